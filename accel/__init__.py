@@ -1,0 +1,1 @@
+"""Accelerators: machine records, instruction streams, simulators."""

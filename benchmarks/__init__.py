@@ -1,0 +1,1 @@
+"""The regression benchmark suite."""

@@ -1,0 +1,1 @@
+"""Loop IR, host programs and their emitters."""

@@ -1,0 +1,171 @@
+"""IR 5, loop IR: one kernel as loops over buffers, ready for an emitter.
+
+    Kernel ::= name, parameters, buffers: Buffer… (arguments), body: Stmt
+    Buffer ::= name, dtype, shape: Expr…, strides: Expr… (elements), scope, alignment, writable
+    Stmt   ::= Block(stmts)
+             | For(var, lower, upper, kind, body, step)     lower <= var < upper
+             | While(condition, body)
+             | If(condition, then, otherwise)
+             | Let(name, value, body)                       an immutable scalar, in scope in body
+             | Store(buffer, indices, value)
+             | Update(targets: (buffer, indices)…, monoid, values)
+             | Check(condition, code, detail)               on failure: record and go on
+             | Allocate(buffer, body)                       local or register scope, uninitialised
+             | Comment(text)
+    Expr   ::= scalar_expr.Expr with Load(buffer name, indices); Var is a loop variable, a Let or a
+               parameter
+
+Semantics:
+
+* Addresses are ``sum(index * stride)`` elements from the buffer's start; buffers of one kernel do
+  not overlap unless one is listed in the other's ``aliases``. Sizes are int64.
+* ``For``: 'serial' runs in order. 'parallel': iterations are independent and may run on any
+  threads at the same time, each with its own copy of what the body allocates; only the outermost
+  parallel loop of a kernel is spread. 'vector': iterations are independent but for ``Update``s whose
+  indices do not mention the variable; those may be reassociated. 'unrolled': constant trip count,
+  written out.
+* ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
+  once.
+* ``Check``: where the condition is false, the first failing instance sets the status of the call to
+  ``code`` with the two int64 values of ``detail``; execution goes on with the guarded access
+  left out (its value is 0), so nothing is read or written out of bounds.
+* ``Select`` is lazy as in ``scalar_expr``: a masked-off load touches no memory.
+* A 'register' buffer has constant shape, is only indexed by constants and by variables of
+  unrolled and vector loops, and never has its address taken.
+* A 'local' buffer lives on the thread's own scratch memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr
+from weft.frontend.tensor_expr import Monoid
+
+Kind = Literal["serial", "parallel", "vector", "unrolled"]
+Scope = Literal["global", "local", "register"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    scope: Scope = "global"
+    alignment: int = 64  # bytes, of the first element
+    writable: bool = True
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    var: str
+    lower: Expr
+    upper: Expr
+    kind: Kind
+    body: Stmt
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt = field(default_factory=lambda: Block(()))
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    name: str
+    value: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: str
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    targets: tuple[tuple[str, tuple[Expr, ...]], ...]
+    monoid: Monoid
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    condition: Expr
+    code: int
+    detail: tuple[Expr, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    text: str
+
+
+Stmt = Block | For | While | If | Let | Store | Update | Check | Allocate | Comment
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    name: str
+    parameters: tuple[str, ...]  # size symbols, int64 arguments
+    buffers: tuple[Buffer, ...]  # pointer arguments, in order
+    body: Stmt
+    messages: tuple[
+        str, ...
+    ] = ()  # what a Check code means: statement and tensor, in the user's terms
+
+
+def children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside ``stmt``."""
+    match stmt:
+        case Block(stmts):
+            return stmts
+        case For() | While() | Let() | Allocate():
+            return (stmt.body,)
+        case If():
+            return (stmt.then, stmt.otherwise)
+    return ()
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions that ``stmt`` itself evaluates, not those inside its children."""
+    match stmt:
+        case For():
+            return (stmt.lower, stmt.upper)
+        case While() | If():
+            return (stmt.condition,)
+        case Let():
+            return (stmt.value,)
+        case Store():
+            return (*stmt.indices, stmt.value)
+        case Update():
+            return (*(i for _, indices in stmt.targets for i in indices), *stmt.values)
+        case Check():
+            return (stmt.condition, *stmt.detail)
+    return ()

@@ -1,0 +1,76 @@
+"""IR 6, the host program: kernels in order over one arena, behind one entry point.
+
+    Program ::= name, parameters, inputs, outputs, constants, arena: Size, buffers, steps, kernels
+    Buffer  ::= name, dtype, shape: Expr…, place
+    Place   ::= Input(i) | Output(i) | Constant(name) | Arena(offset)
+    Step    ::= Launch(kernel, arguments: buffer names)
+
+* One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end on all the
+  threads of the call; its outermost parallel loop is split into equal chunks.
+* Buffers at one place may overlap in time but not in liveness; a buffer that is a view of another
+  (a reshape) has the same place.
+* Parameters are size symbols, bound from the inputs' shapes at the call; offsets and ``arena`` may be
+  expressions over them.
+* The native entry point is
+  ``int32 entry(void** inputs, void** outputs, void** constants, void* arena, int64* parameters,
+  int64* status, int32 threads)``; it returns 0, or the code of the first failed Check with
+  ``status`` = (kernel number, code, detail 0, detail 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.codegen.loop_ir import Kernel
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    offset: Expr  # bytes, a multiple of 64
+
+
+Place = Input | Output | Constant | Arena
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    kernel: str
+    arguments: tuple[str, ...]  # buffer names, one per kernel buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    name: str
+    parameters: tuple[str, ...]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    constants: tuple[Buffer, ...]
+    buffers: tuple[Buffer, ...]  # every buffer that a step names, the above included
+    arena: Expr  # bytes
+    steps: tuple[Launch, ...]
+    kernels: tuple[Kernel, ...]

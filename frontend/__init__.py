@@ -1,0 +1,1 @@
+"""How programs come in: tensor expressions, operator definitions, ONNX."""

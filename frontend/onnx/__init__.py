@@ -1,0 +1,1 @@
+"""ONNX import: one file of handlers per operator family."""

@@ -1,0 +1,1 @@
+"""Operator definitions: functions from tensors to tensor expressions, one file per family."""

@@ -1,0 +1,41 @@
+"""The table of operator definitions, and the one way to call one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from weft.errors import ExpressionError
+from weft.frontend.tensor_expr import Program, Tensor
+
+Definition = Callable[..., Tensor | tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """``definition(*tensors_or_None, **attributes)`` returns tensor expressions."""
+
+    name: str
+    definition: Definition
+
+
+OPERATORS: dict[str, Operator] = {}
+
+
+def operator(name: str) -> Callable[[Definition], Definition]:
+    """Register a definition under Weft's own name for it (snake_case)."""
+
+    def register(definition: Definition) -> Definition:
+        if name in OPERATORS:
+            raise ExpressionError("WEFT-E0120", f"operator {name} is defined twice")
+        OPERATORS[name] = Operator(name, definition)
+        return definition
+
+    return register
+
+
+def instantiate(name: str, inputs: Sequence[Tensor | None], **attributes: object) -> Program:
+    """The program that calls ``name`` on placeholders ``inputs`` (None: an absent optional one)."""
+    outputs = OPERATORS[name].definition(*inputs, **attributes)
+    many = outputs if isinstance(outputs, tuple) else (outputs,)
+    return Program(name, tuple(t for t in inputs if t is not None), many)

@@ -1,0 +1,420 @@
+"""Scalar expressions: the leaf language that every IR of Weft embeds.
+
+    Expr ::= Literal(value, dtype)
+           | Var(name, dtype)                      index variable, size symbol or let-bound value
+           | Load(source, indices, dtype)          element of a tensor, an operand or a buffer
+           | Apply(op, args)                       op is a row of OPS
+           | Cast(arg, dtype, saturate)
+           | Select(condition, if_true, if_false)
+
+Semantics, the same in every interpreter and back end:
+
+* Both arguments of a binary operator have one dtype; nothing is converted silently, except that a
+  Python number takes the dtype of the other side.
+* Integers wrap modulo 2**bits. ``floordiv`` and ``mod`` floor: ``-7 // 2 == -4``, ``-7 % 2 == 1``.
+  ``truncdiv`` and ``rem`` round towards zero, as in C. An integer divided by zero is 0, the
+  remainder by zero is 0, and INT_MIN / -1 is INT_MIN. Nothing traps.
+* ``shl`` and ``shr`` by an amount outside 0 … bits-1 give 0 (``shr`` of a negative signed value: -1).
+* Floats follow IEEE 754 in the dtype's ``compute`` type, ties to even, then round to the dtype.
+  ``min`` and ``max`` return NaN if either side is NaN. Mathematical functions are accurate to the
+  bound that ``codegen`` states for each. Comparison with NaN is false, ``ne`` true. Floats have
+  ``floordiv`` = floor(a / b) and ``mod`` with the sign of the divisor; ``rem`` is C's ``fmod``.
+* ``Select`` is lazy: a ``Load`` in the branch that is not taken is not performed, so it may lie
+  outside its tensor. ``and`` and ``or`` on bools are strict.
+* ``Cast`` from float to integer truncates and saturates, NaN becomes 0; integer to narrower integer
+  wraps; anything to bool is ``!= 0``; to float rounds to nearest even. To an 8-bit float, values
+  beyond the largest become the largest when ``saturate``, else infinity or NaN as the type has them.
+* ``int64`` is the type of indices and sizes.
+
+An expression is immutable and compared by structure. ``source`` is a ``Tensor`` in tensor
+expressions, an operand number in affine statements and a buffer name in loop IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.errors import ExpressionError
+
+Number = int | float | bool
+
+
+class Expr:
+    """Base of scalar expressions; Python's operators build new ones."""
+
+    __slots__ = ()
+    dtype: DType
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The direct operands."""
+        return ()
+
+    def rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        """This node on other operands, constants folded again."""
+        return self
+
+    def __add__(self, other: Expr | Number) -> Expr:
+        return binary("add", self, other)
+
+    def __radd__(self, other: Number) -> Expr:
+        return binary("add", other, self)
+
+    def __sub__(self, other: Expr | Number) -> Expr:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: Number) -> Expr:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: Expr | Number) -> Expr:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: Number) -> Expr:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: Expr | Number) -> Expr:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: Number) -> Expr:
+        return binary("div", other, self)
+
+    def __floordiv__(self, other: Expr | Number) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Number) -> Expr:
+        return binary("floordiv", other, self)
+
+    def __mod__(self, other: Expr | Number) -> Expr:
+        return binary("mod", self, other)
+
+    def __rmod__(self, other: Number) -> Expr:
+        return binary("mod", other, self)
+
+    def __pow__(self, other: Expr | Number) -> Expr:
+        return binary("pow", self, other)
+
+    def __neg__(self) -> Expr:
+        return apply("neg", self)
+
+    def __abs__(self) -> Expr:
+        return apply("abs", self)
+
+    def __and__(self, other: Expr | Number) -> Expr:
+        return binary("and", self, other)
+
+    def __or__(self, other: Expr | Number) -> Expr:
+        return binary("or", self, other)
+
+    def __xor__(self, other: Expr | Number) -> Expr:
+        return binary("xor", self, other)
+
+    def __invert__(self) -> Expr:
+        return apply("not", self)
+
+    def __lshift__(self, other: Expr | Number) -> Expr:
+        return binary("shl", self, other)
+
+    def __rshift__(self, other: Expr | Number) -> Expr:
+        return binary("shr", self, other)
+
+    def __lt__(self, other: Expr | Number) -> Expr:
+        return binary("lt", self, other)
+
+    def __le__(self, other: Expr | Number) -> Expr:
+        return binary("le", self, other)
+
+    def __gt__(self, other: Expr | Number) -> Expr:
+        return binary("gt", self, other)
+
+    def __ge__(self, other: Expr | Number) -> Expr:
+        return binary("ge", self, other)
+
+    def equal(self, other: Expr | Number) -> Expr:
+        """Elementwise equality (``==`` compares the expressions themselves)."""
+        return binary("eq", self, other)
+
+    def not_equal(self, other: Expr | Number) -> Expr:
+        return binary("ne", self, other)
+
+    def astype(self, dtype: DType | str, *, saturate: bool = True) -> Expr:
+        return cast(self, dtypes.as_dtype(dtype), saturate=saturate)
+
+    def __bool__(self) -> bool:
+        raise ExpressionError(
+            "WEFT-E0101",
+            "a symbolic expression has no truth value",
+            why="Python's `if`, `and`, `or` and `not` need a bool while the program is being built",
+            hint="use weft.select(condition, a, b), `&`, `|` and `~`",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expr):
+    value: Number
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Expr):
+    name: str
+    dtype: DType = dtypes.int64
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Expr):
+    source: Hashable
+    indices: tuple[Expr, ...]
+    dtype: DType
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.indices
+
+    def rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Load(self.source, children, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(Expr):
+    op: str
+    args: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return dtypes.bool_ if OPS[self.op].gives_bool else self.args[0].dtype
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return apply(self.op, *children)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expr):
+    arg: Expr
+    dtype: DType
+    saturate: bool = True
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.arg,)
+
+    def rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return cast(children[0], self.dtype, saturate=self.saturate)
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Expr):
+    condition: Expr
+    if_true: Expr
+    if_false: Expr
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.if_true.dtype
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.condition, self.if_true, self.if_false)
+
+    def rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return select(*children)
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One scalar operator: arity, kinds of dtype that it takes, and whether it gives a bool."""
+
+    arity: int
+    kinds: frozenset[str]
+    gives_bool: bool = False
+
+
+_ANY = frozenset({"bool", "int", "uint", "float"})
+_NUM = frozenset({"int", "uint", "float"})
+_INT = frozenset({"int", "uint"})
+_BITS = frozenset({"bool", "int", "uint"})
+_FLOAT = frozenset({"float"})
+
+OPS: dict[str, Op] = (
+    {name: Op(2, _NUM) for name in ("add", "sub", "mul", "floordiv", "mod", "rem", "pow")}
+    | {name: Op(2, _ANY) for name in ("min", "max")}
+    | {"div": Op(2, _FLOAT), "truncdiv": Op(2, _INT), "atan2": Op(2, _FLOAT)}
+    | {"copysign": Op(2, _FLOAT)}
+    | {name: Op(2, _BITS) for name in ("and", "or", "xor")}
+    | {name: Op(2, _INT) for name in ("shl", "shr")}
+    | {name: Op(2, _ANY, True) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+    | {"neg": Op(1, _NUM), "abs": Op(1, _NUM), "sign": Op(1, _NUM), "not": Op(1, _BITS)}
+    | {"popcount": Op(1, _INT)}
+    | {
+        name: Op(1, _FLOAT)
+        for name in (
+            "floor", "ceil", "round", "trunc", "sqrt", "exp", "exp2", "expm1", "log", "log2",
+            "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+            "acosh", "atanh", "erf",
+        )
+    }
+    | {name: Op(1, _FLOAT, True) for name in ("isnan", "isinf", "isfinite")}
+)  # fmt: skip
+
+
+def literal(value: Number, dtype: DType | str = dtypes.int64) -> Literal:
+    """A constant of ``dtype``; integers wrap into its range, floats round on use."""
+    dtype = dtypes.as_dtype(dtype)
+    if dtype.kind == "bool":
+        return Literal(bool(value), dtype)
+    if dtype.is_float:
+        return Literal(float(value), dtype)
+    wrapped = int(value) & ((1 << dtype.bits) - 1)
+    if dtype.kind == "int" and wrapped >> (dtype.bits - 1):
+        wrapped -= 1 << dtype.bits
+    return Literal(wrapped, dtype)
+
+
+def as_expr(value: Expr | Number, dtype: DType) -> Expr:
+    """``value`` itself, or a Python number as a literal of ``dtype``."""
+    return value if isinstance(value, Expr) else literal(value, dtype)
+
+
+def apply(op: str, *args: Expr) -> Expr:
+    """``op`` on ``args``, checked; index arithmetic on constants is folded."""
+    row = OPS[op]
+    if len(args) != row.arity:
+        raise ExpressionError("WEFT-E0102", f"{op} takes {row.arity} operands, got {len(args)}")
+    for arg in args:
+        if arg.dtype.kind not in row.kinds:
+            raise ExpressionError(
+                "WEFT-E0103",
+                f"{op} does not take operands of dtype {arg.dtype}",
+                hint=f"cast first; {op} takes {', '.join(sorted(row.kinds))}",
+            )
+        if arg.dtype != args[0].dtype:
+            raise ExpressionError(
+                "WEFT-E0104",
+                f"{op} of {args[0].dtype} and {arg.dtype}",
+                why="nothing is converted silently",
+                hint="use .astype(...) on one side",
+            )
+    return _fold_index(op, args) or Apply(op, args)
+
+
+def binary(op: str, left: Expr | Number, right: Expr | Number) -> Expr:
+    """``op`` on two sides, at least one an expression; a number takes the other side's dtype."""
+    dtype = left.dtype if isinstance(left, Expr) else right.dtype  # type: ignore[union-attr]
+    return apply(op, as_expr(left, dtype), as_expr(right, dtype))
+
+
+def cast(arg: Expr, dtype: DType, *, saturate: bool = True) -> Expr:
+    if arg.dtype == dtype:
+        return arg
+    if isinstance(arg, Literal) and dtype in (dtypes.float32, dtypes.float64, dtypes.int64):
+        if not (arg.dtype.is_float and dtype.is_integer):
+            return literal(arg.value, dtype)
+    return Cast(arg, dtype, saturate)
+
+
+def select(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> Expr:
+    """``if_true`` where ``condition`` (bool) holds, else ``if_false``; lazy, see the module text."""
+    dtype = if_true.dtype if isinstance(if_true, Expr) else if_false.dtype  # type: ignore[union-attr]
+    if_true, if_false = as_expr(if_true, dtype), as_expr(if_false, dtype)
+    if condition.dtype != dtypes.bool_ or if_true.dtype != if_false.dtype:
+        raise ExpressionError(
+            "WEFT-E0104",
+            f"select({condition.dtype}, {if_true.dtype}, {if_false.dtype})",
+            why="select takes a bool and two values of one dtype",
+        )
+    if isinstance(condition, Literal):
+        return if_true if condition.value else if_false
+    return Select(condition, if_true, if_false)
+
+
+_FOLDS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}
+
+
+def _fold_index(op: str, args: tuple[Expr, ...]) -> Expr | None:
+    """Constants and units of int64 and bool arithmetic, so that index expressions stay readable."""
+    if args[0].dtype == dtypes.bool_:
+        return _fold_bool(op, args)
+    if args[0].dtype != dtypes.int64 or op not in _FOLDS:
+        return None
+    left, right = args
+    a = left.value if isinstance(left, Literal) else None
+    b = right.value if isinstance(right, Literal) else None
+    if a is not None and b is not None:
+        value = _FOLDS[op](int(a), int(b))
+        return literal(value, dtypes.bool_ if OPS[op].gives_bool else dtypes.int64)
+    match op:
+        case "add" if a == 0:
+            return right
+        case "add" | "sub" if b == 0:
+            return left
+        case "mul" if a == 1:
+            return right
+        case "mul" | "floordiv" if b == 1:
+            return left
+        case "mul" if a == 0 or b == 0:
+            return literal(0)
+        case "mod" if b == 1:
+            return literal(0)
+    return None
+
+
+def _fold_bool(op: str, args: tuple[Expr, ...]) -> Expr | None:
+    if op not in ("and", "or"):
+        return None
+    for this, other in (args, args[::-1]):
+        if isinstance(this, Literal):
+            return other if bool(this.value) == (op == "and") else this
+    return None
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every subexpression once, operands before users (a shared node is visited once)."""
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.children))
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Bottom-up: each node with rewritten operands goes through ``change``; None keeps it."""
+    done: dict[int, Expr] = {}
+    for node in walk(expr):
+        operands = tuple(done[id(child)] for child in node.children)
+        same = all(new is old for new, old in zip(operands, node.children, strict=True))
+        rebuilt = node if same else node.rebuild(operands)
+        changed = change(rebuilt)
+        done[id(node)] = rebuilt if changed is None else changed
+    return done[id(expr)]
+
+
+def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
+    """``expr`` with variables replaced by name."""
+    if not values:
+        return expr
+    return rewrite(expr, lambda node: values.get(node.name) if isinstance(node, Var) else None)

@@ -1,0 +1,1 @@
+"""Embedded model builders: published architectures with seeded random weights."""

@@ -1,0 +1,1 @@
+"""The operator graph: rewriting, partitioning into acyclic fused clusters, memory plan."""

@@ -1,0 +1,1 @@
+"""Affine statement sets, schedules, legality."""

@@ -1,0 +1,1 @@
+"""Analyses: pure functions over IRs, which any room may import."""

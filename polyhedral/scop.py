@@ -1,0 +1,120 @@
+"""IR 3, affine statement sets (Scop: static control part).
+
+    Scop      ::= name, parameters, context: Constraint…, tensors: Tensor…, statements, reductions
+    Tensor    ::= name, shape: Expr…, dtype, role, scope, contracted
+    Statement ::= name, dims, domain: Constraint…, writes: Access…, reads: Access…, body, update, origin
+    Access    ::= tensor, indices: Expr…, guard: Constraint…, may
+    Body      ::= lets: (name, Expr)…, results: Expr… (one per write)
+    Constraint::= expr >= 0 | expr == 0, quasi-affine
+
+* ``Expr`` in domains, indices and shapes is quasi-affine int64 arithmetic over dims and parameters:
+  Var, Literal, add, sub, neg, mul by a constant, floordiv and mod by a positive constant. Nothing
+  else, and no isl: isl objects are derived (``named_isl``) and cached.
+* In a body, ``Load(k, ())`` is the value of ``reads[k]``, ``Var`` a dim, a parameter or an earlier
+  let. All reads of an instance come before all its writes. A read whose guard is false is not
+  performed; the body selects around it. A ``may`` access has data-dependent ``body_indices`` in
+  place of ``indices`` (which then say nothing beyond the tensor's box): the exact element is
+  computed from earlier reads, checked against the shape at run time.
+* ``update`` marks the instance as ``writes := combine(writes, contribution)``: ``results`` are the
+  contributions, and the old values are read implicitly (the accesses of ``writes`` are both read
+  and written). Instances of one update that differ in reduction dims only may be reordered if the
+  monoid's laws allow it; this is the one freedom beyond dependences.
+* Initial order: statements in list order, instances by ``Statement.position``: the 2d+1 textual
+  form (constant, dim, constant, dim, …, constant), so that statements may share loops.
+* ``origin`` names the statement (and gives, in terms of this statement's dims, the instance) of the
+  Scop before any transformation: that is what makes validation mechanical. ``role`` 'temp' tensors
+  do not outlive the Scop. ``contracted`` lists the leading dimensions (tile indices) of a local
+  tensor that have no storage: each tile reuses the same memory.
+* Evaluating an instance is ``scalar_expr``'s semantics. Accesses outside a tensor are errors found
+  by ``verify`` before code is generated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr
+from weft.frontend.tensor_expr import Monoid
+
+Role = Literal["input", "output", "temp", "constant"]
+Scope = Literal["global", "local", "register"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """``expr >= 0``, or ``expr == 0`` if ``equality``."""
+
+    expr: Expr
+    equality: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: DType
+    role: Role = "temp"
+    scope: Scope = "global"
+    contracted: int = 0  # leading dims without storage of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    tensor: str
+    indices: tuple[Expr, ...]
+    guard: tuple[Constraint, ...] = ()
+    may: bool = False
+    body_indices: tuple[Expr, ...] = ()  # of a may access: body expressions, one per dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    lets: tuple[tuple[str, Expr], ...]
+    results: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The statement folds into its writes with ``monoid`` along ``dims``, its reduction dims."""
+
+    monoid: Monoid
+    dims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The statement and instance of the untransformed Scop that this instance computes."""
+
+    statement: str
+    instance: tuple[Expr, ...]
+    source: str = ""  # in the user's terms: operator and node
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    name: str
+    dims: tuple[str, ...]
+    domain: tuple[Constraint, ...]
+    position: tuple[int | str, ...]  # 2d+1 form: (0, 'i', 1, 'j', 0)
+    writes: tuple[Access, ...]
+    reads: tuple[Access, ...]
+    body: Body
+    update: Update | None = None
+    origin: Origin | None = None  # None: an original statement, its own origin
+
+
+@dataclass(frozen=True, slots=True)
+class Scop:
+    name: str
+    parameters: tuple[str, ...]
+    context: tuple[Constraint, ...]
+    tensors: tuple[Tensor, ...]
+    statements: tuple[Statement, ...]
+
+    def tensor(self, name: str) -> Tensor:
+        return next(t for t in self.tensors if t.name == name)
+
+    def statement(self, name: str) -> Statement:
+        return next(s for s in self.statements if s.name == name)

@@ -1,0 +1,1 @@
+"""Schedule transformations: named and checked, one per file."""

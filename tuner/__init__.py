@@ -1,0 +1,1 @@
+"""Search spaces, cost models, measuring."""

@@ -1,0 +1,1 @@
+"""Weft: a polyhedral compiler for tensor operators, models and loop nests."""

@@ -1,0 +1,81 @@
+"""Every error that Weft shows a user: typed, coded, located, explained.
+
+An error carries five things: a stable ``code`` (``WEFT-E0123``), ``what`` went wrong, ``where``
+in the user's own terms (file and line, ONNX node, operator), ``why``, and a ``hint`` at what to
+try. ``str(error)`` prints them one to a line. Codes are never reused; ranges belong to stages:
+
+    E00xx options and the public API      E05xx code generation
+    E01xx tensor expressions              E06xx calling an executable
+    E02xx ONNX models                     E07xx artifacts and the cache
+    E03xx the operator graph              E08xx the command line
+    E04xx affine statements, schedules    E09xx internal: a bug in Weft, please report
+"""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """Base of all errors that Weft raises on purpose."""
+
+    def __init__(
+        self, code: str, what: str, *, where: str = "", why: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(code, what)
+        self.code = code
+        self.what = what
+        self.where = where
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [f"{self.code}: {self.what}"]
+        lines += [
+            f"  {label}: {text}"
+            for label, text in (("where", self.where), ("why", self.why), ("try", self.hint))
+            if text
+        ]
+        return "\n".join(lines)
+
+
+class CompileError(WeftError):
+    """The program cannot be compiled as given."""
+
+
+class ExpressionError(CompileError, ValueError):
+    """A tensor expression is ill-formed (E01xx)."""
+
+
+class ModelError(CompileError, ValueError):
+    """An ONNX model is malformed or hostile (E02xx)."""
+
+
+class UnsupportedError(CompileError):
+    """The program uses something that Weft does not implement; all of it is listed at once."""
+
+
+class BudgetError(CompileError):
+    """A bound on memory, time or size that keeps compilation safe was exceeded."""
+
+
+class IllegalScheduleError(CompileError):
+    """A schedule violates a dependence; ``why`` shows one concrete instance pair (E04xx)."""
+
+
+class InternalError(CompileError):
+    """A verifier between two stages failed: a bug in Weft (E09xx)."""
+
+
+class CallError(WeftError, ValueError):
+    """An executable was called with the wrong arguments (E06xx)."""
+
+
+class ExecutionError(WeftError, RuntimeError):
+    """Compiled code met data that its program forbids, an index out of range say (E06xx)."""
+
+
+class ArtifactError(WeftError):
+    """A saved artifact is unreadable, corrupt or for another machine (E07xx)."""
+
+
+class WeftWarning(UserWarning):
+    """Something was given up, never silently: a fallback, an exhausted budget."""
