@@ -5,6 +5,7 @@
            | Load(source, indices, dtype)          element of a tensor, an operand or a buffer
            | Apply(op, args)                       op is a row of OPS
            | Cast(arg, dtype, saturate)
+           | Bitcast(arg, dtype)                   the same bits, read as another dtype as wide
            | Select(condition, if_true, if_false)
 
 Semantics, the same in every interpreter and back end:
@@ -209,6 +210,19 @@ class Cast(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Bitcast(Expr):
+    arg: Expr
+    dtype: DType
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.arg,)
+
+    def rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return bitcast(children[0], self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Select(Expr):
     condition: Expr
     if_true: Expr
@@ -316,6 +330,17 @@ def cast(arg: Expr, dtype: DType, *, saturate: bool = True) -> Expr:
         if not (arg.dtype.is_float and dtype.is_integer):
             return literal(arg.value, dtype)
     return Cast(arg, dtype, saturate)
+
+
+def bitcast(arg: Expr, dtype: DType) -> Expr:
+    """The bits of ``arg`` read as ``dtype``, which must be as wide."""
+    if arg.dtype.bits != dtype.bits:
+        raise ExpressionError(
+            "WEFT-E0105",
+            f"bitcast of {arg.dtype} to {dtype}",
+            why=f"one has {arg.dtype.bits} bits, the other {dtype.bits}",
+        )
+    return arg if arg.dtype == dtype else Bitcast(arg, dtype)
 
 
 def select(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> Expr:
