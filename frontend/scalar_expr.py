@@ -14,8 +14,9 @@ Semantics, the same in every interpreter and back end:
   Python number takes the dtype of the other side.
 * Integers wrap modulo 2**bits. ``floordiv`` and ``mod`` floor: ``-7 // 2 == -4``, ``-7 % 2 == 1``.
   ``truncdiv`` and ``rem`` round towards zero, as in C. An integer divided by zero is 0, the
-  remainder by zero is 0, and INT_MIN / -1 is INT_MIN. Nothing traps.
-* ``shl`` and ``shr`` by an amount outside 0 … bits-1 give 0 (``shr`` of a negative signed value: -1).
+  remainder by zero is 0, and INT_MIN / -1 is INT_MIN. ``pow`` to a negative exponent is 1 / power
+  rounded to zero: 0 but for bases 1 and -1. Nothing traps.
+* ``shl`` and ``shr`` by an amount outside 0 … bits-1 give 0 (``shr`` of a negative value: -1).
 * Floats follow IEEE 754 in the dtype's ``compute`` type, ties to even, then round to the dtype.
   ``min`` and ``max`` return NaN if either side is NaN. Mathematical functions are accurate to the
   bound that ``codegen`` states for each. Comparison with NaN is false, ``ne`` true. Floats have
@@ -24,7 +25,7 @@ Semantics, the same in every interpreter and back end:
   outside its tensor. ``and`` and ``or`` on bools are strict.
 * ``Cast`` from float to integer truncates and saturates, NaN becomes 0; integer to narrower integer
   wraps; anything to bool is ``!= 0``; to float rounds to nearest even. To an 8-bit float, values
-  beyond the largest become the largest when ``saturate``, else infinity or NaN as the type has them.
+  beyond the largest become the largest when ``saturate``, else infinity or NaN as the type has it.
 * ``int64`` is the type of indices and sizes.
 
 An expression is immutable and compared by structure. ``source`` is a ``Tensor`` in tensor
@@ -34,7 +35,7 @@ expressions, an operand number in affine statements and a buffer name in loop IR
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft import dtypes
 from weft.dtypes import DType
@@ -182,10 +183,11 @@ class Load(Expr):
 class Apply(Expr):
     op: str
     args: tuple[Expr, ...]
+    dtype: DType = field(init=False, repr=False, compare=False)
 
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return dtypes.bool_ if OPS[self.op].gives_bool else self.args[0].dtype
+    def __post_init__(self) -> None:
+        dtype = dtypes.bool_ if OPS[self.op].gives_bool else self.args[0].dtype
+        object.__setattr__(self, "dtype", dtype)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -227,10 +229,10 @@ class Select(Expr):
     condition: Expr
     if_true: Expr
     if_false: Expr
+    dtype: DType = field(init=False, repr=False, compare=False)
 
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return self.if_true.dtype
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.if_true.dtype)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -314,7 +316,8 @@ def apply(op: str, *args: Expr) -> Expr:
                 why="nothing is converted silently",
                 hint="use .astype(...) on one side",
             )
-    return _fold_index(op, args) or Apply(op, args)
+    folded = _fold_index(op, args)
+    return Apply(op, args) if folded is None else folded
 
 
 def binary(op: str, left: Expr | Number, right: Expr | Number) -> Expr:
@@ -326,9 +329,9 @@ def binary(op: str, left: Expr | Number, right: Expr | Number) -> Expr:
 def cast(arg: Expr, dtype: DType, *, saturate: bool = True) -> Expr:
     if arg.dtype == dtype:
         return arg
-    if isinstance(arg, Literal) and dtype in (dtypes.float32, dtypes.float64, dtypes.int64):
-        if not (arg.dtype.is_float and dtype.is_integer):
-            return literal(arg.value, dtype)
+    wide = dtype in (dtypes.float32, dtypes.float64, dtypes.int64)
+    if isinstance(arg, Literal) and wide and _is_exact(arg, dtype):
+        return literal(arg.value, dtype)
     return Cast(arg, dtype, saturate)
 
 
@@ -343,8 +346,15 @@ def bitcast(arg: Expr, dtype: DType) -> Expr:
     return arg if arg.dtype == dtype else Bitcast(arg, dtype)
 
 
+def _is_exact(arg: Literal, dtype: DType) -> bool:
+    """Whether ``arg`` as a literal of ``dtype`` rounds once: its own rounding changes nothing."""
+    if arg.dtype.is_float:
+        return arg.dtype == dtypes.float64 and dtype.is_float
+    return dtype.is_integer or abs(arg.value) <= 1 << 53
+
+
 def select(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> Expr:
-    """``if_true`` where ``condition`` (bool) holds, else ``if_false``; lazy, see the module text."""
+    """``if_true`` where ``condition`` (bool) holds, else ``if_false``; lazy: see above."""
     dtype = if_true.dtype if isinstance(if_true, Expr) else if_false.dtype  # type: ignore[union-attr]
     if_true, if_false = as_expr(if_true, dtype), as_expr(if_false, dtype)
     if condition.dtype != dtypes.bool_ or if_true.dtype != if_false.dtype:
