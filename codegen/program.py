@@ -1,20 +1,24 @@
 """IR 6, the host program: kernels in order over one arena, behind one entry point.
 
-    Program ::= name, parameters, inputs, outputs, constants, arena: Size, buffers, steps, kernels
+    Program ::= name, parameters, inputs, outputs, constants, arena: Size, buffers, steps, kernels,
+                derived, in_place
     Buffer  ::= name, dtype, shape: Expr…, place
     Place   ::= Input(i) | Output(i) | Constant(name) | Arena(offset)
-    Step    ::= Launch(kernel, arguments: buffer names)
+    Step    ::= Launch(kernel, arguments: buffer names, parameters: Expr…)
 
-* One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end on all the
-  threads of the call; its outermost parallel loop is split into equal chunks.
+* One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end on all
+  the threads of the call; its outermost parallel loop is split into equal chunks.
 * Buffers at one place may overlap in time but not in liveness; a buffer that is a view of another
   (a reshape) has the same place.
-* Parameters are size symbols, bound from the inputs' shapes at the call; offsets and ``arena`` may be
-  expressions over them.
+* Parameters are size symbols, bound from the inputs' shapes at the call; ``derived`` gives those
+  that are functions of earlier ones. Offsets and ``arena`` may be expressions over them.
+* An (output, input) pair of ``in_place`` shares one pointer: the input is overwritten.
 * The native entry point is
   ``int32 entry(void** inputs, void** outputs, void** constants, void* arena, int64* parameters,
   int64* status, int32 threads)``; it returns 0, or the code of the first failed Check with
-  ``status`` = (kernel number, code, detail 0, detail 1).
+  ``status`` = (step number, code, detail 0, detail 1). The arena is at least
+  ``int64 entry_arena(int64* parameters, int32 threads)`` bytes, 64-byte aligned: ``Program.arena``
+  and behind it the threads' scratch memory.
 """
 
 from __future__ import annotations
@@ -61,6 +65,7 @@ class Buffer:
 class Launch:
     kernel: str
     arguments: tuple[str, ...]  # buffer names, one per kernel buffer
+    parameters: tuple[Expr, ...] | None = None  # of the kernel; None: those of the same names
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +79,5 @@ class Program:
     arena: Expr  # bytes
     steps: tuple[Launch, ...]
     kernels: tuple[Kernel, ...]
+    derived: tuple[tuple[str, Expr], ...] = ()  # parameter = function of earlier parameters
+    in_place: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share one pointer

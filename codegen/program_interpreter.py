@@ -1,0 +1,75 @@
+"""Run a host program over NumPy arrays, one kernel after the other: the oracle for the entry point.
+
+The arena is one array of bytes that starts as garbage (0xA5), so that a buffer read before it is
+written, or overwritten too early, shows in the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.program import Arena, Buffer, Constant, Input, Output, Program
+from weft.codegen.size_arithmetic import bind, evaluate
+
+Failure = tuple[int, int, int]  # code of the first failed Check and its two details
+RunKernel = Callable[[Kernel, Sequence[np.ndarray], Mapping[str, int]], Failure | None]
+"""``run(kernel, arrays in the order of its buffers, parameters)`` stores into the arrays."""
+
+
+class CheckFailed(Exception):
+    """A ``Check`` failed: ``args`` are the step number, the code and its two details."""
+
+
+def interpret_program(
+    program: Program,
+    inputs: Sequence[np.ndarray],
+    constants: Mapping[str, np.ndarray],
+    run_kernel: RunKernel,
+) -> tuple[np.ndarray, ...]:
+    """The outputs of ``program``, fresh arrays; raises ``CheckFailed`` as the entry point would.
+
+    An input that an output is computed in place of is overwritten, and is that output.
+    """
+    sizes = bind([b.shape for b in program.inputs], [a.shape for a in inputs], program.derived)
+    shared = dict(program.in_place)
+    outputs = [
+        inputs[shared[o]] if o in shared else np.zeros(_shape(buffer, sizes), buffer.dtype.numpy)
+        for o, buffer in enumerate(program.outputs)
+    ]
+    arena = np.full(evaluate(program.arena, sizes), 0xA5, np.uint8)
+
+    def array(buffer: Buffer) -> np.ndarray:
+        shape = _shape(buffer, sizes)
+        match buffer.place:
+            case Input(i):
+                return inputs[i].reshape(shape)
+            case Output(i):
+                return outputs[i].reshape(shape)
+            case Constant(name):
+                return constants[name].reshape(shape)
+            case Arena(offset):
+                start = evaluate(offset, sizes)
+                stop = start + prod(shape) * buffer.dtype.itemsize
+                return arena[start:stop].view(buffer.dtype.numpy).reshape(shape)
+
+    buffers = {b.name: b for b in program.buffers}
+    kernels = {k.name: k for k in program.kernels}
+    for number, step in enumerate(program.steps):
+        kernel = kernels[step.kernel]
+        if step.parameters is None:
+            given = {name: sizes[name] for name in kernel.parameters}
+        else:
+            values = (evaluate(e, sizes) for e in step.parameters)
+            given = dict(zip(kernel.parameters, values, strict=True))
+        failure = run_kernel(kernel, [array(buffers[a]) for a in step.arguments], given)
+        if failure is not None:
+            raise CheckFailed(number, *failure)
+    return tuple(outputs)
+
+
+def _shape(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(size, sizes) for size in buffer.shape)
