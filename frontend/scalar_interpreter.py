@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Select, Var
+from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var
 
 Array = np.ndarray[Any, Any]
 LoadFunction = Callable[[Hashable, tuple[Array, ...]], Array]
@@ -104,6 +104,14 @@ class _Arithmetic:
         if target.bits < 32:
             value = value.astype(target.numpy)
         return value.astype(self.held(target))
+
+    def bitcast(self, value: Array, source: DType, target: DType) -> Array:
+        unsigned = np.dtype(f"u{source.itemsize}")
+        bits = np.atleast_1d(value.astype(source.numpy)).view(unsigned)
+        bits = (bits & unsigned.type((1 << source.bits) - 1)).reshape(value.shape)
+        if target.is_integer and target.bits < 8:
+            return _wrap(bits, target).astype(self.held(target))
+        return np.atleast_1d(bits).view(target.numpy).reshape(value.shape).astype(self.held(target))
 
 
 def _wrap(value: Array, dtype: DType) -> Array:
@@ -241,7 +249,7 @@ Region = Generator[Any, Array, Array]
 
 def _run(region: Region) -> Array:
     """Run nested regions on a stack of our own: selects nest deeper than Python may recurse."""
-    stack, value = [region], None
+    stack, value = [region], None  # a generator starts on None
     while stack:
         try:
             stack.append(stack[-1].send(value))  # type: ignore[arg-type]
@@ -249,8 +257,7 @@ def _run(region: Region) -> Array:
         except StopIteration as finished:
             stack.pop()
             value = finished.value
-    assert value is not None
-    return value
+    return np.asarray(value)
 
 
 class _Evaluation:
@@ -350,10 +357,12 @@ class _Evaluation:
                 return number.apply(op, operands, node.args[0].dtype)
             case Cast():
                 return number.cast(operands[0], node.arg.dtype, node.dtype, node.saturate)
+            case Bitcast(arg, dtype):
+                return number.bitcast(operands[0], arg.dtype, dtype)
         return np.where(operands[0], operands[1], operands[2])
 
 
-_SCALAR = (Literal, Var, Load, Apply, Cast, Select)
+_SCALAR = (Literal, Var, Load, Apply, Cast, Bitcast, Select)
 
 
 def _children(node: Expr) -> tuple[Expr, ...]:

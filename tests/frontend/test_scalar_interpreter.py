@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft import dtypes
-from weft.frontend.scalar_expr import Apply, Load, Var, apply, cast, literal, select
+from weft.frontend.scalar_expr import (
+    Apply,
+    Load,
+    Var,
+    apply,
+    bitcast,
+    cast,
+    literal,
+    select,
+)
 from weft.frontend.scalar_interpreter import evaluate
 
 
@@ -200,6 +209,18 @@ def test_literals_round_on_use_and_casts_of_literals_keep_that():
     assert evaluate(cast(literal(1 / 3, "float32"), dtypes.float64), {}) == np.float64(
         np.float32(1 / 3)
     )
+
+
+def test_bitcast_keeps_the_bits():
+    def bits(value, source, target):
+        source, target = dtypes.as_dtype(source), dtypes.as_dtype(target)
+        value = np.asarray(value).astype(source.numpy)
+        return evaluate(bitcast(Var("x", source), target), {"x": value})
+
+    assert bits([1.0, -0.0], "float32", "int32").tolist() == [0x3F800000, -(2**31)]
+    assert bits(0x3F80, "uint16", "bfloat16") == 1.0
+    assert [int(v) for v in bits([-1, 7, -8], "int4", "uint4")] == [15, 7, 8]
+    assert [int(v) for v in bits([15, 7, 8], "uint4", "int4")] == [-1, 7, -8]
 
 
 def loads(*tensors):
