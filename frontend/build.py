@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from weft import dtypes
 from weft.dtypes import DType
 from weft.errors import ExpressionError
+from weft.frontend.limits import check_tensor
 from weft.frontend.scalar_expr import (
     Apply,
     Expr,
@@ -55,7 +56,8 @@ def shape_of(sizes: Sequence[Size]) -> tuple[Size, ...]:
 
 
 def placeholder(shape: Sequence[Size], dtype: DType | str = "float32", *, name: str) -> Tensor:
-    """An input of the program."""
+    """An input of the program; ``BudgetError`` where it is absurdly large."""
+    check_tensor(name, shape, dtypes.as_dtype(dtype))
     return Tensor(name, shape_of(shape), dtypes.as_dtype(dtype))
 
 
@@ -153,6 +155,7 @@ def scatter(
 
 def reshape(source: Tensor, shape: Sequence[Size], *, name: str) -> Tensor:
     """The same elements in row-major order; no work."""
+    check_tensor(name, shape, source.dtype)
     return Tensor(name, shape_of(shape), source.dtype, Reshape(name, source))
 
 
@@ -200,6 +203,8 @@ def _results(
     operation: Compute, sizes: tuple[Size, ...], names: Sequence[str] | None
 ) -> tuple[Tensor, ...]:
     many = len(operation.values) > 1
+    for value in operation.values:
+        check_tensor(operation.name, sizes, value.dtype)
     return tuple(
         Tensor(f"{operation.name}_{c}" if many else operation.name, sizes, v.dtype, operation, c)
         for c, v in enumerate(operation.values)

@@ -1,0 +1,174 @@
+"""Operators on shapes: the same elements elsewhere, or elements that follow from the index alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.frontend import build
+from weft.frontend.build import compute, select
+from weft.frontend.operators.arguments import axis_indices, expect, may_equal, total
+from weft.frontend.operators.registry import operator
+from weft.frontend.scalar_expr import Expr, Number, literal
+from weft.frontend.tensor_expr import Size, Tensor, as_size, constant_size
+
+
+@operator("reshape")
+def reshape(x: Tensor, *, shape: Sequence[Size]) -> Tensor:
+    """``x`` in row-major order under another shape with the same number of elements."""
+    expect(
+        may_equal(total(x.shape), total(shape)),
+        f"{x.shape} and {tuple(shape)} hold different numbers of elements",
+        "reshape",
+        "WEFT-E0191",
+    )
+    return build.reshape(x, shape, name="reshaped")
+
+
+def resolve_shape(old: Sequence[Size], target: Sequence[int], *, allowzero: bool) -> list[Size]:
+    """The sizes that ONNX's ``target`` asks for: 0 copies a size, one -1 takes what is left.
+
+    Symbols that appear on both sides cancel, so that (n, 4, 6) to (0, -1) gives (n, 24).
+    """
+    where = "reshape"
+    expect(sum(size == -1 for size in target) <= 1, f"more than one -1 in {target}", where)
+    expect(all(size >= -1 for size in target), f"a size below -1 in {target}", where)
+    expect(not (allowzero and 0 in target and -1 in target), f"0 and -1 in {target}", where)
+    shape: list[Size] = []
+    for d, size in enumerate(target):
+        copies = size == 0 and not allowzero
+        expect(not copies or d < len(old), f"0 in {target} copies a missing size", where)
+        shape.append(old[d] if copies else size)
+    if -1 in target:
+        hole = list(target).index(-1)
+        shape[hole] = _quotient(old, shape[:hole] + shape[hole + 1 :])
+    return shape
+
+
+def _quotient(sizes: Sequence[Size], by: Sequence[Size]) -> Size:
+    """The product of ``sizes`` over the product of ``by``."""
+    above = [size for size in sizes if constant_size(size) is None]
+    below = [size for size in by if constant_size(size) is None]
+    for size in tuple(below):
+        if size in above:
+            above.remove(size)
+            below.remove(size)
+    numerator = total([size for size in sizes if constant_size(size) is not None] + above)
+    denominator = total([size for size in by if constant_size(size) is not None] + below)
+    if isinstance(denominator, int) and denominator == 0:
+        return 0  # an empty tensor: every size would do
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        expect(
+            numerator % denominator == 0,
+            f"{tuple(sizes)} does not divide by {tuple(by)}",
+            "reshape",
+            "WEFT-E0191",
+        )
+        return numerator // denominator
+    return build.shape_of([as_size(numerator) // as_size(denominator)])[0]
+
+
+@operator("transpose")
+def transpose(x: Tensor, *, perm: Sequence[int]) -> Tensor:
+    """Dimension d of the result is dimension ``perm[d]`` of ``x``."""
+    perm = axis_indices(perm, x.rank, "transpose")
+    expect(len(perm) == x.rank, f"perm {perm} for {x.rank} dimensions", "transpose")
+
+    def body(*i: Expr) -> Expr:
+        return x[tuple(i[perm.index(d)] for d in range(x.rank))]
+
+    return compute([x.shape[d] for d in perm], body, name="transposed")
+
+
+@operator("identity")
+def identity(x: Tensor) -> Tensor:
+    """A copy of ``x``."""
+    return compute(x.shape, lambda *i: x[i], name="copied")
+
+
+@operator("expand")
+def expand(x: Tensor, *, shape: Sequence[Size]) -> Tensor:
+    """``x`` broadcast with ``shape``, both ways: size 1 stretches on either side."""
+    rank = max(x.rank, len(shape))
+    own = (1,) * (rank - x.rank) + x.shape
+    asked = (1,) * (rank - len(shape)) + tuple(shape)
+    sizes: list[Size] = []
+    for a, b in zip(own, asked, strict=True):
+        one_sided = constant_size(a) == 1 or constant_size(b) == 1
+        fits = one_sided or may_equal(a, b)
+        expect(fits, f"{x.shape} does not broadcast to {tuple(shape)}", "expand", "WEFT-E0191")
+        sizes.append(b if constant_size(a) == 1 else a)
+
+    def body(*i: Expr) -> Expr:
+        index = i[rank - x.rank :]
+        return x[
+            tuple(
+                literal(0) if constant_size(s) == 1 else e
+                for e, s in zip(index, x.shape, strict=True)
+            )
+        ]
+
+    return compute(sizes, body, name="expanded")
+
+
+@operator("tile")
+def tile(x: Tensor, *, repeats: Sequence[int]) -> Tensor:
+    """``x`` laid out ``repeats[d]`` times along dimension d.
+
+    The repetition is a dimension of its own before it is folded away, which keeps reads linear.
+    """
+    expect(len(repeats) == x.rank, f"{len(repeats)} repeats for {x.rank} dimensions", "tile")
+    expect(all(r >= 0 for r in repeats), f"negative repeats {tuple(repeats)}", "tile")
+    sizes: list[Size] = []
+    kept: list[int] = []  # positions of x's own dimensions
+    for size, repeat in zip(x.shape, repeats, strict=True):
+        if repeat != 1:
+            sizes.append(repeat)
+        kept.append(len(sizes))
+        sizes.append(size)
+    tiled = compute(sizes, lambda *i: x[tuple(i[d] for d in kept)], name="tiled")
+    return build.reshape(
+        tiled, [total((s, r)) for s, r in zip(x.shape, repeats, strict=True)], name="tiled"
+    )
+
+
+@operator("fill")
+def fill(*, shape: Sequence[Size], value: Number, dtype: DType) -> Tensor:
+    """Every element is ``value``."""
+    return compute(shape, lambda *i: literal(value, dtype), name="filled")
+
+
+@operator("arange")
+def arange(*, start: Number, step: Number, count: Size, dtype: DType, compute_in: DType) -> Tensor:
+    """``start + i * step`` for i below ``count``, computed in ``compute_in``."""
+    return compute(
+        (count,), lambda i: (i.astype(compute_in) * step + start).astype(dtype), name="range"
+    )
+
+
+@operator("eye")
+def eye(*, rows: Size, columns: Size, k: int, dtype: DType) -> Tensor:
+    """Ones on diagonal ``k`` (above the main one where positive), zeros elsewhere."""
+    one, zero = literal(1, dtype), literal(0, dtype)
+    return compute((rows, columns), lambda i, j: select((j - i).equal(k), one, zero), name="eye")
+
+
+@operator("shape_of")
+def shape_of(x: Tensor, *, start: int, end: int) -> Tensor:
+    """The sizes ``start`` to ``end`` of ``x`` as int64; for symbolic ones, known at the call."""
+    sizes = [as_size(size) for size in x.shape[start:end]]
+
+    def body(i: Expr) -> Expr:
+        value: Expr = literal(0)
+        for d, size in enumerate(sizes):
+            value = select(i.equal(d), size, value)
+        return value
+
+    return compute((len(sizes),), body, name="shape")
+
+
+@operator("size_of")
+def size_of(x: Tensor) -> Tensor:
+    """The number of elements of ``x``, an int64 scalar."""
+    return compute((), lambda: as_size(total(x.shape)), name="size", dtype=dtypes.int64)
