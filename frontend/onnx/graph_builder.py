@@ -1,0 +1,211 @@
+"""Builds an operator graph node by node during import, folding what is constant as it goes."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from weft.dtypes import DType, as_dtype
+from weft.frontend.build import compute, placeholder
+from weft.frontend.operators.registry import instantiate
+from weft.frontend.tensor_expr import (
+    Compute,
+    Program,
+    Reduce,
+    Reshape,
+    Size,
+    constant_size,
+    operations,
+)
+from weft.frontend.scalar_expr import walk
+from weft.graph.operator_graph import Graph, Node, Value
+
+FOLD_ELEMENTS = 1 << 14  # of all inputs and outputs of one operator folded at import
+FOLD_WORK = 1 << 20  # points of its iteration space
+
+
+@dataclass(slots=True)
+class GraphBuilder:
+    """``bound``: values that the caller knows already, by name (see staging)."""
+
+    bound: Mapping[str, np.ndarray] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    data: dict[str, np.ndarray] = field(default_factory=dict)  # of every known value
+    names: dict[str, int] = field(default_factory=dict)  # taken, with the last number tried
+    final: set[str] = field(default_factory=set)  # names of the model that values have got
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep the names of the model for the values that it gives them to."""
+        for name in names:
+            self.names.setdefault(name, 0)
+
+    def final_name(self, name: str) -> str:
+        """The name of the value that the model calls ``name``: the same, unless bodies repeat it."""
+        result = name if name not in self.final else self.fresh(name)
+        self.final.add(result)
+        return result
+
+    def fresh(self, name: str) -> str:
+        """``name``, or with a number where it is taken; the same in every import of a model."""
+        while name in self.names:
+            self.names[name] += 1
+            name = f"{name}.{self.names[name]}"
+        self.names[name] = 0
+        return name
+
+    def known(self, value: Value) -> np.ndarray | None:
+        return self.data.get(value.name)
+
+    def input(self, name: str, shape: Sequence[Size], dtype: DType) -> Value:
+        """A value that the graph is given; constant where it is bound."""
+        name = self.final_name(name)
+        if name in self.bound:
+            self.data[name] = self.bound[name]
+        return Value(name, tuple(shape), dtype)
+
+    def initializer(self, name: str, data: np.ndarray) -> Value:
+        """A constant that the model itself holds."""
+        value = Value(self.final_name(name), data.shape, as_dtype(data.dtype))
+        self.data[value.name] = data
+        return value
+
+    def constant(self, data: np.ndarray, name: str, dtype: DType | None = None) -> Value:
+        """A new constant; an array in another dtype than ``dtype`` is converted."""
+        array = np.asarray(data)
+        if dtype is not None:
+            array = array.astype(dtype.numpy, copy=False)
+        array = np.ascontiguousarray(array).reshape(array.shape).view()
+        array.flags.writeable = False
+        value = Value(self.fresh(name), array.shape, as_dtype(array.dtype))
+        self.data[value.name] = array
+        return value
+
+    def call(
+        self,
+        op: str,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, object],
+        name: str,
+        origin: str,
+    ) -> tuple[Value, ...]:
+        """The results of operator ``op`` on ``inputs``: a new node, or constants where it folds."""
+        tensors = [
+            None if v is None else placeholder(v.shape, v.dtype, name=v.name) for v in inputs
+        ]
+        program = instantiate(op, tensors, **attributes)
+        given = tuple(v for v in inputs if v is not None)
+        return self.add(op, given, attributes, program, name, origin)
+
+    def add(
+        self,
+        op: str,
+        inputs: tuple[Value, ...],
+        attributes: Mapping[str, object],
+        program: Program,
+        name: str,
+        origin: str,
+    ) -> tuple[Value, ...]:
+        folded = self._fold(program, inputs)
+        if folded is not None:
+            return tuple(self.constant(array, name) for array in folded)
+        outputs = tuple(Value(self.fresh(name), t.shape, t.dtype) for t in program.outputs)
+        for value in outputs:
+            if value.name in self.bound:
+                self.data[value.name] = self.bound[value.name]
+        self.nodes.append(Node(name, op, inputs, outputs, attributes, program, origin))
+        return outputs
+
+    def _fold(self, program: Program, inputs: tuple[Value, ...]) -> Sequence[np.ndarray] | None:
+        arrays = [self.data.get(v.name) for v in inputs]
+        known = [a for a in arrays if a is not None]
+        if len(known) < len(inputs) or sum(a.size for a in known) > FOLD_ELEMENTS:
+            return None
+        if not _small(program):
+            return None
+        if importlib.util.find_spec("weft.frontend.tensor_interpreter") is None:
+            return None
+        interpreter = importlib.import_module("weft.frontend.tensor_interpreter")
+        return interpreter.interpret(program, known)
+
+    def rename(self, since: int, names: Mapping[str, str]) -> None:
+        """Rename values that nodes from ``since`` on define; a known one keeps its data."""
+        for old, new in names.items():
+            if new in self.bound:
+                self.data[new] = self.bound[new]
+            elif old in self.data:
+                self.data[new] = self.data.pop(old)
+
+        def renamed(value: Value) -> Value:
+            return replace(value, name=names[value.name]) if value.name in names else value
+
+        for index in range(since, len(self.nodes)):
+            node = self.nodes[index]
+            self.nodes[index] = replace(
+                node,
+                inputs=tuple(map(renamed, node.inputs)),
+                outputs=tuple(map(renamed, node.outputs)),
+            )
+
+    def copy(self, value: Value, name: str, origin: str) -> Value:
+        """A new value with the elements of ``value``."""
+        source = placeholder(value.shape, value.dtype, name=value.name)
+        result = compute(value.shape, lambda *i: source[i], name=name)
+        program = Program("identity", (source,), (result,))
+        output = Value(self.final_name(name), value.shape, value.dtype)
+        self.nodes.append(Node(name, "identity", (value,), (output,), {}, program, origin))
+        return output
+
+    def graph(self, name: str, inputs: Iterable[Value], outputs: Sequence[Value]) -> Graph:
+        """What ``outputs`` need, and no more; every input that is not known stays."""
+        needed = {v.name for v in outputs}
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if any(v.name in needed and v.name not in self.data for v in node.outputs):
+                kept.append(self._shadowed(node))
+                needed.update(v.name for v in node.inputs)
+        constants = {n: a for n, a in self.data.items() if n in needed}
+        given = tuple(v for v in inputs if v.name not in self.data)
+        return Graph(name, given, tuple(outputs), tuple(reversed(kept)), constants)
+
+    def _shadowed(self, node: Node) -> Node:
+        """``node`` with outputs that are known anyway under other names: one definition each."""
+        outputs = tuple(
+            replace(v, name=self.fresh(f"{v.name}.computed")) if v.name in self.data else v
+            for v in node.outputs
+        )
+        return replace(node, outputs=outputs)
+
+
+def _small(program: Program) -> bool:
+    """Whether interpreting ``program`` stays within the folding bounds; false for symbolic sizes."""
+    if _elements(t.shape for t in program.outputs) > FOLD_ELEMENTS:
+        return False
+    work = 0
+    for operation in operations(program):
+        if isinstance(operation, Reshape):
+            continue
+        extents = [axis.extent for axis in operation.axes]
+        inner = 1
+        values = operation.values if isinstance(operation, Compute) else (operation.value,)
+        for value in values:
+            for node in walk(value):
+                if isinstance(node, Reduce):
+                    inner = max(inner, _elements([[axis.extent for axis in node.axes]]))
+        work += _elements([extents]) * inner
+        if work > FOLD_WORK:
+            return False
+    return True
+
+
+def _elements(shapes: Iterable[Sequence[Size]]) -> int:
+    total = 0
+    for shape in shapes:
+        sizes = [constant_size(s) for s in shape]
+        if any(s is None for s in sizes):
+            return FOLD_WORK + 1
+        total += math.prod(s for s in sizes if s is not None)
+    return total

@@ -1,0 +1,293 @@
+"""ONNX -> operator graph: one pass over the nodes, one handler per operator.
+
+    read_model.py      decodes the protobuf, inlines model-local functions     -> Region
+    import_region      calls the handler of each node in order                 -> Graph
+    schema_functions   stands in for a missing handler with ONNX's own definition
+
+Values that handlers need at import (shapes, axes) are folded on the way. One that is not constant
+stops import with ``NeedsValue``, which carries the graph that computes it; the caller runs that
+and imports again with the value known (``weft/onnx_model.py``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+import weft.frontend.onnx as handlers
+from weft.errors import CompileError, ModelError, UnsupportedError
+from weft.frontend.onnx.context import find_handler
+from weft.frontend.onnx.graph_builder import GraphBuilder
+from weft.frontend.onnx.node_context import ImportContext, NeedsValue, ValueUnknown
+from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
+from weft.frontend.onnx.read_model import read_model
+from weft.frontend.onnx.schema_functions import expand, has_definition
+from weft.frontend.onnx.tensors import checked_shape, dtype_of
+from weft.frontend.scalar_expr import Var
+from weft.frontend.tensor_expr import Size
+from weft.graph.operator_graph import Graph, Value
+
+Shapes = Mapping[str, tuple[int, ...]]
+Known = Mapping[str, np.ndarray]
+
+
+def import_model(
+    model: onnx.ModelProto, *, shapes: Shapes | None = None, known: Known | None = None
+) -> Graph:
+    """The operator graph of ``model``.
+
+    ``shapes`` gives concrete shapes of inputs; other sizes are what the model declares, a
+    ``dim_param`` or an unnamed size becoming a symbol. ``known`` binds values to data. Raises
+    ``ModelError``, ``BudgetError`` or ``UnsupportedError``, and ``NeedsValue`` where a shape or an
+    attribute depends on data that ``known`` does not have.
+    """
+    load_handlers()
+    region = read_model(model)
+    inputs = {
+        port.name: declared_value(port, (shapes or {}).get(port.name))
+        for port in region.inputs
+        if port.name not in region.constants or port.name in (shapes or {})
+    }
+    return import_region(region, inputs, known=known)
+
+
+def import_region(
+    region: Region,
+    inputs: Mapping[str, Value | np.ndarray],
+    *,
+    known: Known | None = None,
+) -> Graph:
+    """The graph of ``region``, all of tensors; ``inputs`` are values, or arrays for constants.
+
+    ``inputs`` covers the region's inputs and captures. Raises as ``import_model`` does.
+    """
+    load_handlers()
+    check_supported(region)
+    builder = GraphBuilder(known or {})
+    builder.reserve(_names(region))
+    scope: dict[str, Value | None] = {}
+    given: list[Value] = []
+    for name, value in inputs.items():
+        if isinstance(value, Value):
+            scope[name] = builder.input(name, value.shape, value.dtype)
+            given.append(scope[name])  # type: ignore[arg-type]
+        else:
+            scope[name] = builder.initializer(name, value)
+    run = _Import(builder, given, region.name)
+    outputs = run.region(region, scope)
+    if run.unsupported:
+        raise _all_unsupported(run.unsupported)
+    return builder.graph(region.name, given, run.named_outputs(region.outputs, outputs))
+
+
+def load_handlers() -> None:
+    """Import every module of this package, in sorted order, so that all handlers are registered."""
+    for module in sorted(m.name for m in pkgutil.iter_modules(handlers.__path__)):
+        importlib.import_module(f"{handlers.__name__}.{module}")
+
+
+def check_supported(region: Region) -> None:
+    """Raise one ``UnsupportedError`` that lists every operator that Weft cannot import."""
+    missing: dict[str, list[str]] = {}
+    for node in all_nodes(region):
+        handler = find_handler(node.domain, node.op_type, node.opset)
+        if handler is None and not is_branch(node) and not has_definition(node):
+            kind = f"{node.domain or 'ai.onnx'}.{node.op_type} (opset {node.opset})"
+            missing.setdefault(kind, []).append(node.where)
+    if missing:
+        raise UnsupportedError(
+            "WEFT-E0200",
+            "operators that Weft does not import: " + ", ".join(missing),
+            where="; ".join(w for places in missing.values() for w in places[:3]),
+        )
+
+
+def is_branch(node: OnnxNode) -> bool:
+    return not node.domain and node.op_type == "If"
+
+
+def declared_value(port: Port, shape: tuple[int, ...] | None = None) -> Value:
+    """The value that the model declares, with symbols for open sizes, or with ``shape``."""
+    where = f"input {port.name!r}"
+    if port.type is None or not port.type.HasField("tensor_type"):
+        raise UnsupportedError("WEFT-E0202", "an input that is not a tensor", where=where)
+    tensor = port.type.tensor_type
+    dtype = dtype_of(tensor.elem_type, where)
+    if shape is not None:
+        return Value(port.name, checked_shape(shape, where), dtype)
+    if not tensor.HasField("shape"):
+        raise UnsupportedError(
+            "WEFT-E0208", "an input without a rank", where=where, hint="pass its shape"
+        )
+    sizes: list[Size] = []
+    for d, dim in enumerate(tensor.shape.dim):
+        if dim.HasField("dim_value"):
+            sizes.append(checked_shape([dim.dim_value], where)[0])
+        else:
+            sizes.append(Var(dim.dim_param or f"{port.name}_{d}"))
+    return Value(port.name, tuple(sizes), dtype)
+
+
+def _names(region: Region) -> Iterator[str]:
+    yield from (port.name for port in region.inputs)
+    yield from region.constants
+    yield from region.outputs
+    for node in all_nodes(region):
+        yield from node.outputs
+
+
+def _all_unsupported(found: Sequence[UnsupportedError]) -> UnsupportedError:
+    if len(found) == 1:
+        return found[0]
+    return UnsupportedError(
+        found[0].code,
+        "; ".join(dict.fromkeys(error.what for error in found)),
+        where="; ".join(dict.fromkeys(error.where for error in found if error.where)),
+    )
+
+
+Scope = dict[str, Value | None]  # None: a value of a node that is unsupported
+
+
+@dataclass(slots=True)
+class _Import:
+    builder: GraphBuilder
+    inputs: Sequence[Value]
+    name: str
+    unsupported: list[UnsupportedError] = field(default_factory=list)
+
+    def region(self, region: Region, scope: Scope) -> list[Value | None]:
+        """Import the nodes of ``region``; the values of its outputs."""
+        for name, data in region.constants.items():
+            if name in scope:
+                continue
+            if data.dtype == object:
+                self.unsupported.append(UnsupportedError("WEFT-E0202", "strings", where=name))
+                scope[name] = None
+            else:
+                scope[name] = self.builder.initializer(name, data)
+        for node in region.nodes:
+            self.node(node, scope)
+        return [self._lookup(name, scope, f"output of {region.name!r}") for name in region.outputs]
+
+    def node(self, node: OnnxNode, scope: Scope) -> None:
+        values = [self._lookup(n, scope, node.where) if n else None for n in node.inputs]
+        if any(n and v is None for n, v in zip(node.inputs, values, strict=True)):
+            scope.update(dict.fromkeys(node.outputs))
+            return
+        handler = find_handler(node.domain, node.op_type, node.opset)
+        try:
+            if is_branch(node):
+                self._branch(node, values, scope)
+            elif handler is None:
+                self._function(node, values, scope)
+            else:
+                self._handled(node, handler, values, scope)
+        except UnsupportedError as error:
+            error.where = error.where or node.where
+            self.unsupported.append(error)
+            scope.update(dict.fromkeys(node.outputs))
+        except ValueUnknown as unknown:
+            if self.unsupported:
+                raise _all_unsupported(self.unsupported) from None
+            wanted = self.builder.graph(self.name, self.inputs, (unknown.value,))
+            raise NeedsValue(unknown.value.name, wanted) from None
+
+    def _handled(
+        self, node: OnnxNode, handler: object, values: list[Value | None], scope: Scope
+    ) -> None:
+        start = len(self.builder.nodes)
+        context = ImportContext(node, self.builder, values)
+        try:
+            results = handler(context)  # type: ignore[operator]
+        except CompileError as error:
+            error.where = error.where if node.where in error.where else node.where
+            raise
+        except ValueUnknown:
+            raise
+        except Exception as error:
+            raise ModelError(
+                "WEFT-E0221",
+                "the node cannot be imported as it stands",
+                where=node.where,
+                why=f"{type(error).__name__}: {error}",
+            ) from error
+        many = [results] if isinstance(results, Value) else list(results)
+        self._bind(node, many, start, scope)
+
+    def _bind(self, node: OnnxNode, results: list[Value | None], start: int, scope: Scope) -> None:
+        """Give the results the names of the node's outputs, where this node made them."""
+        made = {v.name for n in self.builder.nodes[start:] for v in n.outputs}
+        names: dict[str, str] = {}
+        for index, output in enumerate(node.outputs):
+            if not output:
+                continue
+            value = results[index] if index < len(results) else None
+            if value is None:
+                reason = f"output {index} is not computed"
+                raise UnsupportedError("WEFT-E0201", reason, where=node.where)
+            if value.name in made and value.name not in names:
+                names[value.name] = self.builder.final_name(output)
+            scope[output] = value
+        for output in filter(None, node.outputs):
+            value = scope[output]
+            if value is not None and value.name in names:
+                scope[output] = Value(names[value.name], value.shape, value.dtype)
+        self.builder.rename(start, names)
+
+    def _function(self, node: OnnxNode, values: list[Value | None], scope: Scope) -> None:
+        body = expand(node, values)
+        if body is None:
+            reason = f"{node.op_type} has neither a handler nor a definition that fits"
+            raise UnsupportedError("WEFT-E0200", reason, where=node.where)
+        inner: Scope = {name: scope[name] for name in node.inputs if name}
+        for part in body:
+            self.node(part, inner)
+        for output in filter(None, node.outputs):
+            scope[output] = self._lookup(output, inner, node.where)
+
+    def _branch(self, node: OnnxNode, values: list[Value | None], scope: Scope) -> None:
+        """If: the branch that its condition chooses."""
+        context = ImportContext(node, self.builder, values)
+        taken = bool(context.static(context.input(0)).reshape(-1)[:1].any())
+        body = context.required("then_branch" if taken else "else_branch")
+        results = self.region(body, dict(scope))
+        for output, value in zip(node.outputs, results, strict=False):
+            if output:
+                scope[output] = value
+
+    def _lookup(self, name: str, scope: Scope, where: str) -> Value | None:
+        if name not in scope:
+            raise ModelError(
+                "WEFT-E0222",
+                f"{name!r} is read before anything defines it",
+                where=where,
+                why="nodes must come in topological order, without cycles",
+            )
+        return scope[name]
+
+    def named_outputs(self, names: Sequence[str], values: Sequence[Value | None]) -> list[Value]:
+        """Outputs under the model's names; one that is an input or a constant is copied."""
+        builder = self.builder
+        wanted = set(names)
+        aside = {
+            v.name: builder.fresh(f"{v.name}.constant")
+            for v in values
+            if v is not None and v.name in wanted and v.name in builder.data
+        }
+        builder.rename(0, aside)
+        builder.final.difference_update(aside)
+        made = {v.name for node in builder.nodes for v in node.outputs}
+        found: list[Value] = []
+        for name, value in zip(names, values, strict=True):
+            if value is None:
+                raise _all_unsupported(self.unsupported)
+            value = Value(aside.get(value.name, value.name), value.shape, value.dtype)
+            own = value.name == name and name in made and value not in found
+            found.append(value if own else builder.copy(value, name, f"output {name!r}"))
+        return found

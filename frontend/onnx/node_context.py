@@ -1,0 +1,110 @@
+"""The ``NodeContext`` that handlers get: one ONNX node, its values, and the graph being built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.dtypes import DType
+from weft.errors import ModelError, UnsupportedError
+from weft.frontend.onnx.graph_builder import GraphBuilder
+from weft.frontend.onnx.onnx_graph import OnnxNode
+from weft.graph.operator_graph import Graph, Value
+
+
+class NeedsValue(Exception):
+    """Import needs the data of ``name``; ``graph`` computes it from the inputs."""
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        super().__init__(name)
+        self.name = name
+        self.graph = graph
+
+
+class ValueUnknown(Exception):
+    """A handler asked for the data of a value that is not constant."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value.name)
+        self.value = value
+
+
+@dataclass(slots=True)
+class ImportContext:
+    """See ``context.NodeContext`` for the contract."""
+
+    node: OnnxNode
+    builder: GraphBuilder
+    values: Sequence[Value | None]  # one per declared input, None where empty-named
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def op_type(self) -> str:
+        return self.node.op_type
+
+    @property
+    def domain(self) -> str:
+        return self.node.domain
+
+    @property
+    def opset(self) -> int:
+        return self.node.opset
+
+    @property
+    def n_outputs(self) -> int:
+        wanted = [i for i, name in enumerate(self.node.outputs) if name]
+        return wanted[-1] + 1 if wanted else 0
+
+    def input(self, index: int) -> Value:
+        value = self.optional(index)
+        if value is None:
+            raise self.malformed(f"input {index} is missing")
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        return self.values[index] if index < len(self.values) else None
+
+    def inputs(self, count: int) -> tuple[Value | None, ...]:
+        return tuple(self.optional(i) for i in range(count))
+
+    def all_inputs(self) -> tuple[Value, ...]:
+        return tuple(self.input(i) for i in range(len(self.values)))
+
+    def wants(self, index: int) -> bool:
+        return index < len(self.node.outputs) and bool(self.node.outputs[index])
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        return self.node.attributes.get(name, default)
+
+    def required(self, name: str) -> Any:
+        if name not in self.node.attributes:
+            raise self.malformed(f"attribute {name!r} is missing")
+        return self.node.attributes[name]
+
+    def static(self, value: Value) -> np.ndarray:
+        data = self.builder.known(value)
+        if data is None:
+            raise ValueUnknown(value)
+        return data
+
+    def known(self, value: Value) -> np.ndarray | None:
+        return self.builder.known(value)
+
+    def constant(self, data: np.ndarray, dtype: DType | None = None) -> Value:
+        return self.builder.constant(data, self.name, dtype)
+
+    def call(self, op: str, *inputs: Value | None, **attributes: Any) -> Any:
+        results = self.builder.call(op, inputs, attributes, self.name, self.node.where)
+        return results[0] if len(results) == 1 else results
+
+    def unsupported(self, reason: str) -> Exception:
+        return UnsupportedError("WEFT-E0201", reason, where=self.node.where)
+
+    def malformed(self, reason: str) -> Exception:
+        return ModelError("WEFT-E0220", reason, where=self.node.where)
