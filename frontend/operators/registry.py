@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import weft.frontend.operators as families
 from weft.errors import ExpressionError
 from weft.frontend.tensor_expr import Program, Tensor
 
@@ -34,8 +37,16 @@ def operator(name: str) -> Callable[[Definition], Definition]:
     return register
 
 
+def definition_of(name: str) -> Definition:
+    """The definition of ``name``; its family's module is imported where that has not happened."""
+    if name not in OPERATORS:
+        for module in sorted(m.name for m in pkgutil.iter_modules(families.__path__)):
+            importlib.import_module(f"{families.__name__}.{module}")
+    return OPERATORS[name].definition
+
+
 def instantiate(name: str, inputs: Sequence[Tensor | None], **attributes: object) -> Program:
     """The program that calls ``name`` on placeholders ``inputs`` (None: an absent optional one)."""
-    outputs = OPERATORS[name].definition(*inputs, **attributes)
+    outputs = definition_of(name)(*inputs, **attributes)
     many = outputs if isinstance(outputs, tuple) else (outputs,)
     return Program(name, tuple(t for t in inputs if t is not None), many)
