@@ -273,17 +273,32 @@ def reduce(
 
 def argmax(value: Expr, index: Expr, axis: Axes, *, last: bool = False) -> Expr:
     """``index`` at the greatest ``value``, the first such (or ``last``); a NaN counts as greatest."""
-    return _arg("gt", "argmax", value.dtype.lowest, value, index, axis, last)
+    return _arg("gt", "argmax", value.dtype.lowest, value, index, axis, last)[1]
+
+
+def max_with_index(
+    value: Expr, index: Expr, axis: Axes, *, where: Expr | None = None
+) -> tuple[Expr, Expr]:
+    """The greatest ``value`` and ``argmax``, -1 where nothing is left to choose from."""
+    found = _arg("gt", "argmax", value.dtype.lowest, value, index, axis, False, where)
+    return found[0], found[1]
 
 
 def argmin(value: Expr, index: Expr, axis: Axes, *, last: bool = False) -> Expr:
     """``index`` at the least ``value``, the first such (or ``last``); a NaN counts as least."""
-    return _arg("lt", "argmin", value.dtype.highest, value, index, axis, last)
+    return _arg("lt", "argmin", value.dtype.highest, value, index, axis, last)[1]
 
 
 def _arg(
-    better: str, name: str, worst: Number, value: Expr, index: Expr, axis: Axes, last: bool
-) -> Expr:
+    better: str,
+    name: str,
+    worst: Number,
+    value: Expr,
+    index: Expr,
+    axis: Axes,
+    last: bool,
+    where: Expr | None = None,
+) -> tuple[Expr, ...]:
     lv, rv = Var("left_value", value.dtype), Var("right_value", value.dtype)
     li, ri = Var("left_index", index.dtype), Var("right_index", index.dtype)
     none = -1  # index of the identity, which loses every tie
@@ -302,7 +317,7 @@ def _arg(
         (select(wins, rv, lv), select(wins, ri, li)),
         (worst, none),
     )
-    return reduce(m, (value, index), axis)[1]
+    return reduce(m, (value, index), axis, where=where)
 
 
 # ---- scalar functions ---------------------------------------------------------------------------

@@ -1,0 +1,181 @@
+"""Transposed convolution, without scattering and without multiplying by inserted zeros.
+
+Output o collects input h through tap r where o + pad = h·stride + r·dilation. With o + pad = q·s +
+φ, only the taps r ≡ φ (mod s) meet an input: each of the s phases φ is an ordinary convolution
+with every s-th tap, all over one padded input (sub-pixel convolution: Shi et al., CVPR 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.errors import ExpressionError
+from weft.frontend.build import all_of, compute, reshape, sum
+from weft.frontend.operators.conv import TAPS, group_size, with_bias
+from weft.frontend.operators.registry import operator
+from weft.frontend.operators.sizes import (
+    accumulator,
+    axes_over,
+    known,
+    require,
+    require_rank,
+    unify,
+)
+from weft.frontend.operators.window import make_window, padded
+from weft.frontend.scalar_expr import Expr, cast, select
+from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
+
+
+@dataclass(frozen=True, slots=True)
+class _Dim:
+    """One spatial dimension: outputs o = (first + q)·stride + φ - pad, inputs first + q - j·step."""
+
+    stride: int
+    taps: int  # of one phase
+    step: int  # between the inputs that neighbouring taps of a phase read
+    pad: int
+    first: int  # the least q
+    blocks: Size  # how many q
+    outputs: Size
+    before: int  # zeros around the input
+    after: int
+
+
+@operator("conv_transpose")
+def conv_transpose(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    *,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    group: int = 1,
+) -> Tensor:
+    """y[n, g·K+k, h·stride + r·dilation - pad] += x[n, g·C+c, h] · w[g·C+c, k, r], plus bias.
+
+    ``x`` (n, channels, spatial…), ``w`` (channels, filters / group, kernel…), ``bias`` (filters,).
+    Spatial sizes are stride·(size-1) + output_padding + dilation·(kernel-1) + 1 - pads; negative
+    pads widen the output with the bias alone. Raises ``ExpressionError`` E0150 … E0155.
+    """
+    require_rank(x, "the input of a transposed convolution", 3)
+    require_rank(w, "the weights of a transposed convolution", x.rank, x.rank)
+    unify(x.shape[1], w.shape[0], "the channels of input and weights")
+    kernel = [known(size, "a kernel size") for size in w.shape[2:]]
+    window = make_window(kernel, strides=strides, dilations=dilations)
+    rank = window.rank
+    pads = tuple(pads or (0,) * (2 * rank))
+    extra = tuple(output_padding or (0,) * rank)
+    require(len(pads) == 2 * rank, f"{len(pads)} pads for {rank} spatial dimensions")
+    require(len(extra) == rank, f"{len(extra)} output paddings for {rank} spatial dimensions")
+    require(all(e >= 0 for e in extra), f"output padding must not be negative: {list(extra)}")
+    dims = [
+        _dimension(x.shape[2 + d], kernel[d], window.strides[d], window.dilations[d],
+                   pads[d], extra[d] - pads[rank + d])
+        for d in range(rank)
+    ]  # fmt: skip
+    source = padded(x, [d.before for d in dims], [d.after for d in dims], 0)
+    weights = _phased_weights(w, dims, window.dilations)
+    sums = _sums(source, weights, dims, group)
+    return with_bias(_interleaved(sums, dims), bias, x, name="conv_transpose")
+
+
+def _dimension(size: Size, kernel: int, stride: int, dilation: int, pad: int, more: int) -> _Dim:
+    """``more`` is what the output has beyond the last tap, less the padding before."""
+    span = (kernel - 1) * dilation + 1
+    outputs = (as_size(size) - 1) * stride + (span + more - pad)
+    known_outputs = constant_size(outputs)
+    if known_outputs is not None and known_outputs < 0:
+        raise ExpressionError(
+            "WEFT-E0155",
+            f"a transposed convolution would have {known_outputs} outputs in one dimension",
+            why=f"size {constant_size(size)}, kernel {kernel}, stride {stride}, pads too large",
+        )
+    taps, step = (kernel, dilation) if stride == 1 else (-(-span // stride), 1)
+    first = pad // stride
+    past = (span + more - 1) // stride  # the last q, counted from the last input
+    return _Dim(
+        stride=stride,
+        taps=taps,
+        step=step,
+        pad=pad,
+        first=first,
+        blocks=as_size(size) + (past - first),
+        outputs=outputs,
+        before=max(0, (taps - 1) * step - first),
+        after=max(0, past),
+    )
+
+
+def _phased_weights(w: Tensor, dims: Sequence[_Dim], dilations: Sequence[int]) -> Tensor:
+    """``w`` where tap φ + s·j of each dimension is itself or a zero: dilated, filled up to s·taps."""
+    sizes = [d.taps * d.stride for d in dims]
+    spread = [d.stride > 1 and dilation > 1 for d, dilation in zip(dims, dilations, strict=True)]
+    if sizes == [constant_size(s) for s in w.shape[2:]]:
+        return w
+
+    def body(*index: Axis) -> Expr:
+        taps, inside = [], []
+        for i, size, given, holes, dilation in zip(
+            index[2:], sizes, w.shape[2:], spread, dilations, strict=True
+        ):
+            tap = i // dilation if holes else i
+            if holes:
+                inside.append((i % dilation).equal(0))
+            if size > (constant_size(given) or 0):
+                inside.append(tap < as_size(given))
+            taps.append(tap)
+        return select(all_of(inside), w[(*index[:2], *taps)], 0)
+
+    return compute((*w.shape[:2], *sizes), body, name="phased_weights")
+
+
+def _sums(x: Tensor, w: Tensor, dims: Sequence[_Dim], group: int) -> Tensor:
+    """(n, filters, q…, φ…): one convolution per phase; no φ where the stride is 1."""
+    acc = accumulator(x.dtype)
+    c_group = group_size(x.shape[1], group, "channels") if group != 1 else 0
+    phases = [d.stride for d in dims if d.stride > 1]
+    outer = (x.shape[0], group, w.shape[1]) if c_group else (x.shape[0], w.shape[1])
+    blocks = [d.blocks for d in dims]
+    c, *taps = axes_over(
+        (c_group or w.shape[0], *(d.taps for d in dims)), ["c", *TAPS[: len(dims)]]
+    )
+
+    def body(n: Expr, *index: Expr) -> Expr:
+        k, q = index[-len(dims) - len(phases) - 1], index[-len(dims) - len(phases) :]
+        phase = iter(q[len(dims) :])
+        channel = index[0] * c_group + c if c_group else c
+        reads = [
+            b + (d.first + d.before) - j * d.step
+            for b, d, j in zip(q[: len(dims)], dims, taps, strict=True)
+        ]
+        weight = [
+            next(phase) + j * d.stride if d.stride > 1 else j for d, j in zip(dims, taps, strict=True)
+        ]
+        element, factor = x[(n, channel, *reads)], w[(channel, k, *weight)]
+        return sum(cast(element, acc) * cast(factor, acc), (c, *taps))
+
+    sums = compute((*outer, *blocks, *phases), lambda *i: body(*i), name="conv_transpose_sums")
+    if not c_group:
+        return sums
+    filters = group * known(w.shape[1], "the number of filters")
+    return reshape(sums, (x.shape[0], filters, *blocks, *phases), name="conv_filters")
+
+
+def _interleaved(sums: Tensor, dims: Sequence[_Dim]) -> Tensor:
+    """The phases side by side: y[n, k, o…] = sums[n, k, (o + pad) div s…, (o + pad) mod s…]."""
+    if all(d.stride == 1 for d in dims):
+        return sums
+
+    def body(n: Expr, k: Expr, *out: Expr) -> Expr:
+        at = [o + d.pad for o, d in zip(out, dims, strict=True)]
+        blocks = [i // d.stride - d.first for i, d in zip(at, dims, strict=True)]
+        phases = [i % d.stride for i, d in zip(at, dims, strict=True) if d.stride > 1]
+        return sums[(n, k, *blocks, *phases)]
+
+    shape = (*sums.shape[:2], *(d.outputs for d in dims))
+    return compute(shape, lambda *i: body(*i), name="conv_transpose_outputs")
+
+
