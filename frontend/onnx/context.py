@@ -12,7 +12,7 @@ Everything about shapes and element types comes from the operator definitions th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ import numpy as np
 from weft.dtypes import DType
 from weft.graph.operator_graph import Value
 
-Results = Value | Sequence[Value | None]
+Results = Any  # Value | Sequence[Value | None]: what ``call`` gives, or several of it
 Handler = Callable[["NodeContext"], Results]
 
 
