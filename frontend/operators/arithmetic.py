@@ -64,7 +64,6 @@ _UNARY: dict[str, Callable[[Expr], Expr]] = {
     "ceil": lambda x: apply("ceil", x),
     "round": lambda x: apply("round", x),  # ties to even
     "bitwise_not": lambda x: ~x,
-    "identity": lambda x: x,
 }
 
 _VARIADIC: dict[str, Callable[[Expr, Expr], Expr]] = {
