@@ -62,7 +62,8 @@ def interpret(
 
     def value(tensor: Tensor) -> Array:
         if tensor.operation is not None:
-            return results[tensor.operation][tensor.index]
+            found = results[tensor.operation][tensor.index]
+            return found.reshape(run.shape(tensor.shape))  # a Reshape hands its source through
         if tensor not in values:
             raise ExpressionError(
                 "WEFT-E0121",
