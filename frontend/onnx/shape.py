@@ -1,0 +1,243 @@
+"""Handlers of operators that move shapes about, and of constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft import dtypes
+from weft.errors import BudgetError
+from weft.frontend.limits import MAX_ELEMENTS
+from weft.frontend.onnx.context import NodeContext, Results, handler
+from weft.frontend.onnx.tensors import dtype_of
+from weft.frontend.operators.shape import resolve_shape
+from weft.frontend.tensor_expr import Size, constant_size
+from weft.graph.operator_graph import Value
+
+
+def static_ints(node: NodeContext, value: Value) -> list[int]:
+    """The integers of a shape-like input, at most one-dimensional, as Python numbers."""
+    data = node.static(value)
+    if data.ndim > 1 or data.dtype.kind not in "iu":
+        raise node.malformed(f"{value.name} should hold one list of integers")
+    return [int(e) for e in data.reshape(-1)]
+
+
+def static_int(node: NodeContext, value: Value) -> int:
+    """The one integer of a scalar-like input."""
+    data = node.static(value)
+    if data.size != 1 or data.dtype.kind not in "iu":
+        raise node.malformed(f"{value.name} should hold one integer")
+    return int(data.reshape(-1)[0])
+
+
+def optional_ints(node: NodeContext, name: str, index: int) -> list[int] | None:
+    """Attribute ``name`` of older opsets, or input ``index`` of newer ones; None where neither."""
+    given = node.attribute(name)
+    if given is not None:
+        return [int(e) for e in given]
+    value = node.optional(index)
+    return None if value is None else static_ints(node, value)
+
+
+def axis_of(node: NodeContext, axis: int, rank: int) -> int:
+    """``axis`` counted from the front; malformed where it is out of range."""
+    if not -rank <= axis < rank:
+        raise node.malformed(f"axis {axis} of a tensor of {rank} dimensions")
+    return axis % rank if rank else 0
+
+
+def axes_of(node: NodeContext, axes: Sequence[int], rank: int) -> list[int]:
+    """Several axes, which must differ."""
+    found = [axis_of(node, axis, rank) for axis in axes]
+    if len(set(found)) < len(found):
+        raise node.malformed(f"axes {list(axes)} name one axis twice")
+    return found
+
+
+# ---- the same elements --------------------------------------------------------------------------
+
+
+@handler("Reshape")
+def reshape(node: NodeContext) -> Results:
+    x = node.input(0)
+    target = optional_ints(node, "shape", 1)
+    if target is None:
+        raise node.malformed("no shape is given")
+    allowzero = bool(node.attribute("allowzero", 0))
+    return node.call("reshape", x, shape=tuple(resolve_shape(x.shape, target, allowzero=allowzero)))
+
+
+@handler("Flatten")
+def flatten(node: NodeContext) -> Results:
+    x = node.input(0)
+    rank, axis = len(x.shape), node.attribute("axis", 1)
+    if not -rank <= axis <= rank:
+        raise node.malformed(f"axis {axis} of a tensor of {rank} dimensions")
+    axis += rank if axis < 0 else 0
+    return node.call("reshape", x, shape=(_total(x.shape[:axis]), _total(x.shape[axis:])))
+
+
+def _total(sizes: Sequence[Size]) -> Size:
+    product: Size = 1
+    for size in sizes:
+        product = product * size  # type: ignore[operator]
+    return product
+
+
+@handler("Squeeze")
+def squeeze(node: NodeContext) -> Results:
+    x = node.input(0)
+    given = optional_ints(node, "axes", 1)
+    if given is None:
+        axes = [d for d, size in enumerate(x.shape) if constant_size(size) == 1]
+    else:
+        axes = axes_of(node, given, len(x.shape))
+    for d in axes:
+        if constant_size(x.shape[d]) not in (1, None):
+            raise node.malformed(f"axis {d} has size {x.shape[d]}, not 1")
+    return node.call("reshape", x, shape=tuple(s for d, s in enumerate(x.shape) if d not in axes))
+
+
+@handler("Unsqueeze")
+def unsqueeze(node: NodeContext) -> Results:
+    x = node.input(0)
+    given = optional_ints(node, "axes", 1)
+    if given is None:
+        raise node.malformed("no axes are given")
+    rank = len(x.shape) + len(given)
+    axes = axes_of(node, given, rank)
+    rest = iter(x.shape)
+    return node.call(
+        "reshape", x, shape=tuple(1 if d in axes else next(rest) for d in range(rank))
+    )
+
+
+@handler("Identity")
+def identity(node: NodeContext) -> Results:
+    return node.input(0)
+
+
+@handler("Transpose")
+def transpose(node: NodeContext) -> Results:
+    x = node.input(0)
+    perm = node.attribute("perm", list(reversed(range(len(x.shape)))))
+    return node.call("transpose", x, perm=tuple(perm))
+
+
+@handler("Expand")
+def expand(node: NodeContext) -> Results:
+    shape = static_ints(node, node.input(1))
+    if any(size < 0 for size in shape):
+        raise node.malformed(f"negative size in {shape}")
+    return node.call("expand", node.input(0), shape=tuple(shape))
+
+
+@handler("Tile", since=6)
+def tile(node: NodeContext) -> Results:
+    return node.call("tile", node.input(0), repeats=tuple(static_ints(node, node.input(1))))
+
+
+@handler("Tile")
+def tile_1(node: NodeContext) -> Results:
+    x = node.input(0)
+    repeats = [1] * len(x.shape)
+    axis = axis_of(node, static_int(node, node.input(2)), len(x.shape))
+    repeats[axis] = static_int(node, node.input(1))
+    return node.call("tile", x, repeats=tuple(repeats))
+
+
+# ---- shapes as data -----------------------------------------------------------------------------
+
+
+@handler("Shape")
+def shape(node: NodeContext) -> Results:
+    x = node.input(0)
+    start, end, _ = slice(node.attribute("start", 0), node.attribute("end")).indices(len(x.shape))
+    sizes = [constant_size(size) for size in x.shape[start:end]]
+    if None in sizes:
+        return node.call("shape_of", x, start=start, end=max(start, end))
+    return node.constant(np.array(sizes, np.int64))
+
+
+@handler("Size")
+def size(node: NodeContext) -> Results:
+    x = node.input(0)
+    sizes = [constant_size(size) for size in x.shape]
+    if None in sizes:
+        return node.call("size_of", x)
+    return node.constant(np.array(math.prod(s for s in sizes if s is not None), np.int64))
+
+
+# ---- tensors from nothing -----------------------------------------------------------------------
+
+
+@handler("Constant")
+def constant(node: NodeContext) -> Results:
+    kinds = {"value_float": np.float32, "value_floats": np.float32}
+    kinds |= {"value_int": np.int64, "value_ints": np.int64}
+    for name in ("value", "sparse_value", *kinds):
+        data = node.attribute(name)
+        if data is not None:
+            array = np.asarray(data, kinds.get(name))
+            if array.dtype == object:
+                raise node.unsupported("strings")
+            return node.constant(array)
+    if node.attribute("value_string") is not None or node.attribute("value_strings") is not None:
+        raise node.unsupported("strings")
+    raise node.malformed("no value is given")
+
+
+@handler("ConstantOfShape")
+def constant_of_shape(node: NodeContext) -> Results:
+    sizes = static_ints(node, node.input(0))
+    if any(size < 0 for size in sizes):
+        raise node.malformed(f"negative size in {sizes}")
+    value = node.attribute("value", np.zeros(1, np.float32))
+    if value.size != 1:
+        raise node.malformed(f"value has {value.size} elements, not 1")
+    dtype = dtypes.as_dtype(value.dtype)
+    return node.call("fill", shape=tuple(sizes), value=_number(value), dtype=dtype)
+
+
+def _number(data: np.ndarray) -> int | float:
+    """The one element of ``data`` as a Python number."""
+    element = data.reshape(-1)[0]
+    return float(element) if dtypes.as_dtype(data.dtype).is_float else int(element)
+
+
+@handler("EyeLike")
+def eye_like(node: NodeContext) -> Results:
+    x = node.input(0)
+    if len(x.shape) != 2:
+        raise node.malformed(f"the input has {len(x.shape)} dimensions, not 2")
+    asked = node.attribute("dtype")
+    dtype = x.dtype if asked is None else dtype_of(asked)
+    rows, columns = x.shape
+    return node.call("eye", rows=rows, columns=columns, k=node.attribute("k", 0), dtype=dtype)
+
+
+@handler("Range")
+def arange(node: NodeContext) -> Results:
+    given = [node.static(node.input(index)) for index in range(3)]
+    if any(data.size != 1 for data in given):
+        raise node.malformed("start, limit and delta are scalars")
+    start, limit, step = map(_number, given)
+    dtype = node.input(0).dtype
+    if step == 0 or not all(map(math.isfinite, (start, limit, step))):
+        raise node.malformed(f"a range from {start} to {limit} in steps of {step}")
+    if dtype.is_float:
+        steps = (limit - start) / step
+        if steps > MAX_ELEMENTS:
+            raise BudgetError("WEFT-E0290", f"a range of {steps:g} elements", where=node.name)
+        count = math.ceil(steps)
+    else:
+        count = -((start - limit) // step)  # exact, and rounded up
+    exact = dtypes.float64 if dtype.is_float else dtypes.int64
+    if dtype.is_float and dtype.bits < 32 and node.opset >= 27:
+        exact = dtype_of(node.attribute("stash_type", 1))
+    return node.call(
+        "arange", start=start, step=step, count=max(0, int(count)), dtype=dtype, compute_in=exact
+    )
