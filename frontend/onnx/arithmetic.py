@@ -55,11 +55,6 @@ for _op_type in (
 handler("BitwiseNot")(unary_handler("bitwise_not"))
 
 
-@handler("Identity")
-def identity(node: NodeContext) -> Results:
-    return node.input(0)
-
-
 @handler("Min")
 @handler("Max")
 @handler("Sum")

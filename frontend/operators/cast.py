@@ -19,6 +19,8 @@ def cast(x: Tensor, *, to: DType, saturate: bool = True, round_mode: str = "up")
     def body(value: Expr) -> Expr:
         if to == dtypes.float8_e8m0fnu and value.dtype != to:
             return _power_of_two(value, saturate, round_mode)
+        if value.dtype.is_float and to.is_integer and to.bits < 8:
+            value = value.astype(dtypes.int32)  # out of range, ONNX wraps these as integers do
         return value.astype(to, saturate=saturate)
 
     return elementwise("cast", body, x)
