@@ -1,0 +1,380 @@
+"""isl behind names: the one file that knows dimension positions, isl identifiers and isl's quota.
+
+Sets and maps are built from a Scop's expressions; every isl object of one Scop has all the Scop's
+parameters, in order. Names that come from users are encoded (``encode``), so that no name can
+clash with isl's or C's own: statement ``conv`` is the tuple ``S_conv``, tensor ``conv`` is
+``A_conv``, parameter ``n`` is ``p_n``. Dimensions of tuples have no names; ``dims`` go beside the
+object.
+
+isl has no notion of time, only of operations: whatever may blow up runs inside ``bounded``. Objects
+are cached by the identity of what they were made from, and derived again after pickling.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import islpy as isl
+
+from weft.errors import BudgetError
+from weft.frontend.scalar_expr import Expr, Var
+from weft.polyhedral.analysis.quasi_affine import Affine, Floor, affine, as_expr, variable
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
+from weft.polyhedral.scop import Access, Constraint, Scop, Statement
+
+CONTEXT: isl.Context = isl.Context()
+"""The context of every isl object in this process."""
+
+_DIM = isl.dim_type
+_T = TypeVar("_T")
+
+
+# --- identifiers ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=65536)
+def encode(kind: str, name: str) -> str:
+    """The C identifier of ``name``; one-to-one for each ``kind`` ('S', 'A' or 'p')."""
+    return f"{kind}_" + re.sub(r"[^A-Za-z0-9_]|_(?=u[0-9a-f]+_)", _escape, name)
+
+
+@lru_cache(maxsize=65536)
+def decode(identifier: str) -> str:
+    """The name that ``encode`` was given."""
+    return re.sub(r"_u([0-9a-f]+)_", lambda m: chr(int(m[1], 16)), identifier[2:])
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"_u{ord(match[0]):x}_"
+
+
+# --- budget --------------------------------------------------------------------------------------
+
+_lock = threading.RLock()
+_limits: list[int] = []
+
+
+@contextmanager
+def bounded(operations: int = 20_000_000, what: str = "the polyhedral analysis") -> Iterator[None]:
+    """Run isl computations with a quota, so that none of them runs unbounded.
+
+    Nested quotas are capped by the outer one and counted afresh. Operations are not time (between
+    40 and 9,000 of them take a millisecond), but they are the same on every machine.
+
+    Raises BudgetError (WEFT-E0400) when the quota is exhausted; the context is usable afterwards.
+    """
+    with _lock:
+        _limits.append(min([operations, *_limits[-1:]]))
+        _start_counting()
+        try:
+            yield
+        except isl.Error as error:
+            if "maximal number of operations" not in str(error):
+                raise
+            raise BudgetError(
+                "WEFT-E0400",
+                f"{what} exceeded its budget of {_limits[-1]:,} isl operations",
+                hint="simplify the index expressions, or make tile sizes and sizes constant",
+            ) from None
+        finally:
+            _limits.pop()
+            _start_counting()
+
+
+def _start_counting() -> None:
+    CONTEXT.set_max_operations(_limits[-1] if _limits else 0)
+    CONTEXT.reset_operations()
+
+
+# --- cache ---------------------------------------------------------------------------------------
+
+_CACHE_SIZE = 8192
+_cache: OrderedDict[tuple[object, ...], tuple[object, object]] = OrderedDict()
+
+
+def derived(make: Callable[[], _T], kind: str, parameters: tuple[str, ...], *sources: object) -> _T:
+    """``make()``, kept for as long as the very same (immutable) ``sources`` are asked for."""
+    key = (kind, parameters, *map(id, sources))
+    with _lock:
+        found = _cache.get(key)
+        if found is None:
+            found = (make(), sources)  # the sources stay alive, so their ids stay theirs
+            _cache[key] = found
+            if len(_cache) > _CACHE_SIZE:
+                _cache.popitem(last=False)
+        else:
+            _cache.move_to_end(key)
+        return found[0]  # type: ignore[return-value]
+
+
+# --- expressions ---------------------------------------------------------------------------------
+
+
+def to_aff(expr: Expr | Affine, dims: Sequence[str], space: isl.Space) -> isl.Aff:
+    """The quasi-affine ``expr`` over the set ``space``, whose dimensions are called ``dims``.
+
+    Raises CompileError (WEFT-E0401) if ``expr`` is not quasi-affine.
+    """
+    form = expr if isinstance(expr, Affine) else affine(expr)
+    places = {decode(name): (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))}
+    places |= {name: (_DIM.in_, k) for k, name in enumerate(dims)}
+    return _aff(form, places, isl.LocalSpace.from_space(space))
+
+
+def _parameter_ids(space: isl.Space | isl.Aff) -> list[str]:
+    return [space.get_dim_name(_DIM.param, k) for k in range(space.dim(_DIM.param))]
+
+
+def _aff(form: Affine, places: dict[str, tuple[Any, int]], space: isl.LocalSpace) -> isl.Aff:
+    result = isl.Aff.zero_on_domain(space)
+    if form.constant:
+        result = result.set_constant_val(_val(form.constant))
+    for atom, coefficient in form.terms:
+        if isinstance(atom, Floor):
+            inner = _aff(atom.numerator, places, space)
+            floor = inner.scale_down_val(_val(atom.divisor)).floor()
+            result = result.add(floor.scale_val(_val(coefficient)))
+        else:
+            result = result.set_coefficient_val(*places[atom], _val(coefficient))
+    return result
+
+
+def _val(number: int) -> isl.Val | int:
+    return number if -(2**62) < number < 2**62 else isl.Val(str(number), context=CONTEXT)
+
+
+def from_aff(aff: isl.Aff, dims: Sequence[str]) -> Expr:
+    """The expression of an integer-valued ``aff`` whose domain dimensions are called ``dims``."""
+    return as_expr(affine_of(aff, dims))
+
+
+def affine_of(aff: isl.Aff, dims: Sequence[str]) -> Affine:
+    """Like ``from_aff``, in normal form."""
+    divisor = aff.get_denominator_val().to_python()
+    numerator = aff.scale_val(divisor)
+    form = Affine(numerator.get_constant_val().to_python())
+    names = [(_DIM.in_, k, name) for k, name in enumerate(dims)]
+    names += [(_DIM.param, k, decode(name)) for k, name in enumerate(_parameter_ids(aff))]
+    for kind, position, name in names:
+        coefficient = numerator.get_coefficient_val(kind, position).to_python()
+        form = form + variable(name).scaled(coefficient)
+    for position in range(aff.dim(_DIM.div)):
+        coefficient = numerator.get_coefficient_val(_DIM.div, position).to_python()
+        if coefficient:  # a floor lists itself among its own divs, with coefficient 0
+            form = form + affine_of(aff.get_div(position), dims).scaled(coefficient)
+    return form.floordiv(divisor)
+
+
+def constraints_of(basic_set: isl.BasicSet, dims: Sequence[str]) -> tuple[Constraint, ...]:
+    """The constraints that define ``basic_set``, whose dimensions are called ``dims``."""
+    known = isl.Set.from_basic_set(basic_set).compute_divs().get_basic_sets()
+    if len(known) != 1:
+        raise ValueError("the set needs more than one conjunction of constraints")
+    return tuple(
+        Constraint(from_aff(c.get_aff(), dims), c.is_equality())
+        for c in known[0].get_constraints()
+        if not c.is_div_constraint()
+    )
+
+
+# --- sets and maps -------------------------------------------------------------------------------
+
+
+def parameter_space(scop: Scop) -> isl.Space:
+    def make() -> isl.Space:
+        space = isl.Space.params_alloc(CONTEXT, len(scop.parameters))
+        for k, name in enumerate(scop.parameters):
+            space = space.set_dim_name(_DIM.param, k, encode("p", name))
+        return space
+
+    return derived(make, "parameters", scop.parameters)
+
+
+def tuple_space(scop: Scop, identifier: str, rank: int) -> isl.Space:
+    """The space of sets of ``identifier[…]`` with ``rank`` dimensions."""
+    space = parameter_space(scop).set_from_params().add_dims(_DIM.set, rank)
+    return space.set_tuple_name(_DIM.set, identifier) if identifier else space
+
+
+def statement_space(scop: Scop, statement: Statement) -> isl.Space:
+    name = encode("S", statement.name)
+    rank = len(statement.dims)
+    return derived(lambda: tuple_space(scop, name, rank), "statement", scop.parameters, statement)
+
+
+def constrained(
+    space: isl.Space, dims: Sequence[str], constraints: Sequence[Constraint]
+) -> isl.BasicSet:
+    """The points of ``space`` that meet all ``constraints``."""
+    result = isl.BasicSet.universe(space)
+    for constraint in constraints:
+        aff = to_aff(constraint.expr, dims, space)
+        make = isl.Constraint.equality_from_aff if constraint.equality else _inequality
+        result = result.add_constraint(make(aff))
+    return result
+
+
+_inequality = isl.Constraint.inequality_from_aff
+
+
+def context_set(scop: Scop) -> isl.Set:
+    """The parameter values for which the Scop is defined: a parameter set."""
+
+    def make() -> isl.Set:
+        space = parameter_space(scop).set_from_params()
+        return isl.Set.from_basic_set(constrained(space, (), scop.context)).params()
+
+    return derived(make, "context", scop.parameters, scop.context)
+
+
+def domain_set(scop: Scop, statement: Statement) -> isl.Set:
+    """The instances of ``statement``, within the context."""
+
+    def make() -> isl.Set:
+        space = statement_space(scop, statement)
+        points = constrained(space, statement.dims, statement.domain)
+        return isl.Set.from_basic_set(points).intersect_params(context_set(scop))
+
+    return derived(make, "domain", scop.parameters, scop.context, statement)
+
+
+def tensor_box(scop: Scop, name: str) -> isl.Set:
+    """The elements of tensor ``name``."""
+    tensor = scop.tensor(name)
+
+    def make() -> isl.Set:
+        space = tuple_space(scop, encode("A", name), len(tensor.shape))
+        axes = [f"axis {k}" for k in range(len(tensor.shape))]  # no user name has a space
+        limits = [
+            Constraint(bound)
+            for axis, size in zip(axes, tensor.shape, strict=True)
+            for bound in (Var(axis), size - 1 - Var(axis))
+        ]
+        return isl.Set.from_basic_set(constrained(space, axes, limits))
+
+    return derived(make, "box", scop.parameters, tensor)
+
+
+def access_map(scop: Scop, statement: Statement, access: Access) -> isl.Map:
+    """Instances of ``statement`` → the elements that ``access`` touches there.
+
+    Restricted to the domain and the guard; a may access touches every element of its tensor.
+    """
+
+    def make() -> isl.Map:
+        domain = domain_set(scop, statement)
+        if access.guard:
+            space = statement_space(scop, statement)
+            domain = domain.intersect(constrained(space, statement.dims, access.guard).to_set())
+        if access.may:
+            return isl.Map.from_domain_and_range(domain, tensor_box(scop, access.tensor))
+        target = tuple_space(scop, encode("A", access.tensor), len(access.indices))
+        return isl.Map.from_multi_aff(
+            multi_aff(scop, statement, access.indices, target)
+        ).intersect_domain(domain)
+
+    return derived(make, "access", scop.parameters, scop.context, statement, access)
+
+
+def multi_aff(
+    scop: Scop, statement: Statement, values: Sequence[Expr | Affine], target: isl.Space
+) -> isl.MultiAff:
+    """Instances of ``statement`` → the point of ``target`` with coordinates ``values``."""
+    source = statement_space(scop, statement)
+    affs = isl.AffList.alloc(CONTEXT, len(values))
+    for value in values:
+        affs = affs.add(to_aff(value, statement.dims, source))
+    return isl.MultiAff.from_aff_list(source.map_from_domain_and_range(target), affs)
+
+
+# --- order ---------------------------------------------------------------------------------------
+
+
+def paths(tree: Tree) -> dict[str, tuple[Loop | int, ...]]:
+    """What orders each statement, outermost first: its loops, and its places in sequences.
+
+    Two statements share the entries before the first place at which they differ.
+    """
+    found: dict[str, tuple[Loop | int, ...]] = {}
+    stack: list[tuple[Tree, tuple[Loop | int, ...]]] = [(tree, ())]
+    while stack:
+        node, path = stack.pop()
+        match node:
+            case Leaf(statement):
+                found[statement] = path
+            case Band(loops, child):
+                stack.append((child, path + loops))
+            case TreeSequence(parts):
+                stack.extend((part, (*path, k)) for k, part in reversed(list(enumerate(parts))))
+            case _:
+                stack.extend((child, path) for child in children(node))
+    return found
+
+
+def schedule_map(scop: Scop, tree: Tree) -> isl.UnionMap:
+    """Instances → their time under ``tree``, all times of one length, later = greater."""
+    rows = {
+        name: [affine(entry.at[name]) if isinstance(entry, Loop) else entry for entry in path]
+        for name, path in paths(tree).items()
+    }
+    return _times(scop, rows)
+
+
+def original_schedule(scop: Scop) -> isl.UnionMap:
+    """Instances → their time in the initial order, ``Statement.position``."""
+    rows = {
+        s.name: [affine(Var(p)) if isinstance(p, str) else p for p in s.position]
+        for s in scop.statements
+    }
+    return _times(scop, rows)
+
+
+def _times(scop: Scop, rows: dict[str, list[Affine | int]]) -> isl.UnionMap:
+    length = max((len(row) for row in rows.values()), default=0)
+    target = tuple_space(scop, "", length)
+    result = isl.UnionMap.empty(parameter_space(scop))
+    for name, row in rows.items():
+        statement = scop.statement(name)
+        values = [Affine(v) if isinstance(v, int) else v for v in row]
+        values += [Affine(0)] * (length - len(row))
+        time = isl.Map.from_multi_aff(multi_aff(scop, statement, values, target))
+        result = result.union(time.intersect_domain(domain_set(scop, statement)).to_union_map())
+    return result
+
+
+# --- samples -------------------------------------------------------------------------------------
+
+
+def sample(points: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
+    """One point of ``points``, and the parameters it needs; None if there is none."""
+    point = points.sample_point()
+    if point.is_void():
+        return None
+    space = points.get_space()
+    parameters = {
+        decode(space.get_dim_name(_DIM.param, k)): _coordinate(point, _DIM.param, k)
+        for k in range(space.dim(_DIM.param))
+    }
+    return parameters, tuple(_coordinate(point, _DIM.set, k) for k in range(space.dim(_DIM.set)))
+
+
+def sample_pair(
+    pairs: isl.Map,
+) -> tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] | None:
+    """One pair of ``pairs``, and the parameters it needs; None if there is none."""
+    found = sample(pairs.wrap().flatten())
+    if found is None:
+        return None
+    split = pairs.dim(_DIM.in_)
+    return found[0], found[1][:split], found[1][split:]
+
+
+def _coordinate(point: isl.Point, kind: Any, position: int) -> int:
+    return int(point.get_coordinate_val(kind, position).to_python())

@@ -1,0 +1,151 @@
+"""Small Scops for the tests of this room, and an evaluator of index expressions without isl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from weft import dtypes
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, walk
+from weft.frontend.tensor_expr import Monoid
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, Sequence, Tree
+from weft.polyhedral.scop import (
+    Access,
+    Body,
+    Constraint,
+    Origin,
+    Scop,
+    Statement,
+    Tensor,
+    Update,
+)
+
+Index = Expr | int
+
+
+def index(value: Index) -> Expr:
+    return value if isinstance(value, Expr) else literal(value)
+
+
+def box(**ranges: Index | tuple[Index, Index]) -> tuple[Constraint, ...]:
+    """``box(i=8, j=(1, n))``: 0 <= i < 8 and 1 <= j < n."""
+    found = []
+    for name, limits in ranges.items():
+        low, high = limits if isinstance(limits, tuple) else (0, limits)
+        found += [Constraint(Var(name) - index(low)), Constraint(index(high) - 1 - Var(name))]
+    return tuple(found)
+
+
+def at(tensor: str, *indices: Index, guard: tuple[Constraint, ...] = ()) -> Access:
+    return Access(tensor, tuple(index(i) for i in indices), guard)
+
+
+SUM = Monoid(
+    "sum",
+    (Var("left", dtypes.float32),),
+    (Var("right", dtypes.float32),),
+    (Var("left", dtypes.float32) + Var("right", dtypes.float32),),
+    (0.0,),
+)
+
+
+def statement(
+    name: str,
+    domain: tuple[Constraint, ...],
+    write: Access | tuple[Access, ...],
+    reads: tuple[Access, ...] = (),
+    *,
+    dims: tuple[str, ...] | None = None,
+    position: int | tuple[int | str, ...] = 0,
+    reduce: tuple[str, ...] = (),
+    origin: Origin | None = None,
+    monoid: Monoid = SUM,
+) -> Statement:
+    """A statement whose body adds its reads up; dims in order of appearance in ``domain``."""
+    if dims is None:
+        found = (v.name for c in domain for v in walk(c.expr) if isinstance(v, Var))
+        dims = tuple(dict.fromkeys(found))
+    if isinstance(position, int):
+        position = (position, *(entry for dim in dims for entry in (dim, 0)))
+    writes = write if isinstance(write, tuple) else (write,)
+    return Statement(
+        name,
+        dims,
+        domain,
+        position,
+        writes,
+        reads,
+        Body((), (literal(0.0, dtypes.float32),) * len(writes)),
+        Update(monoid, reduce) if reduce else None,
+        origin,
+    )
+
+
+def tensor(name: str, *shape: Index, **options: object) -> Tensor:
+    return Tensor(name, tuple(index(s) for s in shape), dtypes.float32, **options)  # type: ignore[arg-type]
+
+
+def scop(
+    tensors: tuple[Tensor, ...],
+    *statements: Statement,
+    parameters: tuple[str, ...] = (),
+    context: tuple[Constraint, ...] = (),
+) -> Scop:
+    return Scop("test", parameters, context, tensors, statements)
+
+
+def loop(name: str, kind: str = "serial", **values: Index) -> Loop:
+    return Loop(name, {s: index(v) for s, v in values.items()}, kind)  # type: ignore[arg-type]
+
+
+def nest(name: str, *values: Index, prefix: str = "") -> Tree:
+    """One statement under one band, its loops named after the statement."""
+    prefix = prefix or name
+    return Band(tuple(loop(f"{prefix}{k}", **{name: v}) for k, v in enumerate(values)), Leaf(name))
+
+
+def evaluate(expr: Expr, env: Mapping[str, int]) -> int:
+    """The value of an index expression, by the definition in ``scalar_expr``."""
+    match expr:
+        case Literal(value):
+            return int(value)
+        case Var(name):
+            return env[name]
+        case Apply(op, args):
+            values = [evaluate(a, env) for a in args]
+            match op:
+                case "add":
+                    return values[0] + values[1]
+                case "sub":
+                    return values[0] - values[1]
+                case "mul":
+                    return values[0] * values[1]
+                case "neg":
+                    return -values[0]
+                case "floordiv":
+                    return values[0] // values[1]
+                case "mod":
+                    return values[0] % values[1]
+    raise AssertionError(expr)
+
+
+def holds(constraints: tuple[Constraint, ...], env: Mapping[str, int]) -> bool:
+    values = [(evaluate(c.expr, env), c.equality) for c in constraints]
+    return all(v == 0 if equality else v >= 0 for v, equality in values)
+
+
+def instances(
+    of: Statement, parameters: Mapping[str, int], low: int = -2, high: int = 12
+) -> Iterator[dict[str, int]]:
+    """Every instance with dims in [low, high), by trying them all."""
+    for point in product(range(low, high), repeat=len(of.dims)):
+        env = {**parameters, **dict(zip(of.dims, point, strict=True))}
+        if holds(of.domain, env):
+            yield env
+
+
+__all__ = [
+    "SUM", "Access", "Band", "Constraint", "Leaf", "Mark", "Origin", "Scop", "Sequence",
+    "Statement", "Var", "at", "box", "evaluate", "holds", "index", "instances", "loop", "nest",
+    "scop", "statement", "tensor",
+]  # fmt: skip
