@@ -16,7 +16,6 @@ from weft.dtypes import DType
 from weft.errors import ExpressionError
 from weft.frontend.limits import check_tensor
 from weft.frontend.scalar_expr import (
-    Apply,
     Expr,
     Load,
     Number,
@@ -26,7 +25,9 @@ from weft.frontend.scalar_expr import (
     binary,
     literal,
     rewrite,
-    select,
+)
+from weft.frontend.scalar_expr import (
+    select as select,
 )
 from weft.frontend.tensor_expr import (
     Axis,
@@ -135,7 +136,7 @@ def scatter(
     condition: Callable[..., Expr] | None = None,
     name: str,
 ) -> Tensor:
-    """``base`` with elements replaced (or combined by the monoid ``combine``) in lexicographic order.
+    """``base`` with elements replaced (or combined by ``combine``) in lexicographic order.
 
     ``body(i, …)`` over ``extents`` returns the indices that it writes and the value.
     """
@@ -272,7 +273,7 @@ def reduce(
 
 
 def argmax(value: Expr, index: Expr, axis: Axes, *, last: bool = False) -> Expr:
-    """``index`` at the greatest ``value``, the first such (or ``last``); a NaN counts as greatest."""
+    """``index`` at the greatest ``value``, the first (or ``last``) such; NaN counts as greatest."""
     return _arg("gt", "argmax", value.dtype.lowest, value, index, axis, last)[1]
 
 
@@ -373,6 +374,3 @@ def rename_axes(expr: Expr, suffix: str) -> Expr:
         )
 
     return rewrite(expr, change)
-
-
-__all__ = [name for name in dir() if not name.startswith("_") and name not in ("Apply",)]

@@ -1,0 +1,56 @@
+"""What happens to a Scop before it is scheduled: pointwise producers move into their readers."""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.frontend.scalar_expr import Apply, Load, walk
+from weft.polyhedral.analysis.linear import box, extent
+from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.inline import inline, why_not_inline
+
+MAX_READS = 64  # of one statement, so that bodies stay small
+
+
+def prepare(scop: Scop) -> Scop:
+    """``scop`` with every producer inlined that its readers can recompute at no loss."""
+    for statement in scop.statements:
+        if not why_not_inline(scop, statement) and _pays(scop, statement):
+            scop = inline(scop, statement.name)
+    return scop
+
+
+def _pays(scop: Scop, producer: Statement) -> bool:
+    """Whether reading through the body costs no more than storing and loading the value.
+
+    A mere copy always pays. Otherwise each value must be read about once: one access in one reader
+    with no more instances than the producer, or a few cheap operations.
+    """
+    tensor = producer.writes[0].tensor
+    uses = [(s, a) for s, a, is_write in accesses_of(scop, tensor) if not is_write]
+    if not uses or any(len(s.reads) + len(producer.reads) > MAX_READS for s, _ in uses):
+        return False
+    if any(
+        len(s.position) > 2 * len(s.dims) + 1 or s.position[0] == producer.position[0]
+        for s, _ in uses
+    ):
+        return False
+    arithmetic = _arithmetic(producer)
+    plain = not any(a.guard or a.may for a in producer.reads)
+    if arithmetic == 0 and plain:
+        return True
+    repeated = max(_instances(s) for s, _ in uses) > 1.5 * _instances(producer)
+    if repeated:
+        return False
+    return len(uses) == 1 or (arithmetic <= 2 and plain and len(uses) <= 3)
+
+
+def _arithmetic(s: Statement) -> int:
+    bodies = (*(e for _, e in s.body.lets), *s.body.results)
+    return sum(isinstance(n, Apply) for e in bodies for n in walk(e) if not isinstance(n, Load))
+
+
+def _instances(s: Statement) -> int:
+    bounds = box(s)
+    return prod(extent(bounds[d]) if d in bounds else 16 for d in s.dims)

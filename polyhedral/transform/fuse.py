@@ -1,0 +1,79 @@
+"""Fuse: neighbouring nests share outer loops.
+
+    for i: S(i)                       for i:
+    for i: for k: T(i, k)      →        S(i)
+                                        for k: T(i, k)
+
+Also known as: Halide ``compute_at``/``compute_with``, TVM ``compute_at``, Exo ``fuse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from weft.errors import IllegalScheduleError
+from weft.polyhedral.schedule_tree import Band, Loop, Sequence, Tree, statements_below
+from weft.polyhedral.transform.scheduled import Scheduled, rewrite, tidy
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLoop:
+    """``name`` of the new loop, and the loop of each fused statement that it replaces."""
+
+    name: str
+    replaces: Mapping[str, str]
+
+
+def fuse(scheduled: Scheduled, loops: Seq[SharedLoop], statements: Seq[str]) -> Scheduled:
+    """The nests of ``statements`` under common ``loops``, outermost first, in their present order.
+
+    The nests must be children of one sequence. Where other nests stand between them, the fused one
+    takes the place of the first; whether that is allowed is for ``legality`` to say. Raises
+    ``IllegalScheduleError`` where a statement has no loop of the given name.
+    """
+    wanted = set(statements)
+
+    def change(node: Tree) -> Tree | None:
+        if not isinstance(node, Sequence):
+            return None
+        chosen = [c for c in node.children if wanted & set(statements_below(c))]
+        if len(chosen) < 2 or not wanted <= {s for c in chosen for s in statements_below(c)}:
+            return None
+        found: dict[str, dict[str, Loop]] = {}
+        rest = Sequence(tuple(_without(c, loops, found) for c in chosen))
+        band = Band(tuple(_merged(loop, found) for loop in loops), rest)
+        at = node.children.index(chosen[0])
+        others = tuple(c for c in node.children if c not in chosen)
+        return Sequence((*others[:at], band, *others[at:]))
+
+    return replace(scheduled, tree=tidy(rewrite(scheduled.tree, change)))
+
+
+def _without(tree: Tree, loops: Seq[SharedLoop], found: dict[str, dict[str, Loop]]) -> Tree:
+    """``tree`` less the loops that become shared; what was taken out goes to ``found``."""
+    below = set(statements_below(tree))
+    names = {name for loop in loops for s, name in loop.replaces.items() if s in below}
+
+    def change(node: Tree) -> Tree | None:
+        if not isinstance(node, Band):
+            return None
+        for loop in node.loops:
+            if loop.name in names:
+                for statement in loop.at:
+                    found.setdefault(statement, {})[loop.name] = loop
+        return replace(node, loops=tuple(loop for loop in node.loops if loop.name not in names))
+
+    return rewrite(tree, change)
+
+
+def _merged(shared: SharedLoop, found: dict[str, dict[str, Loop]]) -> Loop:
+    at = {}
+    for statement, name in shared.replaces.items():
+        if name not in found.get(statement, {}):
+            raise IllegalScheduleError(
+                "WEFT-E0450", f"statement {statement!r} has no loop {name!r} to fuse"
+            )
+        at[statement] = found[statement][name].at[statement]
+    return Loop(shared.name, at)

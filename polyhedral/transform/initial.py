@@ -1,0 +1,35 @@
+"""The schedule that a Scop starts with: its own textual order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
+from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, tidy
+
+_Item = tuple[Statement, tuple[int | str, ...]]  # a statement and what is left of its position
+
+
+def initial(scop: Scop) -> Scheduled:
+    """The tree of ``Statement.position``s: statements with a common prefix share its loops."""
+    taken: set[str] = set()
+    tree = _sequence([(s, s.position) for s in scop.statements], taken)
+    return Scheduled(scop, scop, tidy(tree))
+
+
+def _sequence(items: Seq[_Item], taken: set[str]) -> Tree:
+    groups: dict[int, list[_Item]] = {}
+    for statement, position in items:
+        groups.setdefault(int(position[0]), []).append((statement, position[1:]))
+    return Sequence(tuple(_shared(groups[key], taken) for key in sorted(groups)))
+
+
+def _shared(items: Seq[_Item], taken: set[str]) -> Tree:
+    first, rest = items[0]
+    if not rest:
+        return Leaf(first.name)
+    name = fresh(str(rest[0]), taken)
+    loop = Loop(name, {s.name: Var(str(position[0])) for s, position in items})
+    return Band((loop,), _sequence([(s, position[1:]) for s, position in items], taken))

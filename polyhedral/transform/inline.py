@@ -1,0 +1,148 @@
+"""Inline: a pointwise producer is computed where it is read, and its tensor disappears.
+
+    T[i] = f(X[i])
+    Y[j] = g(T[j + 1])        →   Y[j] = g(f(X[j + 1]))
+
+Also known as: Halide ``compute_inline``, TVM ``compute_inline``, producer-consumer fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from weft.dtypes import DType
+from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
+from weft.polyhedral.scop import Access, Body, Scop, Statement
+from weft.polyhedral.transform.edit import accesses_of, substitute_access
+from weft.polyhedral.transform.scheduled import fresh
+
+
+def inline(scop: Scop, producer: str) -> Scop:
+    """``scop`` without statement ``producer``, its body in every reader of its tensor.
+
+    The producer must write one temporary, once per element, at plain distinct dims, and no reader
+    may access it with data-dependent indices. Raises ``IllegalScheduleError`` otherwise.
+    """
+    statement = scop.statement(producer)
+    reason = why_not_inline(scop, statement)
+    if reason:
+        raise IllegalScheduleError("WEFT-E0454", f"{producer} cannot be inlined", why=reason)
+    tensor = statement.writes[0].tensor
+    dtype = {t.name: t.dtype for t in scop.tensors}
+    statements = tuple(
+        _absorb(s, statement, tensor, dtype) for s in scop.statements if s.name != producer
+    )
+    tensors = tuple(t for t in scop.tensors if t.name != tensor)
+    return replace(scop, statements=statements, tensors=tensors)
+
+
+def why_not_inline(scop: Scop, statement: Statement) -> str:
+    """The reason why ``statement`` cannot be inlined, or ''."""
+    if statement.update is not None:
+        return "it is a reduction"
+    if len(statement.writes) != 1:
+        return "it writes several tensors"
+    write = statement.writes[0]
+    if scop.tensor(write.tensor).role != "temp":
+        return f"{write.tensor} is visible outside"
+    names = [i.name for i in write.indices if isinstance(i, Var)]
+    if write.may or write.guard or any(not isinstance(i, (Var, Literal)) for i in write.indices):
+        return "it does not write at its own dims"
+    if sorted(names) != sorted(statement.dims) or len(set(names)) != len(names):
+        return "it does not write at its own dims"
+    uses = accesses_of(scop, write.tensor)
+    if any(s.name != statement.name for s, _, is_write in uses if is_write):
+        return f"{write.tensor} is written by other statements too"
+    if any(a.may for _, a, is_write in uses if not is_write):
+        return f"{write.tensor} is read at data-dependent indices"
+    if any(s.name == statement.name for s, _, is_write in uses if not is_write):
+        return "it reads itself"
+    read = {a.tensor for a in statement.reads}
+    later = _after(scop, statement)
+    if any(w.tensor in read for s in later for w in s.writes):
+        return "what it reads is overwritten before its readers run"
+    return ""
+
+
+def _after(scop: Scop, statement: Statement) -> tuple[Statement, ...]:
+    at = next(k for k, s in enumerate(scop.statements) if s.name == statement.name)
+    return scop.statements[at + 1 :]
+
+
+def _absorb(
+    reader: Statement, producer: Statement, tensor: str, dtype: Mapping[str, DType]
+) -> Statement:
+    """``reader`` with every read of ``tensor`` replaced by the producer's body."""
+    if not any(a.tensor == tensor for a in reader.reads):
+        return reader
+    reads: list[Access] = []
+    kept: list[int] = []  # places in ``reads`` of the reader's own accesses
+    lets: list[tuple[str, Expr]] = []
+    values: dict[int, Expr] = {}  # the reader's operand number -> what it becomes
+    taken = {name for name, _ in reader.body.lets} | set(reader.dims)
+    for k, access in enumerate(reader.reads):
+        if access.tensor == tensor:
+            values[k] = _paste(access, producer, reads, lets, taken, dtype)
+        else:
+            values[k] = Load(len(reads), (), dtype[access.tensor])
+            kept.append(len(reads))
+            reads.append(access)
+    for k in kept:
+        moved = tuple(_instance(e, values, {}) for e in reads[k].body_indices)
+        reads[k] = replace(reads[k], body_indices=moved)
+    lets += [(name, _instance(e, values, {})) for name, e in reader.body.lets]
+    results = tuple(_instance(e, values, {}) for e in reader.body.results)
+    writes = tuple(
+        replace(w, body_indices=tuple(_instance(e, values, {}) for e in w.body_indices))
+        for w in reader.writes
+    )
+    body = Body(tuple(lets), results)
+    return replace(reader, reads=tuple(reads), writes=writes, body=body)
+
+
+def _paste(
+    access: Access,
+    producer: Statement,
+    reads: list[Access],
+    lets: list[tuple[str, Expr]],
+    taken: set[str],
+    dtype: Mapping[str, DType],
+) -> Expr:
+    """Append the producer's reads and lets for the instance that ``access`` reads; its value."""
+    variables = {
+        index.name: value
+        for index, value in zip(producer.writes[0].indices, access.indices, strict=True)
+        if isinstance(index, Var)
+    }
+    base = len(reads)
+    operands: dict[int, Expr] = {
+        k: Load(base + k, (), dtype[read.tensor]) for k, read in enumerate(producer.reads)
+    }
+    for read in producer.reads:
+        moved = substitute_access(read, variables)
+        indices = tuple(_instance(e, operands, variables) for e in read.body_indices)
+        reads.append(replace(moved, guard=(*access.guard, *moved.guard), body_indices=indices))
+    for name, expr in producer.body.lets:
+        new = fresh(name, taken)
+        lets.append((new, _instance(expr, operands, variables)))
+        variables[name] = Var(new, expr.dtype)
+    (result,) = producer.body.results
+    name = fresh(f"{producer.name}_value", taken)
+    lets.append((name, _instance(result, operands, variables)))
+    return Var(name, result.dtype)
+
+
+def _instance(expr: Expr, operands: Mapping[int, Expr], variables: Mapping[str, Expr]) -> Expr:
+    """``expr`` with operands and variables replaced."""
+
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Var(name, _):
+                return variables.get(name)
+            case Load(int(operand), _, _):
+                return operands.get(operand)
+        return None
+
+    return rewrite(expr, change)

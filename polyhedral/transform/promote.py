@@ -1,0 +1,145 @@
+"""Promote: a temporary that lives within one iteration of some loops becomes local to it.
+
+    for i_t:                                   for i_t:
+      for i_p: T[32·i_t + i_p] = …      →        for i_p: T[i_t, i_p] = …      (i_t without storage)
+      for i_p: … = T[32·i_t + i_p]               for i_p: … = T[i_t, i_p]
+
+The tile indices stay in the tensor's logical indices (``contracted``), so that dataflow can be
+validated exactly; only storage forgets them.
+Also known as: Halide ``store_at``, TVM ``cache_write`` with a local scope, Exo ``set_memory`` +
+``sink_alloc``; array privatisation and contraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import Apply, Expr, Literal, literal
+from weft.polyhedral.schedule_tree import Loop
+from weft.polyhedral.scop import Access, Scope, Statement, Tensor
+from weft.polyhedral.transform.scheduled import Scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a tensor's dims lie within the loops: which loop runs over each, and in tiles of what."""
+
+    loop_dims: tuple[int, ...]  # tensor dim that outer loop k runs over
+    tiles: tuple[int, ...]  # tile size of outer loop k; 0: one iteration is one index
+
+
+def promote(
+    scheduled: Scheduled, tensor: str, outer: Seq[str], *, scope: Scope = "local"
+) -> Scheduled:
+    """``tensor`` gets storage for one iteration of the loops ``outer`` only.
+
+    Every access must lie below all of ``outer``, and each of these loops must run over one
+    dimension of the tensor in step with the access (distance 0). Raises ``IllegalScheduleError``
+    otherwise, or where the tensor outlives the Scop.
+    """
+    old = scheduled.scop.tensor(tensor)
+    if old.role != "temp":
+        raise IllegalScheduleError(
+            "WEFT-E0452", f"{tensor} is an {old.role} and cannot be made local"
+        )
+    loops = [scheduled.loop(name) for name in outer]
+    layout: _Layout | None = None
+    statements = []
+    for statement in scheduled.scop.statements:
+        for access in (*statement.writes, *statement.reads):
+            if access.tensor == tensor:
+                layout = _same(layout, _layout(statement, access, loops), tensor)
+        statements.append(statement)
+    if layout is None:
+        return scheduled
+    final = layout
+    changed = tuple(_redirect(s, tensor, loops, final) for s in statements)
+    tensors = tuple(
+        _local(t, final, scope) if t.name == tensor else t for t in scheduled.scop.tensors
+    )
+    return replace(scheduled, scop=replace(scheduled.scop, tensors=tensors, statements=changed))
+
+
+def can_promote(scheduled: Scheduled, tensor: str, outer: Seq[str]) -> bool:
+    """Whether ``promote`` would accept."""
+    try:
+        promote(scheduled, tensor, outer)
+    except IllegalScheduleError:
+        return False
+    return True
+
+
+def _layout(statement: Statement, access: Access, loops: Seq[Loop]) -> _Layout:
+    dims, tiles = [], []
+    for loop in loops:
+        at = loop.at.get(statement.name)
+        match = None if at is None else _runs_over(at, access.indices, dims)
+        if match is None or access.may:
+            raise IllegalScheduleError(
+                "WEFT-E0453",
+                f"{access.tensor} is not private to an iteration of loop {loop.name}",
+                where=statement.origin.source if statement.origin else statement.name,
+            )
+        dims.append(match[0])
+        tiles.append(match[1])
+    return _Layout(tuple(dims), tuple(tiles))
+
+
+def _runs_over(at: Expr, indices: tuple[Expr, ...], used: list[int]) -> tuple[int, int] | None:
+    """(dim, tile size) of the index that loop value ``at`` runs over."""
+    for d, index in enumerate(indices):
+        if d in used:
+            continue
+        if at == index:
+            return d, 0
+        match at:
+            case Apply("floordiv", (value, Literal(size, _))) if value == index:
+                return d, int(size)
+    return None
+
+
+def _same(old: _Layout | None, new: _Layout, tensor: str) -> _Layout:
+    if old is not None and old != new:
+        raise IllegalScheduleError(
+            "WEFT-E0453", f"the accesses of {tensor} do not agree on how the loops tile it"
+        )
+    return new
+
+
+def _redirect(statement: Statement, tensor: str, loops: Seq[Loop], layout: _Layout) -> Statement:
+    def change(access: Access) -> Access:
+        if access.tensor != tensor:
+            return access
+        tiles = tuple(loop.at[statement.name] for loop in loops)
+        inner = tuple(
+            index % size if size else index for index, size in _kept(access.indices, layout)
+        )
+        return replace(access, indices=tiles + inner)
+
+    return replace(
+        statement,
+        writes=tuple(map(change, statement.writes)),
+        reads=tuple(map(change, statement.reads)),
+    )
+
+
+def _kept(values: tuple[Expr, ...], layout: _Layout) -> list[tuple[Expr, int]]:
+    """The dims that keep storage, with their tile size (0: untiled)."""
+    tile_of = dict(zip(layout.loop_dims, layout.tiles, strict=True))
+    return [(v, tile_of.get(d, 0)) for d, v in enumerate(values) if tile_of.get(d) != 0]
+
+
+def _local(tensor: Tensor, layout: _Layout, scope: Scope) -> Tensor:
+    outer: list[Expr] = []
+    for dim, size in zip(layout.loop_dims, layout.tiles, strict=True):
+        extent = tensor.shape[dim]
+        outer.append((extent + (size - 1)) // size if size else extent)
+    inner = tuple(literal(size) if size else e for e, size in _kept(tensor.shape, layout))
+    return replace(
+        tensor,
+        shape=(*outer, *inner),
+        scope=scope,
+        contracted=tensor.contracted + len(outer),
+    )
