@@ -19,9 +19,7 @@ def scatter_elements(node: NodeContext) -> Results:
 @handler("ScatterND", since=11)
 def scatter_nd(node: NodeContext) -> Results:
     reduction = node.attribute("reduction", "none")
-    return node.call(
-        "scatter_nd", *(node.input(index) for index in range(3)), reduction=reduction
-    )
+    return node.call("scatter_nd", *(node.input(index) for index in range(3)), reduction=reduction)
 
 
 @handler("TensorScatter", since=24)

@@ -83,7 +83,7 @@ def flatten(node: NodeContext) -> Results:
 def _total(sizes: Sequence[Size]) -> Size:
     product: Size = 1
     for size in sizes:
-        product = product * size  # type: ignore[operator]
+        product = product * size
     return product
 
 
@@ -110,9 +110,7 @@ def unsqueeze(node: NodeContext) -> Results:
     rank = len(x.shape) + len(given)
     axes = axes_of(node, given, rank)
     rest = iter(x.shape)
-    return node.call(
-        "reshape", x, shape=tuple(1 if d in axes else next(rest) for d in range(rank))
-    )
+    return node.call("reshape", x, shape=tuple(1 if d in axes else next(rest) for d in range(rank)))
 
 
 @handler("Identity")
@@ -176,8 +174,8 @@ def size(node: NodeContext) -> Results:
 
 @handler("Constant")
 def constant(node: NodeContext) -> Results:
-    kinds = {"value_float": np.float32, "value_floats": np.float32}
-    kinds |= {"value_int": np.int64, "value_ints": np.int64}
+    kinds = dict.fromkeys(("value_float", "value_floats"), np.dtype(np.float32))
+    kinds |= dict.fromkeys(("value_int", "value_ints"), np.dtype(np.int64))
     for name in ("value", "sparse_value", *kinds):
         data = node.attribute(name)
         if data is not None:
@@ -228,16 +226,18 @@ def arange(node: NodeContext) -> Results:
     dtype = node.input(0).dtype
     if step == 0 or not all(map(math.isfinite, (start, limit, step))):
         raise node.malformed(f"a range from {start} to {limit} in steps of {step}")
-    if dtype.is_float:
-        steps = (limit - start) / step
-        if steps > MAX_ELEMENTS:
-            raise BudgetError("WEFT-E0290", f"a range of {steps:g} elements", where=node.name)
-        count = math.ceil(steps)
-    else:
-        count = -((start - limit) // step)  # exact, and rounded up
+    # For integers exact, and rounded up.
+    steps = (limit - start) / step if dtype.is_float else -((start - limit) // step)
+    if steps > MAX_ELEMENTS:
+        raise BudgetError("WEFT-E0290", f"a range of {steps:g} elements", where=node.name)
     exact = dtypes.float64 if dtype.is_float else dtypes.int64
     if dtype.is_float and dtype.bits < 32 and node.opset >= 27:
         exact = dtype_of(node.attribute("stash_type", 1))
     return node.call(
-        "arange", start=start, step=step, count=max(0, int(count)), dtype=dtype, compute_in=exact
+        "arange",
+        start=start,
+        step=step,
+        count=max(0, math.ceil(steps)),
+        dtype=dtype,
+        compute_in=exact,
     )

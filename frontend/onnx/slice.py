@@ -70,7 +70,7 @@ def _symbolic_range(size: Size, start: int, end: int, step: int) -> tuple[Size, 
 
 
 def _clamped(bound: int, size: Size, least: int, most: Size) -> Size:
-    """``bound``, from the back where negative, within ``least`` … ``most``; plain where it can be."""
+    """``bound``, from the back where negative, within ``least`` … ``most``."""
     if bound < -(2**30):
         return as_size(least)
     if bound > 2**30:
@@ -193,9 +193,7 @@ def center_crop_pad(node: NodeContext) -> Results:
 def trilu(node: NodeContext) -> Results:
     k = node.optional(1)
     diagonal = 0 if k is None else static_int(node, k)
-    return node.call(
-        "trilu", node.input(0), k=diagonal, upper=bool(node.attribute("upper", 1))
-    )
+    return node.call("trilu", node.input(0), k=diagonal, upper=bool(node.attribute("upper", 1)))
 
 
 @handler("ReverseSequence")

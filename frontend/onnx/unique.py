@@ -41,7 +41,7 @@ def compress(node: NodeContext) -> Results:
 def _elements(x: Value) -> int:
     product: int = 1
     for size in x.shape:
-        product = product * size  # type: ignore[assignment, operator]
+        product = product * size  # type: ignore[assignment]
     return product
 
 

@@ -1,4 +1,4 @@
-"""What definitions do with their arguments over and over: axes, sizes, negative indices, complaints.
+"""What definitions do with their arguments over and over: axes, sizes, negative indices, errors.
 
 Definitions raise ``ExpressionError``: WEFT-E0190 for an attribute out of its range, WEFT-E0191
 for shapes that do not fit, WEFT-E0192 for an element type that the operator does not take.
@@ -40,7 +40,7 @@ def total(sizes: Sequence[Size]) -> Size:
     """The product of ``sizes``, an integer where all are."""
     product: Size = 1
     for size in sizes:
-        product = product * size  # type: ignore[operator]
+        product = product * size
     constant = constant_size(product)
     return product if constant is None else constant
 

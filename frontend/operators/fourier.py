@@ -67,7 +67,7 @@ def dft(x: Tensor, *, length: int, axis: int, inverse: bool, onesided: bool) -> 
 
 
 def _multiplicity(n: Expr, length: int, dtype: DType) -> Expr:
-    """How often frequency ``n`` of a one-sided spectrum counts: twice where it has a mirror image."""
+    """How often frequency ``n`` of a one-sided spectrum counts: twice if it has a mirror image."""
     alone = n.equal(0) | (n * 2).equal(length)
     return select(alone, literal(1.0, dtype), literal(2.0, dtype))
 
@@ -101,7 +101,7 @@ def stft(
     extent = constant_size(samples)
     fits = extent is None or extent >= length
     expect(fits, f"frames of {length} in {samples} samples", "stft", "WEFT-E0191")
-    frames = (samples - length) // step + 1  # type: ignore[operator]
+    frames = (samples - length) // step + 1
     points = length // 2 + 1 if onesided else length
     table = _twiddles(points, length, length, signal.dtype, -1)
 

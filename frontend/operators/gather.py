@@ -1,4 +1,7 @@
-"""Reads at indices that are data. Negative indices count from the back; others are checked at run time."""
+"""Reads at indices that are data.
+
+Negative indices count from the back; those still out of range are an error at run time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writes at indices that are data, in order: of several to one element the last wins, or all combine."""
+"""Writes at indices that are data, in order.
+
+Of several to one element the last wins, or all combine.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +55,15 @@ def scatter_elements(
 
 
 @operator("scatter_nd")
-def scatter_nd(
-    x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none"
-) -> Tensor:
-    """``x`` with the slices ``updates`` at the index tuples along the last dimension of ``indices``."""
+def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    """``x`` with the slices ``updates`` at the index tuples in ``indices``' last dimension."""
     _check(x, indices, updates, "scatter_nd")
     width = tuple_width(x, indices, 0, "scatter_nd")
     outer = indices.rank - 1
     expect_same(updates.shape, (*indices.shape[:-1], *x.shape[width:]), "scatter_nd")
 
     def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
-        chosen = (
-            index_at(indices, (*i[:outer], literal(j)), x.shape[j]) for j in range(width)
-        )
+        chosen = (index_at(indices, (*i[:outer], literal(j)), x.shape[j]) for j in range(width))
         return (*chosen, *i[outer:]), updates[i]
 
     combine = _monoid_name(reduction, x.dtype, "scatter_nd")

@@ -1,4 +1,4 @@
-"""Operators on shapes: the same elements elsewhere, or elements that follow from the index alone."""
+"""Operators on shapes: the same elements elsewhere, or ones that follow from the index alone."""
 
 from __future__ import annotations
 

@@ -22,12 +22,18 @@ from weft.frontend.tensor_expr import Size, Tensor, as_size, constant_size
 def strided_slice(
     x: Tensor, *, starts: Sequence[Size], steps: Sequence[int], sizes: Sequence[Size]
 ) -> Tensor:
-    """Element i of dimension d is element ``starts[d] + i * steps[d]`` of ``x``; steps may be < 0."""
+    """Element i of dimension d is element ``starts[d] + i * steps[d]`` of ``x``."""
     expect(
         len(starts) == len(steps) == len(sizes) == x.rank,
         f"{len(starts)} starts, {len(steps)} steps, {len(sizes)} sizes for {x.rank} dimensions",
         "slice",
     )
+    return _sliced(x, starts, steps, sizes)
+
+
+def _sliced(
+    x: Tensor, starts: Sequence[Size], steps: Sequence[int], sizes: Sequence[Size]
+) -> Tensor:
     for d in range(x.rank):
         _check_range(x, d, starts[d], steps[d], sizes[d])
 
@@ -44,7 +50,7 @@ def _check_range(x: Tensor, d: int, start: Size, step: int, size: Size) -> None:
         return
     last = first + step * (count - 1)
     expect(
-        0 <= min(first, last) and max(first, last) < extent,
+        min(first, last) >= 0 and max(first, last) < extent,
         f"slice {first} … {last} leaves dimension {d} of size {extent}",
         "slice",
         "WEFT-E0191",
@@ -111,7 +117,7 @@ def _cropped(x: Tensor, before: Pads, after: Pads) -> Tensor:
     starts = [max(-b, 0) for b in before]
     cut = [s + max(-a, 0) for s, a in zip(starts, after, strict=True)]
     sizes = [size - c for size, c in zip(x.shape, cut, strict=True)]
-    return strided_slice(x, starts=starts, steps=[1] * x.rank, sizes=sizes)
+    return _sliced(x, starts, [1] * x.rank, sizes)
 
 
 def _pad_constant(x: Tensor, value: Tensor | None, before: Pads, after: Pads) -> Tensor:
@@ -131,9 +137,7 @@ def _pad_constant(x: Tensor, value: Tensor | None, before: Pads, after: Pads) ->
 
 
 def _padded_shape(x: Tensor, axes: Sequence[int], before: Pads, after: Pads) -> list[Size]:
-    return [
-        size + (before[d] + after[d]) if d in axes else size for d, size in enumerate(x.shape)
-    ]
+    return [size + (before[d] + after[d]) if d in axes else size for d, size in enumerate(x.shape)]
 
 
 def _pad_from_inside(
@@ -222,5 +226,3 @@ def reverse_sequence(x: Tensor, lengths: Tensor, *, time_axis: int, batch_axis: 
         return select(time < length, x[replaced(i, time_axis, length - 1 - time)], x[i])
 
     return compute(x.shape, body, name="reversed")
-
-

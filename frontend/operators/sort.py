@@ -56,9 +56,7 @@ def top_k(x: Tensor, *, k: int, axis: int, largest: bool) -> tuple[Tensor, Tenso
     before = greater if largest else less
     few = extent is None or 8 * k <= extent
     indices = _select_first(x, k, axis, before) if few else _sort_first(x, k, axis, before)
-    values = compute(
-        indices.shape, lambda *i: x[replaced(i, axis, indices[i])], name="top_values"
-    )
+    values = compute(indices.shape, lambda *i: x[replaced(i, axis, indices[i])], name="top_values")
     return values, indices
 
 

@@ -60,9 +60,7 @@ def _by_score(scores: Tensor) -> Tensor:
     """(batch, class, place) -> the box at that place when sorted by falling score."""
     rank = ranks(scores, 2, greater)
     base = compute(scores.shape, lambda b, c, i: literal(0), name="unsorted")
-    return scatter(
-        base, scores.shape, lambda b, c, i: ((b, c, rank[b, c, i]), i), name="by_score"
-    )
+    return scatter(base, scores.shape, lambda b, c, i: ((b, c, rank[b, c, i]), i), name="by_score")
 
 
 def _corners(boxes: Tensor, center_point_box: bool) -> tuple[Tensor, ...]:
@@ -104,13 +102,11 @@ def _kept(
     """(place, batch, class) -> whether the box at that place is kept."""
     batches, classes, places = scores.shape
     dtype = corners[0].dtype
-    threshold = literal(0, dtype)
+    threshold: Expr = literal(0, dtype)
     if iou_threshold is not None:
         threshold = iou_threshold[(literal(0),) * iou_threshold.rank].astype(dtype)
 
-    def body(
-        itself: Callable[..., Expr], place: Expr, b: Expr, c: Expr
-    ) -> tuple[Expr, ...]:
+    def body(itself: Callable[..., Expr], place: Expr, b: Expr, c: Expr) -> tuple[Expr, ...]:
         def box_at(at: Expr) -> Corners:
             y1, x1, y2, x2 = (corner[b, order[b, c, at]] for corner in corners)
             return y1, x1, y2, x2

@@ -52,7 +52,7 @@ def positions(flags: Tensor) -> tuple[Tensor, Tensor]:
 
 @operator("nonzero")
 def nonzero(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates (rank × elements) of the elements that are not zero, row-major, and their number."""
+    """Coordinates (rank × elements) of what is not zero, in row-major order, and their number."""
     shape = x.shape if x.rank else (1,)
     count: Size = total(shape)
     flat = build.reshape(x, (count,), name="flat")
@@ -72,9 +72,7 @@ def nonzero(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @operator("unique")
-def unique(
-    x: Tensor, *, axis: int | None, sorted_: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def unique(x: Tensor, *, axis: int | None, sorted_: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The different slices of ``x`` along ``axis`` (None: its elements).
 
     Returns, of the axis's size n each and int64: where each different slice is met first, for every
