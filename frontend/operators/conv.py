@@ -37,7 +37,7 @@ def conv(
     dilations: Sequence[int] | None = None,
     group: int = 1,
 ) -> Tensor:
-    """y[n, g·K+k, o…] = bias + Σ_{c, r…} x[n, g·C+c, o·stride + r·dilation - pad] · w[g·K+k, c, r…].
+    """y[n, g·K+k, o…] = bias + Σ_{c, r…} x[n, g·C+c, o·stride + r·dilation - pad]·w[g·K+k, c, r…].
 
     ``x`` (n, channels, spatial…), ``w`` (filters, channels / group, kernel…), ``bias`` (filters,);
     ``pads`` are all befores, then all afters. Sums of float16 and bfloat16 are kept in float32, of
@@ -105,9 +105,7 @@ def convolve(x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
     return reshape(split, (x.shape[0], group * k_group, *spatial), name="conv_filters")
 
 
-def _sums(
-    x: Tensor, w: Tensor, window: Window, shape: Sequence[Size], c_group: int = 0
-) -> Tensor:
+def _sums(x: Tensor, w: Tensor, window: Window, shape: Sequence[Size], c_group: int = 0) -> Tensor:
     """(n, k, spatial…): over all channels, or where filter k is group k over its ``c_group``."""
     acc = accumulator(x.dtype)
     c, *taps = axes_over(w.shape[1:], ["c", *TAPS[: window.rank]])

@@ -29,7 +29,7 @@ from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 @dataclass(frozen=True, slots=True)
 class _Dim:
-    """One spatial dimension: outputs o = (first + q)·stride + φ - pad, inputs first + q - j·step."""
+    """One spatial dimension: output (first+q)·stride + φ - pad, inputs first + q - j·step."""
 
     stride: int
     taps: int  # of one phase
@@ -110,7 +110,7 @@ def _dimension(size: Size, kernel: int, stride: int, dilation: int, pad: int, mo
 
 
 def _phased_weights(w: Tensor, dims: Sequence[_Dim], dilations: Sequence[int]) -> Tensor:
-    """``w`` where tap φ + s·j of each dimension is itself or a zero: dilated, filled up to s·taps."""
+    """``w`` where tap φ + s·j of each dimension is itself or zero: dilated, filled to s·taps."""
     sizes = [d.taps * d.stride for d in dims]
     spread = [d.stride > 1 and dilation > 1 for d, dilation in zip(dims, dilations, strict=True)]
     if sizes == [constant_size(s) for s in w.shape[2:]]:
@@ -152,7 +152,8 @@ def _sums(x: Tensor, w: Tensor, dims: Sequence[_Dim], group: int) -> Tensor:
             for b, d, j in zip(q[: len(dims)], dims, taps, strict=True)
         ]
         weight = [
-            next(phase) + j * d.stride if d.stride > 1 else j for d, j in zip(dims, taps, strict=True)
+            next(phase) + j * d.stride if d.stride > 1 else j
+            for d, j in zip(dims, taps, strict=True)
         ]
         element, factor = x[(n, channel, *reads)], w[(channel, k, *weight)]
         return sum(cast(element, acc) * cast(factor, acc), (c, *taps))
@@ -177,5 +178,3 @@ def _interleaved(sums: Tensor, dims: Sequence[_Dim]) -> Tensor:
 
     shape = (*sums.shape[:2], *(d.outputs for d in dims))
     return compute(shape, lambda *i: body(*i), name="conv_transpose_outputs")
-
-
