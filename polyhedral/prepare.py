@@ -8,16 +8,20 @@ from weft.frontend.scalar_expr import Apply, Load, walk
 from weft.polyhedral.analysis.linear import box, extent
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.hoist_constants import hoist_constants
 from weft.polyhedral.transform.inline import inline, why_not_inline
 
 MAX_READS = 64  # of one statement, so that bodies stay small
 
 
 def prepare(scop: Scop) -> Scop:
-    """``scop`` with every producer inlined that its readers can recompute at no loss."""
+    """``scop`` with producers inlined that their readers recompute at no loss, constants hoisted."""
     for statement in scop.statements:
         if not why_not_inline(scop, statement) and _pays(scop, statement):
             scop = inline(scop, statement.name)
+    for statement in scop.statements:
+        if statement.update is None:
+            scop = hoist_constants(scop, statement.name)
     return scop
 
 

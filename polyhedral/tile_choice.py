@@ -14,7 +14,7 @@ from math import ceil, prod
 
 from weft.frontend.scalar_expr import Apply, Expr, walk
 from weft.polyhedral.analysis.linear import box, extent, mentions, stride
-from weft.polyhedral.grouping import Group, recurrent_dims
+from weft.polyhedral.grouping import ENOUGH_PARALLELISM, Group, recurrent_dims
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.transform.pack import why_not_pack
@@ -22,6 +22,9 @@ from weft.polyhedral.transform.pack import why_not_pack
 MAX_UNROLL = 16
 MIN_REUSE_TO_PACK = 8  # times each packed element is read
 GATHER_LANE = 0.75  # cost of one lane of a strided access, in vector loads
+STEP_OVERHEAD = 0.5  # cycles of loop control in each step of a reduction
+LOAD_OVERHEAD = 0.125  # cycles by which each vector load delays a busy pipeline
+CHUNK_VECTORS = 64  # of a long elementwise loop, so that threads share it
 BROADCAST = 0.5  # cost of a uniform operand: it folds into the arithmetic instruction
 
 
@@ -109,6 +112,9 @@ def _along(scop: Scop, group: Group, v: int, machine: Machine) -> TileChoice:
         best, cycles = _register_tile(scop, group, heavy, v, packs, lanes, machine)
     elif len(group.statements) > 1:
         best = {v: lanes * min(4, ceil(group.shared[v].extent / lanes))}
+    elif group.parallelism < ENOUGH_PARALLELISM * group.shared[v].extent:
+        if group.shared[v].extent >= 4 * CHUNK_VECTORS * lanes:
+            best = {v: CHUNK_VECTORS * lanes}
     for s in group.statements:
         if reductions and s is heavy:
             continue
@@ -217,7 +223,7 @@ def _tile_cycles(
     loads = sum(o.cost * prod(n for d, n in count.items() if d in o.along) for o in operands)
     arithmetic = accumulators * work / machine.fma_per_cycle
     step = max(arithmetic, loads / machine.loads_per_cycle, machine.fma_latency)
-    return step * steps + 2 * accumulators
+    return (step + STEP_OVERHEAD + LOAD_OVERHEAD * loads) * steps + 2 * accumulators
 
 
 def _operand(

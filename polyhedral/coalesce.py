@@ -1,0 +1,149 @@
+"""Coalesce: neighbouring dims that every statement walks together become one.
+
+    for c: for h: for w: Y[c, h, w] = X[c, h, w] + b[c]   →   for c: for hw: Y[c, hw] = X[c, hw] + b[c]
+
+A normal form, not a schedule: tensors keep their bytes (row-major), only the number of dimensions
+changes, so short innermost dims do not waste vector lanes. Also known as dimension flattening.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.frontend.scalar_expr import Expr, Var, literal, walk
+from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
+
+_Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
+
+
+def coalesce(scop: Scop) -> Scop:
+    """``scop`` with as many dims merged as its accesses allow; the same bytes in every tensor."""
+    while True:
+        pair = next(iter(_mergeable(scop)), None)
+        if pair is None:
+            return scop
+        scop = _merge(scop, _connected(scop, pair))
+
+
+def _mergeable(scop: Scop) -> list[_Pair]:
+    """Pairs of tensor dims that can be merged, together with all pairs that this entails."""
+    pairs = [(t.name, d) for t in scop.tensors for d in range(len(t.shape) - 1) if not t.contracted]
+    return [p for p in pairs if _connected(scop, p)]
+
+
+def _connected(scop: Scop, start: _Pair) -> frozenset[_Pair]:
+    """The pairs that must be merged along with ``start``; empty where one of them cannot be."""
+    pending, found = [start], {start}
+    while pending:
+        tensor, d = pending.pop()
+        for s in scop.statements:
+            for access in (*s.writes, *s.reads):
+                if access.tensor != tensor:
+                    continue
+                dims = _dims_at(scop, s, access, d)
+                more = None if dims is None else _uses(s, *dims)
+                if more is None:
+                    return frozenset()
+                pending += [p for p in more if p not in found]
+                found |= set(more)
+    used = {a.tensor for s in scop.statements for a in (*s.writes, *s.reads)}
+    return frozenset(found) if start[0] in used else frozenset()
+
+
+def _dims_at(scop: Scop, s: Statement, access: Access, d: int) -> tuple[str, str] | None:
+    """The two dims of ``s`` that walk dims d and d + 1 of the tensor fully, or None."""
+    if access.may:
+        return None
+    a, b = access.indices[d], access.indices[d + 1]
+    if not isinstance(a, Var) or not isinstance(b, Var):
+        return None
+    bounds, shape = box(s), scop.tensor(access.tensor).shape
+    full = [(literal(0), shape[d]), (literal(0), shape[d + 1])]
+    if [bounds.get(a.name), bounds.get(b.name)] != full:
+        return None
+    reduced = s.update.dims if s.update else ()
+    if (a.name in reduced) != (b.name in reduced) or s.dims.index(b.name) != s.dims.index(
+        a.name
+    ) + 1:
+        return None
+    return a.name, b.name
+
+
+def _uses(s: Statement, a: str, b: str) -> list[_Pair] | None:
+    """The tensor pairs that ``s`` walks with (a, b), or None if a dim is used in another way."""
+    both = (a, b)
+    found: list[_Pair] = []
+    for access in (*s.writes, *s.reads):
+        if any(mentions(c.expr, both) for c in access.guard):
+            return None
+        if any(mentions(e, both) for e in access.body_indices):
+            return None
+        for d, index in enumerate(access.indices):
+            following = access.indices[d + 1] if d + 1 < len(access.indices) else None
+            previous = access.indices[d - 1] if d else None
+            if _is(index, a) and _is(following, b):
+                found.append((access.tensor, d))
+            elif mentions(index, both) and not (_is(index, b) and _is(previous, a)):
+                return None
+    bodies = (*(e for _, e in s.body.lets), *s.body.results)
+    if any(isinstance(n, Var) and n.name in both for e in bodies for n in walk(e)):
+        return None
+    at = [p for p in s.position if isinstance(p, str)]
+    shares = s.origin is not None and bool(s.origin.statement)
+    return None if shares or a not in at or b not in at else found
+
+
+def _is(index: Expr | None, name: str) -> bool:
+    return isinstance(index, Var) and index.name == name
+
+
+def _merge(scop: Scop, pairs: frozenset[_Pair]) -> Scop:
+    merged = {tensor: d for tensor, d in pairs}
+    statements = tuple(_merge_statement(scop, s, merged) for s in scop.statements)
+    tensors = tuple(
+        _merge_shape(t, merged[t.name]) if t.name in merged else t for t in scop.tensors
+    )
+    return replace(scop, statements=statements, tensors=tensors)
+
+
+def _merge_shape(tensor: Tensor, d: int) -> Tensor:
+    shape = tensor.shape
+    return replace(tensor, shape=(*shape[:d], shape[d] * shape[d + 1], *shape[d + 2 :]))
+
+
+def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statement:
+    """``s`` with its dims (a, b) replaced by one of the name a."""
+    pair = next(
+        (
+            _dims_at(scop, s, access, merged[access.tensor])
+            for access in (*s.writes, *s.reads)
+            if access.tensor in merged
+        ),
+        None,
+    )
+    if pair is None:
+        return s
+    a, b = pair
+    bounds = box(s)
+    size = bounds[a][1] * bounds[b][1]
+    rest = tuple(c for c in s.domain if not mentions(c.expr, pair))
+    at = s.position.index(b)
+    return replace(
+        s,
+        dims=tuple(d for d in s.dims if d != b),
+        domain=(*rest, Constraint(Var(a)), Constraint(size - 1 - Var(a))),
+        position=(*s.position[:at], *s.position[at + 2 :]),
+        writes=tuple(_merge_access(w, merged) for w in s.writes),
+        reads=tuple(_merge_access(r, merged) for r in s.reads),
+        update=None
+        if s.update is None
+        else replace(s.update, dims=tuple(d for d in s.update.dims if d != b)),
+    )
+
+
+def _merge_access(access: Access, merged: dict[str, int]) -> Access:
+    d = merged.get(access.tensor)
+    if d is None:
+        return access
+    return replace(access, indices=(*access.indices[: d + 1], *access.indices[d + 2 :]))
