@@ -1,6 +1,6 @@
 """Coalesce: neighbouring dims that every statement walks together become one.
 
-    for c: for h: for w: Y[c, h, w] = X[c, h, w] + b[c]   →   for c: for hw: Y[c, hw] = X[c, hw] + b[c]
+    for c: for h: for w: Y[c, h, w] = X[c, h, w]   →   for c: for hw: Y[c, hw] = X[c, hw]
 
 A normal form, not a schedule: tensors keep their bytes (row-major), only the number of dimensions
 changes, so short innermost dims do not waste vector lanes. Also known as dimension flattening.
@@ -99,7 +99,7 @@ def _is(index: Expr | None, name: str) -> bool:
 
 
 def _merge(scop: Scop, pairs: frozenset[_Pair]) -> Scop:
-    merged = {tensor: d for tensor, d in pairs}
+    merged = dict(pairs)
     statements = tuple(_merge_statement(scop, s, merged) for s in scop.statements)
     tensors = tuple(
         _merge_shape(t, merged[t.name]) if t.name in merged else t for t in scop.tensors

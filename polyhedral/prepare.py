@@ -15,7 +15,7 @@ MAX_READS = 64  # of one statement, so that bodies stay small
 
 
 def prepare(scop: Scop) -> Scop:
-    """``scop`` with producers inlined that their readers recompute at no loss, constants hoisted."""
+    """``scop`` with producers inlined that their readers recompute at no loss."""
     for statement in scop.statements:
         if not why_not_inline(scop, statement) and _pays(scop, statement):
             scop = inline(scop, statement.name)
