@@ -241,7 +241,7 @@ class _Verifier:
     def _aliasing(self, sizes: Sizes) -> None:
         """Arguments of one launch are apart, unless nothing is written or the kernel allows it."""
         spans: dict[str, tuple[object, int, int]] = {}
-        shared = {Output(o): Input(i) for o, i in self.program.in_place}
+        shared: dict[Place, Place] = {Output(o): Input(i) for o, i in self.program.in_place}
         for buffer in self.program.buffers:
             place = shared.get(buffer.place, buffer.place)
             if isinstance(place, Arena):

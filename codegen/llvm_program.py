@@ -1,0 +1,249 @@
+"""Host program → LLVM IR: the entry point that launches the kernels over one arena.
+
+``entry`` and ``entry_arena`` are as ``codegen/program.py`` says. Kernels are external symbols, and
+so are the functions of ``llvm_runtime``: the text links with any objects that define them, in this
+process or ahead of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Program
+from weft.errors import InternalError
+from weft.frontend.scalar_expr import (
+    Apply,
+    Expr,
+    Literal,
+    Select,
+    Var,
+    apply,
+    literal,
+    substitute,
+    walk,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSymbols:
+    """What a compiled kernel offers: ``function(buffers, params, status, scratch, begin, end)``,
+    ``extent(params)`` (trip count of the loop that is spread) and its need of scratch memory."""
+
+    function: str
+    extent: str
+    scratch: Expr = field(default_factory=lambda: literal(0))  # bytes a thread, over its parameters
+
+
+def emit_program(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -> str:
+    """The module that defines ``entry`` and ``entry_arena`` for ``program``."""
+    used = [symbols[kernel.name] for kernel in program.kernels]
+    lines = [
+        f"; host program {_comment(program.name)}",
+        "declare i32 @weft_acquire(i32)",
+        "declare void @weft_release(i32)",
+        "declare i32 @weft_launch(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
+        *(
+            f"declare void @{name}(ptr, ptr, ptr, ptr, i64, i64)"
+            for name in dict.fromkeys(s.function for s in used)
+        ),
+        *(f"declare i64 @{name}(ptr)" for name in dict.fromkeys(s.extent for s in used)),
+    ]
+    lines += _entry(program, symbols, entry) + _arena(program, symbols, entry)
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
+
+
+def scratch_stride(program: Program, symbols: Mapping[str, KernelSymbols]) -> Expr:
+    """Bytes of scratch memory for one thread: the largest need of any launch, in cache lines."""
+    names = {kernel.name: kernel.parameters for kernel in program.kernels}
+    needs: list[Expr] = []
+    for step in program.steps:
+        need = symbols[step.kernel].scratch
+        if step.parameters is not None:
+            need = substitute(need, dict(zip(names[step.kernel], step.parameters, strict=True)))
+        needs.append(need)
+    largest = reduce(lambda a, b: apply("max", a, b), dict.fromkeys(needs), literal(0))
+    return _round_up(largest)
+
+
+def _round_up(size: Expr) -> Expr:
+    return (size + 63) // 64 * 64
+
+
+class _Function:
+    """Lines of one function; size expressions become values once each."""
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+        self.known: dict[Expr, str] = {}
+        for number, name in enumerate(parameters):
+            at = self.value(f"getelementptr i64, ptr %parameters, i64 {number}")
+            self.known[Var(name)] = self.value(f"load i64, ptr {at}, align 8")
+
+    def value(self, instruction: str) -> str:
+        name = f"%v{self.count}"
+        self.count += 1
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        self.lines.append(f"  {instruction}")
+
+    def size(self, expr: Expr) -> str:
+        """The i64 (or i1) operand that holds ``expr``."""
+        for node in walk(expr):
+            if node not in self.known:
+                self.known[node] = self._node(node)
+        return self.known[expr]
+
+    def _node(self, node: Expr) -> str:
+        operands = [self.known[child] for child in node.children]
+        match node:
+            case Literal(bool(value)):
+                return "true" if value else "false"
+            case Literal(value):
+                return str(int(value))
+            case Select(condition):
+                c, a, b = operands
+                return self.value(f"select i1 {c}, i64 {a}, i64 {b}")
+            case Apply(op) if op in _PLAIN:
+                return self.value(f"{_PLAIN[op]} i64 {operands[0]}, {operands[1]}")
+            case Apply(op, (left, _)) if op in _LOGIC:
+                width = "i1" if left.dtype.kind == "bool" else "i64"
+                return self.value(f"{op} {width} {operands[0]}, {operands[1]}")
+            case Apply(op) if op in _COMPARE:
+                return self.value(f"icmp {_COMPARE[op]} i64 {operands[0]}, {operands[1]}")
+            case Apply("neg"):
+                return self.value(f"sub i64 0, {operands[0]}")
+            case Apply("not"):
+                return self.value(f"xor i1 {operands[0]}, true")
+            case Apply("min" | "max" as op):
+                verdict = self.value(
+                    f"icmp {'slt' if op == 'min' else 'sgt'} i64 {operands[0]}, {operands[1]}"
+                )
+                return self.value(f"select i1 {verdict}, i64 {operands[0]}, i64 {operands[1]}")
+            case Apply("floordiv" | "mod" as op):
+                return self._floor(op, *operands)
+        raise InternalError(
+            "WEFT-E0560", f"{type(node).__name__} {getattr(node, 'op', '')} in a size"
+        )
+
+    def _floor(self, op: str, a: str, b: str) -> str:
+        """Floor division and modulo that never trap: by zero both are 0."""
+        zero = self.value(f"icmp eq i64 {b}, 0")
+        minus = self.value(f"icmp eq i64 {b}, -1")
+        either = self.value(f"or i1 {zero}, {minus}")
+        safe = self.value(f"select i1 {either}, i64 1, i64 {b}")
+        quotient = self.value(f"sdiv i64 {a}, {safe}")
+        remainder = self.value(f"srem i64 {a}, {safe}")
+        signs = self.value(f"xor i64 {remainder}, {safe}")
+        opposite = self.value(f"icmp slt i64 {signs}, 0")
+        inexact = self.value(f"icmp ne i64 {remainder}, 0")
+        below = self.value(f"and i1 {opposite}, {inexact}")
+        if op == "mod":
+            lifted = self.value(f"add i64 {remainder}, {safe}")
+            return self.value(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
+        lowered = self.value(f"sub i64 {quotient}, 1")
+        floored = self.value(f"select i1 {below}, i64 {lowered}, i64 {quotient}")
+        negated = self.value(f"sub i64 0, {a}")
+        exact = self.value(f"select i1 {minus}, i64 {negated}, i64 {floored}")
+        return self.value(f"select i1 {zero}, i64 0, i64 {exact}")
+
+
+_PLAIN = {"add": "add", "sub": "sub", "mul": "mul"}
+_LOGIC = frozenset({"and", "or", "xor"})
+_COMPARE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
+
+
+def _entry(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -> list[str]:
+    function = _Function(program.parameters)
+    buffers = {b.name: b for b in program.buffers}
+    kernels = {kernel.name: kernel.parameters for kernel in program.kernels}
+    constants = {b.place: number for number, b in enumerate(program.constants)}
+    arguments = max((len(step.arguments) for step in program.steps), default=0)
+    counts = [len(kernel.parameters) for kernel in program.kernels]
+    table = function.value(f"alloca ptr, i64 {max(arguments, 1)}, align 16")
+    sizes = function.value(f"alloca i64, i64 {max([1, *counts])}, align 16")
+    team = function.value("call i32 @weft_acquire(i32 %threads)")
+    stride = function.size(scratch_stride(program, symbols))
+    end = function.size(_round_up(program.arena))
+    scratch = function.value(f"getelementptr i8, ptr %arena, i64 {end}")
+    for number, step in enumerate(program.steps):
+        for position, name in enumerate(step.arguments):
+            pointer = _pointer(function, buffers[name], constants)
+            slot = function.value(f"getelementptr ptr, ptr {table}, i64 {position}")
+            function.do(f"store ptr {pointer}, ptr {slot}, align 8")
+        given = _parameters(function, program, kernels[step.kernel], step, sizes)
+        kernel = symbols[step.kernel]
+        extent = function.value(f"call i64 @{kernel.extent}(ptr {given})")
+        code = function.value(
+            f"call i32 @weft_launch(ptr @{kernel.function}, ptr {table}, ptr {given}, ptr %status,"
+            f" ptr {scratch}, i64 {stride}, i64 {extent}, i32 {team})"
+        )
+        failed = function.value(f"icmp ne i32 {code}, 0")
+        function.do(f"br i1 {failed}, label %fail{number}, label %step{number + 1}")
+        function.lines += [
+            f"fail{number}:",
+            f"  store i64 {number}, ptr %status, align 8",
+            f"  call void @weft_release(i32 {team})",
+            f"  ret i32 {code}",
+            f"step{number + 1}:",
+        ]
+    return [
+        f"define i32 @{entry}(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena,"
+        " ptr %parameters, ptr %status, i32 %threads) {",
+        *function.lines,
+        f"  call void @weft_release(i32 {team})",
+        "  ret i32 0",
+        "}",
+    ]
+
+
+def _pointer(function: _Function, buffer: Buffer, constants: Mapping[object, int]) -> str:
+    match buffer.place:
+        case Arena(offset):
+            return function.value(f"getelementptr i8, ptr %arena, i64 {function.size(offset)}")
+        case Input(number):
+            source = "%inputs"
+        case Output(number):
+            source = "%outputs"
+        case Constant():
+            source, number = "%constants", constants[buffer.place]
+    slot = function.value(f"getelementptr ptr, ptr {source}, i64 {number}")
+    return function.value(f"load ptr, ptr {slot}, align 8")
+
+
+def _parameters(
+    function: _Function, program: Program, names: Sequence[str], step: Launch, sizes: str
+) -> str:
+    """A pointer to the kernel's parameters: the program's own where they are the same."""
+    values = tuple(map(Var, names)) if step.parameters is None else step.parameters
+    if values == tuple(Var(name) for name in program.parameters[: len(values)]):
+        return "%parameters"
+    for position, value in enumerate(values):
+        slot = function.value(f"getelementptr i64, ptr {sizes}, i64 {position}")
+        function.do(f"store i64 {function.size(value)}, ptr {slot}, align 8")
+    return sizes
+
+
+def _arena(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -> list[str]:
+    function = _Function(program.parameters)
+    arena = function.size(_round_up(program.arena))
+    stride = function.size(scratch_stride(program, symbols))
+    some = function.value("icmp sgt i32 %threads, 1")
+    team = function.value(f"select i1 {some}, i32 %threads, i32 1")
+    wide = function.value(f"sext i32 {team} to i64")
+    scratch = function.value(f"mul i64 {stride}, {wide}")
+    total = function.value(f"add i64 {arena}, {scratch}")
+    return [
+        f"define i64 @{entry}_arena(ptr %parameters, i32 %threads) {{",
+        *function.lines,
+        f"  ret i64 {total}",
+        "}",
+    ]

@@ -1,0 +1,140 @@
+"""The entry point against the program's interpreter, with kernels written in LLVM IR by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from program_examples import SYMBOLS, NativeCall, chain, run_chain_kernel
+
+from weft.codegen.llvm_program import KernelSymbols, emit_program, scratch_stride
+from weft.codegen.llvm_target import host_target, to_object
+from weft.codegen.native_library import NativeProgram
+from weft.codegen.program import Arena, Buffer, Launch, Program
+from weft.codegen.program_interpreter import interpret_program
+from weft.codegen.size_arithmetic import evaluate, text
+from weft.dtypes import float32
+from weft.errors import InternalError
+from weft.frontend.scalar_expr import Load, Var, apply, literal, select
+
+n = Var("n")
+
+
+@pytest.fixture(scope="module")
+def native() -> NativeCall:
+    return NativeCall(chain())
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 1009])
+def test_equals_the_interpreter(native: NativeCall, size: int, threads: int) -> None:
+    x = np.arange(size, dtype=np.float32)
+    bias = np.linspace(0, 1, size, dtype=np.float32)
+    y = np.full(size + 1, -1, np.float32)
+    assert native([x], [y], [bias], [size], threads) == [0, 0, 0, 0, 0]
+    (expected,) = interpret_program(native.program, [x], {"b": bias}, run_chain_kernel)
+    np.testing.assert_array_equal(y[:size], expected)
+    assert y[size] == -1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_failed_check_names_step_code_and_detail(native: NativeCall, threads: int) -> None:
+    x = np.ones(100, np.float32)
+    x[63] = -5
+    y = np.zeros_like(x)
+    assert native([x], [y], [np.zeros_like(x)], [100], threads) == [1, 1, 1, 63, 0]
+    x[63] = 5  # the pool was given back and status is the caller's
+    assert native([x], [y], [np.zeros_like(x)], [100], threads) == [0, 0, 0, 0, 0]
+
+
+def test_steps_after_a_failed_one_do_not_run() -> None:
+    program = chain()
+    program = replace(program, steps=(*program.steps, Launch("add", ("bias", "bias", "y"))))
+    x = np.full(4, -1, np.float32)
+    y = np.zeros(4, np.float32)
+    assert NativeCall(program)([x], [y], [np.zeros(4, np.float32)], [4])[0] == 1
+    np.testing.assert_array_equal(y, x * 2)
+
+
+def test_no_steps() -> None:
+    program = Program("nothing", (), (), (), (), (), literal(0), (), ())
+    assert NativeCall(program)([], [], [], []) == [0, 0, 0, 0, 0]
+
+
+def test_symbolic_offsets_and_launch_parameters() -> None:
+    """Two temporaries one after the other; the second launch doubles the first half only."""
+    program = chain()
+    second = Buffer("u", float32, (n,), Arena((n * 4 + 63) // 64 * 64))
+    program = replace(
+        program,
+        buffers=(*program.buffers, second),
+        arena=(n * 4 + 63) // 64 * 128,
+        steps=(
+            Launch("add", ("x", "bias", "t")),
+            Launch("double", ("t", "u")),
+            Launch("add", ("t", "u", "y"), (n,)),
+            Launch("double", ("x", "y"), (n // 2,)),
+        ),
+    )
+    x = np.arange(37, dtype=np.float32)
+    y = np.zeros_like(x)
+    NativeCall(program)([x], [y], [np.ones_like(x)], [37], 2)
+    np.testing.assert_array_equal(y, [*(x[:18] * 2), *((x[18:] + 1) * 3)])
+
+
+def test_scratch_lies_behind_the_arena_for_every_thread() -> None:
+    program = chain()
+    assert text(scratch_stride(program, SYMBOLS)) == "64"
+    wide = {**SYMBOLS, "double": KernelSymbols("double", "extent", n * 8)}
+    launches = (Launch("add", ("x", "bias", "t")), Launch("double", ("t", "y"), (n + 100,)))
+    stride = scratch_stride(replace(program, steps=launches), wide)
+    assert evaluate(stride, {"n": 3}) == (103 * 8 + 63) // 64 * 64
+    native = NativeCall(program)
+    parameters = np.array([100], np.int64)
+    for threads in (1, 2, 8):
+        assert native.native.arena_bytes(parameters.ctypes.data, threads) == 448 + 64 * threads
+
+
+expressions = st.recursive(
+    st.one_of(st.sampled_from([Var("a"), Var("b")]), st.integers(-20, 20).map(literal)),
+    lambda inner: st.one_of(
+        st.tuples(
+            st.sampled_from(["add", "sub", "mul", "floordiv", "mod", "min", "max"]), inner, inner
+        ).map(lambda t: apply(*t)),
+        st.tuples(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]), inner, inner).map(
+            lambda t: select(~apply(*t) | (t[1] < 3), t[1], -t[2])
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(st.lists(expressions, min_size=8, max_size=8))
+def test_size_arithmetic_is_the_evaluators(several: list) -> None:
+    """Offsets in native code are what ``evaluate`` says, negatives and division by 0 included."""
+    for expr in several:
+        program = Program("sizes", ("a", "b"), (), (), (), (), expr * 64, (), ())
+        code = to_object(emit_program(program, {}, "run"), host_target())
+        arena_bytes = NativeProgram([code], "run").arena_bytes
+        for a, b in [(0, 0), (1, -1), (7, 3), (-7, 3), (-7, -3), (12, 4), (5, 0)]:
+            parameters = np.array([a, b], np.int64)
+            expected = evaluate(expr, {"a": a, "b": b}) * 64
+            assert arena_bytes(parameters.ctypes.data, 1) == expected, text(expr)
+
+
+def test_only_arithmetic_in_sizes() -> None:
+    program = Program("bad", (), (), (), (), (), Load("x", (), n.dtype), (), ())
+    with pytest.raises(InternalError, match="Load"):
+        emit_program(program, {}, "run")
+
+
+def test_foreign_or_broken_objects_are_refused() -> None:
+    with pytest.raises(RuntimeError):
+        NativeProgram([b"no object at all"], "run")
+    good = to_object(emit_program(chain(), SYMBOLS, "run"), host_target())
+    with pytest.raises(RuntimeError):
+        NativeProgram([good], "run")  # kernels are missing
