@@ -1,0 +1,113 @@
+"""The import law of docs/architecture.md, read off the syntax trees (imports in functions included)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("frontend", "graph", "polyhedral", "codegen", "accel", "tuner")
+IRS = (
+    "weft.frontend.scalar_expr",
+    "weft.frontend.tensor_expr",
+    "weft.graph.operator_graph",
+    "weft.polyhedral.scop",
+    "weft.polyhedral.schedule_tree",
+    "weft.codegen.loop_ir",
+    "weft.codegen.program",
+)
+BASE = ("weft.errors", "weft.dtypes")
+# What any room may import besides IRs: the IRs' own interpreters and arithmetic, analyses, records.
+SHARED_PREFIXES = (
+    "weft.frontend.scalar_",
+    "weft.frontend.tensor_interpreter",
+    "weft.frontend.build",
+    "weft.frontend.limits",
+    "weft.polyhedral.analysis",
+    "weft.polyhedral.named_isl",
+    "weft.polyhedral.machine",
+)
+
+
+def modules() -> dict[str, Path]:
+    """Module name -> file, for every source file of the package."""
+    found = {}
+    for folder in ("weft", *ROOMS, "benchmarks"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if folder == "weft" and path.parent != ROOT / "weft":
+                continue  # the rooms' symlinks: the files are found in the rooms themselves
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            parts = parts if folder == "weft" else ("weft", *parts)
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def imports(path: Path, known: set[str]) -> set[str]:
+    """The modules of this project that ``path`` imports, wherever the statement stands."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                names.add(full if full in known else str(node.module))
+    return {n for n in names if n == "weft" or n.startswith("weft.")}
+
+
+MODULES = modules()
+EDGES = {name: imports(path, set(MODULES)) for name, path in MODULES.items()}
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "weft"
+
+
+def test_no_bare_room_imports() -> None:
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                assert node.module.split(".")[0] not in ROOMS, f"{name} imports {node.module}"
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    assert alias.name.split(".")[0] not in ROOMS, f"{name} imports {alias.name}"
+
+
+def test_no_import_cycles() -> None:
+    graph = nx.DiGraph(
+        (a, b) for a, targets in EDGES.items() for b in targets if b in MODULES and a != b
+    )
+    cycles = [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1]
+    assert not cycles
+
+
+@pytest.mark.parametrize("ir", IRS)
+def test_irs_import_only_earlier_irs(ir: str) -> None:
+    earlier = IRS[: IRS.index(ir)]
+    for target in EDGES[ir]:
+        allowed = target in BASE or target in earlier or target == "weft"
+        assert allowed, f"{ir} imports {target}"
+
+
+@pytest.mark.parametrize("name", sorted(n for n in MODULES if room(n) != "weft" and n not in IRS))
+def test_passes_import_their_room_and_irs(name: str) -> None:
+    for target in EDGES[name]:
+        allowed = (
+            target in BASE
+            or target in IRS
+            or room(target) == room(name)
+            or target.startswith(SHARED_PREFIXES)
+        )
+        assert allowed, f"{name} imports {target}: only weft/compiler.py composes stages"
+
+
+def test_rooms_never_import_benchmarks_or_the_compiler() -> None:
+    for name, targets in EDGES.items():
+        if room(name) != "weft" and not name.startswith("weft.benchmarks"):
+            bad = {t for t in targets if t.startswith("weft.benchmarks") or t == "weft.compiler"}
+            assert not bad, f"{name} imports {bad}"
