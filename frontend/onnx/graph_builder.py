@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,8 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from weft.dtypes import DType, as_dtype
+from weft.errors import ExecutionError, ModelError
 from weft.frontend.build import compute, placeholder
 from weft.frontend.operators.registry import instantiate
+from weft.frontend.scalar_expr import walk
 from weft.frontend.tensor_expr import (
     Compute,
     Program,
@@ -21,7 +22,7 @@ from weft.frontend.tensor_expr import (
     constant_size,
     operations,
 )
-from weft.frontend.scalar_expr import walk
+from weft.frontend.tensor_interpreter import interpret
 from weft.graph.operator_graph import Graph, Node, Value
 
 FOLD_ELEMENTS = 1 << 14  # of all inputs and outputs of one operator folded at import
@@ -44,7 +45,7 @@ class GraphBuilder:
             self.names.setdefault(name, 0)
 
     def final_name(self, name: str) -> str:
-        """The name of the value that the model calls ``name``: the same, unless bodies repeat it."""
+        """The name of the value that the model calls ``name``: itself, unless repeated."""
         result = name if name not in self.final else self.fresh(name)
         self.final.add(result)
         return result
@@ -126,10 +127,10 @@ class GraphBuilder:
             return None
         if not _small(program):
             return None
-        if importlib.util.find_spec("weft.frontend.tensor_interpreter") is None:
-            return None
-        interpreter = importlib.import_module("weft.frontend.tensor_interpreter")
-        return interpreter.interpret(program, known)
+        try:
+            return interpret(program, known)
+        except ExecutionError as error:
+            raise ModelError("WEFT-E0223", error.what, where=error.where, why=error.why) from error
 
     def rename(self, since: int, names: Mapping[str, str]) -> None:
         """Rename values that nodes from ``since`` on define; a known one keeps its data."""
@@ -181,7 +182,7 @@ class GraphBuilder:
 
 
 def _small(program: Program) -> bool:
-    """Whether interpreting ``program`` stays within the folding bounds; false for symbolic sizes."""
+    """Whether interpreting ``program`` is cheap enough; false for symbolic sizes."""
     if _elements(t.shape for t in program.outputs) > FOLD_ELEMENTS:
         return False
     work = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -67,7 +67,7 @@ def import_region(
     ``inputs`` covers the region's inputs and captures. Raises as ``import_model`` does.
     """
     load_handlers()
-    check_supported(region)
+    check_supported(all_nodes(region))
     builder = GraphBuilder(known or {})
     builder.reserve(_names(region))
     scope: dict[str, Value | None] = {}
@@ -91,14 +91,23 @@ def load_handlers() -> None:
         importlib.import_module(f"{handlers.__name__}.{module}")
 
 
-def check_supported(region: Region) -> None:
+def is_supported(node: OnnxNode) -> bool:
+    """Whether a tensor node has a handler or a definition by other operators."""
+    found = find_handler(node.domain, node.op_type, node.opset)
+    return found is not None or is_branch(node) or has_definition(node)
+
+
+def check_supported(nodes: Iterable[OnnxNode]) -> None:
     """Raise one ``UnsupportedError`` that lists every operator that Weft cannot import."""
+    refuse([node for node in nodes if not is_supported(node)])
+
+
+def refuse(nodes: Iterable[OnnxNode]) -> None:
+    """Raise one ``UnsupportedError`` that lists ``nodes``, if there are any."""
     missing: dict[str, list[str]] = {}
-    for node in all_nodes(region):
-        handler = find_handler(node.domain, node.op_type, node.opset)
-        if handler is None and not is_branch(node) and not has_definition(node):
-            kind = f"{node.domain or 'ai.onnx'}.{node.op_type} (opset {node.opset})"
-            missing.setdefault(kind, []).append(node.where)
+    for node in nodes:
+        kind = f"{node.domain or 'ai.onnx'}.{node.op_type} (opset {node.opset})"
+        missing.setdefault(kind, []).append(node.where)
     if missing:
         raise UnsupportedError(
             "WEFT-E0200",
