@@ -1,0 +1,51 @@
+"""The processor that Weft runs on, as a record. Cache sizes come from the kernel's tables."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.polyhedral.machine import Cache, Machine
+
+_CPU0 = Path("/sys/devices/system/cpu/cpu0/cache")
+_TYPICAL = (Cache(32 * 1024), Cache(1024 * 1024), Cache(16 * 1024 * 1024))
+
+
+def machine_of(target: LlvmTarget, caches: tuple[Cache, ...] = _TYPICAL) -> Machine:
+    """The scheduler's view of an LLVM target."""
+    wide = target.vector_bytes == 64
+    registers = 32 if wide or not target.triple.startswith("x86") else 16
+    return Machine(target.cpu or target.triple, target.vector_bytes, registers, caches)
+
+
+@cache
+def host_machine() -> Machine:
+    """This processor, its own cache sizes where the kernel tells them."""
+    return machine_of(host_target(), _host_caches() or _TYPICAL)
+
+
+def cpu_count() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _host_caches() -> tuple[Cache, ...]:
+    found: dict[int, Cache] = {}
+    for folder in sorted(_CPU0.glob("index*")):
+        try:
+            kind = (folder / "type").read_text().strip()
+            level = int((folder / "level").read_text())
+            size = _bytes((folder / "size").read_text().strip())
+            line = int((folder / "coherency_line_size").read_text())
+        except (OSError, ValueError):
+            return ()  # no such tables here: typical sizes serve
+        if kind in ("Data", "Unified"):
+            found[level] = Cache(size, line)
+    return tuple(found[level] for level in sorted(found))
+
+
+def _bytes(text: str) -> int:
+    scale = {"K": 1024, "M": 1024 * 1024}.get(text[-1:], 1)
+    return int(text.rstrip("KM")) * scale
