@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
-from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Program
+from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import (
     Apply,
@@ -67,7 +66,9 @@ def scratch_stride(program: Program, symbols: Mapping[str, KernelSymbols]) -> Ex
         if step.parameters is not None:
             need = substitute(need, dict(zip(names[step.kernel], step.parameters, strict=True)))
         needs.append(need)
-    largest = reduce(lambda a, b: apply("max", a, b), dict.fromkeys(needs), literal(0))
+    largest: Expr = literal(0)
+    for need in dict.fromkeys(needs):
+        largest = apply("max", largest, need)
     return _round_up(largest)
 
 
@@ -109,7 +110,7 @@ class _Function:
                 return "true" if value else "false"
             case Literal(value):
                 return str(int(value))
-            case Select(condition):
+            case Select():
                 c, a, b = operands
                 return self.value(f"select i1 {c}, i64 {a}, i64 {b}")
             case Apply(op) if op in _PLAIN:
@@ -205,7 +206,7 @@ def _entry(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -
     ]
 
 
-def _pointer(function: _Function, buffer: Buffer, constants: Mapping[object, int]) -> str:
+def _pointer(function: _Function, buffer: Buffer, constants: Mapping[Place, int]) -> str:
     match buffer.place:
         case Arena(offset):
             return function.value(f"getelementptr i8, ptr %arena, i64 {function.size(offset)}")

@@ -2,7 +2,7 @@
 
     i32  weft_acquire(i32 threads)      how many threads this call may use: threads, fewer, or 1
     i32  weft_launch(kernel, buffers, params, status, scratch, stride, extent, team)
-                                        run one kernel on a team to its end; the code of a failed Check
+                                        run one kernel to its end; the code of a failed Check
     void weft_release(i32 team)         give the pool back
     i32  weft_workers()                 worker threads of this process
 
@@ -13,8 +13,8 @@ memory at ``scratch + t * stride``.
 * One pool per process, grown to the largest team asked for. A caller that finds it taken runs on
   its own thread, so that the machine is never oversubscribed and nobody waits.
 * Workers spin for a while on a mailbox of their own (one cache line each), then sleep on it in a
-  futex; the leader waits for them in the same way. Both sides publish before they look (sequentially
-  consistent), so no wake-up is lost.
+  futex; the leader waits for them in the same way. Both sides publish before they look
+  (sequentially consistent), so no wake-up is lost.
 * The pool is held under the process's pid, and its workers belong to one pid: a forked child, in
   which only the forking thread lives, finds both foreign and starts afresh.
 * Workers are detached and block every signal; they die with the process. The module that holds this

@@ -48,8 +48,8 @@ def link(
 ) -> llvm.ResourceTracker:
     """Map ``objects`` into the process, ``imports`` and libc resolved; addresses by name.
 
-    Raises ``RuntimeError`` with LLVM's own words where the bytes are no object code for this machine
-    or a symbol is missing. The code stays mapped while the result is referenced.
+    Raises ``RuntimeError`` with LLVM's own words where the bytes are no object code for this
+    machine or a symbol is missing. The code stays mapped while the result is referenced.
     """
     builder = llvm.JITLibraryBuilder()
     for code in objects:
