@@ -1,0 +1,191 @@
+"""Scalar expressions of loop IR in LLVM IR, on scalars or lanes as the frame has it.
+
+Evaluation runs on its own stack (generators), so that expressions may be as deep as memory
+allows; a shared node is computed once where its value is sure to be available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+
+from weft import dtypes
+from weft.codegen.llvm_builder import Ramp, Value, integer
+from weft.codegen.llvm_frame import Frame
+from weft.codegen.llvm_memory import address, load
+from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var, walk
+from weft.frontend.tensor_expr import Monoid
+
+Result = Value | Ramp
+Step = Generator[Expr, Result, Result]
+
+
+def evaluate(frame: Frame, expr: Expr) -> Result:
+    """The value of ``expr``: a scalar if it is the same in all lanes, a ramp where it is one."""
+    return evaluate_all(frame, (expr,))[0]
+
+
+def evaluate_all(frame: Frame, exprs: Sequence[Expr]) -> list[Result]:
+    """As ``evaluate``, sharing common nodes."""
+    if all(isinstance(expr, Literal | Var) for expr in exprs):
+        return [_leaf(frame, expr) for expr in exprs]
+    evaluation = _Evaluation(frame, exprs)
+    return [evaluation.run(expr) for expr in exprs]
+
+
+def combine(
+    frame: Frame, monoid: Monoid, left: Sequence[Value], right: Sequence[Value]
+) -> list[Value]:
+    """The components of ``monoid`` applied to two tuples of values."""
+    names = frame.names
+    frame.names = {v.name: x for v, x in zip(monoid.left, left, strict=True)}
+    frame.names |= {v.name: x for v, x in zip(monoid.right, right, strict=True)}
+    try:
+        return [frame.b.materialise(v) for v in evaluate_all(frame, monoid.combined)]
+    finally:
+        frame.names = names
+
+
+def _leaf(frame: Frame, expr: Expr) -> Result:
+    if isinstance(expr, Literal):
+        return frame.ops.literal(expr.value, expr.dtype)
+    assert isinstance(expr, Var)
+    return frame.names[expr.name]
+
+
+class _Evaluation:
+    def __init__(self, frame: Frame, exprs: Sequence[Expr]) -> None:
+        self.frame = frame
+        self.loads: set[int] = set()
+        self.scopes: list[dict[int, Result]] = [{}]
+        for expr in exprs:
+            for node in walk(expr):
+                if isinstance(node, Load) or any(id(c) in self.loads for c in node.children):
+                    self.loads.add(id(node))
+
+    def run(self, expr: Expr) -> Result:
+        found = self._find(expr)
+        if found is not None:
+            return found
+        stack: list[tuple[Expr, Step]] = [(expr, self._visit(expr))]
+        value: Result | None = None
+        while stack:
+            node, step = stack[-1]
+            try:
+                wanted = step.send(value)  # type: ignore[arg-type]
+            except StopIteration as finished:
+                stack.pop()
+                value = finished.value
+                assert value is not None
+                self.scopes[-1][id(node)] = value
+                continue
+            value = self._find(wanted)
+            if value is None:
+                stack.append((wanted, self._visit(wanted)))
+        assert value is not None
+        return value
+
+    def _find(self, expr: Expr) -> Result | None:
+        for scope in reversed(self.scopes):
+            found = scope.get(id(expr))
+            if found is not None:
+                return found
+        return None
+
+    def _visit(self, expr: Expr) -> Step:
+        frame, b = self.frame, self.frame.b
+        match expr:
+            case Load(source, indices):
+                places: list[Result] = []
+                for index in indices:
+                    places.append((yield index))
+                buffer = frame.bindings[str(source)]
+                return load(frame, buffer, address(frame, buffer, places))
+            case Apply(op, args):
+                operands: list[Result] = []
+                for arg in args:
+                    operands.append((yield arg))
+                return self._apply(op, operands, args)
+            case Cast(arg, dtype, saturate):
+                value = b.materialise((yield arg))
+                return frame.ops.cast(value, arg.dtype, dtype, saturate)
+            case Bitcast(arg, dtype):
+                return frame.ops.bitcast(b.materialise((yield arg)), arg.dtype, dtype)
+            case Select():
+                return (yield from self._select(expr))
+        return _leaf(frame, expr)
+
+    def _apply(self, op: str, operands: list[Result], args: tuple[Expr, ...]) -> Result:
+        b, dtype = self.frame.b, args[0].dtype
+        if dtype == dtypes.int64:
+            match op, operands:
+                case "add", (x, y):
+                    return b.add(x, y)
+                case "sub", (x, y):
+                    return b.sub(x, y)
+                case "mul", (x, y):
+                    return b.mul(x, y)
+                case "neg", (x,):
+                    return b.mul(x, integer(-1))
+                case "floordiv" | "mod", (Ramp() as x, Value(const=int(c))) if c > 0 and (
+                    x.stride.const is not None and int(x.stride.const) % c == 0
+                ):
+                    base = self.frame.ops.apply(op, [x.base, integer(c)], dtype)
+                    return replace(x, base=base, stride=integer(int(x.stride.const) // c)) if (
+                        op == "floordiv"
+                    ) else base
+        return self.frame.ops.apply(op, [b.materialise(x) for x in operands], dtype)
+
+    # ---- select: lazy where a branch loads ----------------------------------------------------
+
+    def _select(self, expr: Select) -> Step:
+        frame, b = self.frame, self.frame.b
+        condition = b.materialise((yield expr.condition))
+        if condition.const is not None:
+            return (yield expr.if_true if condition.const else expr.if_false)
+        lazy = id(expr.if_true) in self.loads or id(expr.if_false) in self.loads
+        if not lazy:
+            if_true, if_false = (yield expr.if_true), (yield expr.if_false)
+            return b.select(condition, b.materialise(if_true), b.materialise(if_false))
+        if condition.lanes:
+            return (yield from self._select_lanes(expr, condition))
+        return (yield from self._select_branch(expr, condition))
+
+    def _select_lanes(self, expr: Select, condition: Value) -> Step:
+        """Both sides, each with its loads masked by who takes it."""
+        frame, b = self.frame, self.frame.b
+        outer, sides = frame.lanes, []
+        inverse = b.binary("xor", condition, b.splat(integer(1, "i1"), condition.lanes))
+        for branch, taken in ((expr.if_true, condition), (expr.if_false, inverse)):
+            if id(branch) not in self.loads:
+                sides.append(b.materialise((yield branch)))
+                continue
+            frame.lanes = frame.narrowed(taken, may_be_empty=True)
+            self.scopes.append({})
+            value = yield branch
+            self.scopes.pop()
+            frame.lanes = outer
+            sides.append(b.materialise(value))
+        return b.select(condition, *sides)
+
+    def _select_branch(self, expr: Select, condition: Value) -> Step:
+        """One condition for all lanes: a branch."""
+        b = self.frame.b
+        labels = b.new_label("yes"), b.new_label("no")
+        after = b.new_label("selected")
+        b.branch(condition, *labels)
+        ends: list[tuple[Value, str]] = []
+        for branch, label in zip((expr.if_true, expr.if_false), labels, strict=True):
+            b.at(label)
+            self.scopes.append({})
+            value = b.materialise((yield branch))
+            self.scopes.pop()
+            ends.append((value, b.label))
+        lanes = max(value.lanes for value, _ in ends)
+        incoming = []
+        for value, label in ends:
+            b.at(label)
+            incoming.append((b.splat(value, lanes), label))
+            b.jump(after)
+        b.at(after)
+        return b.phi(*incoming)

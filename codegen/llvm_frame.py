@@ -1,0 +1,68 @@
+"""What the emitter of LLVM IR knows at one point of a kernel: names, memory, lanes and mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from weft.codegen.llvm_builder import Builder, Ramp, Value
+from weft.codegen.llvm_scalar import ScalarOps
+from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.loop_ir import Scope
+from weft.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A buffer in memory. ``private``: lanes that each have a copy of it, innermost, 0 if shared.
+    ``elements``: how many a register buffer has, padding included."""
+
+    pointer: Value
+    dtype: DType
+    strides: tuple[Value, ...]
+    scope: Scope
+    private: int = 0
+    elements: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """``count`` 0: scalar code. ``mask``: the active lanes, None for all; at least one is active
+    unless ``may_be_empty``."""
+
+    count: int = 0
+    mask: Value | None = None
+    may_be_empty: bool = False
+
+
+@dataclass(slots=True)
+class Frame:
+    b: Builder
+    ops: ScalarOps
+    target: LlvmTarget
+    status: Value
+    scratch: Value
+    names: dict[str, Value | Ramp] = field(default_factory=dict)
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    lanes: Lanes = field(default_factory=Lanes)
+
+    @contextmanager
+    def within(self, lanes: Lanes) -> Iterator[None]:
+        """Emit under other lanes or another mask."""
+        outer, self.lanes = self.lanes, lanes
+        try:
+            yield
+        finally:
+            self.lanes = outer
+
+    def narrowed(self, condition: Value, *, may_be_empty: bool) -> Lanes:
+        """The lanes where ``condition``, a vector, also holds."""
+        mask = self.lanes.mask
+        both = condition if mask is None else self.b.binary("and", mask, condition)
+        return replace(self.lanes, mask=both, may_be_empty=may_be_empty)
+
+    def spread(self, value: Value | Ramp) -> Value:
+        """``value`` as a vector of the lanes in force (a scalar outside vector loops)."""
+        plain = self.b.materialise(value)
+        return plain if plain.lanes else self.b.splat(plain, self.lanes.count)

@@ -1,0 +1,201 @@
+"""Loop IR → LLVM IR: one module for each kernel, callable by a thread pool.
+
+For a kernel named ``k`` the module defines
+
+    void k(void** buffers, int64* params, int64* status, void* scratch, int64 begin, int64 end)
+    int64 k_extent(int64* params)
+    int64 k_scratch(int64* params)
+
+* ``buffers`` are the addresses of the kernel's buffers and ``params`` its parameters, in order.
+* Where the kernel is one parallel loop (below ``Let``s at most), ``k_extent`` is its trip count
+  and ``k`` runs turns ``begin <= turn < end`` of it; any split of [0, extent) over threads
+  is right. Otherwise the extent is 1 and a call runs everything.
+* ``status`` has three words, the first 0 before the call: code and two details of the first failed
+  ``Check``, claimed by compare-and-exchange, so threads may share it. A code k ≥ 1 means
+  ``messages[k - 1]``.
+* ``scratch`` is ``k_scratch`` bytes for this thread alone, aligned to 64 (may be null if 0).
+* The code calls nothing outside the module and never traps.
+"""
+
+from __future__ import annotations
+
+from weft.codegen.llvm_builder import Builder, Value, integer
+from weft.codegen.llvm_expressions import evaluate, evaluate_all
+from weft.codegen.llvm_frame import Binding, Frame
+from weft.codegen.llvm_scalar import ScalarOps
+from weft.codegen.llvm_statements import Emitter
+from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.loop_ir import Block, Comment, For, Kernel, Let, Stmt
+from weft.errors import CompileError
+from weft.frontend.scalar_expr import Expr, Load, Var, literal, walk
+
+_SIGNATURE = "(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 %begin, i64 %end)"
+
+
+def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) -> str:
+    """The module of ``kernel`` as LLVM IR text; see above for what it defines.
+
+    ``contract`` lets a multiplication and an addition round once (fused multiply-add). Raises
+    ``CompileError`` for register buffers without constant sizes and for scratch whose size depends
+    on loop variables.
+    """
+    builder = Builder()
+    frame = _frame(kernel, builder, target, contract)
+    emitter = Emitter(frame)
+    lets, loop = _parallel_loop(kernel)
+    if loop is None:
+        emitter.emit(kernel.body)
+    else:
+        frame.names = _bind(frame, lets)
+        _chunk_of(emitter, loop)
+    builder.line("ret void")
+    body = builder.finish(f"internal void @{_quoted(kernel, '_body')}({_body_parameters(kernel)})")
+    functions = [
+        body,
+        _entry(kernel, builder),
+        _extent(kernel, lets, loop, builder, target),
+        _scratch(kernel, emitter.scratch, builder, target),
+    ]
+    head = [f'target triple = "{target.triple}"', *builder.declarations]
+    return "\n".join([*head, "", *builder.support.values(), *functions])
+
+
+def is_spread(kernel: Kernel) -> bool:
+    """Whether the kernel is one parallel loop, so that threads can share it."""
+    return _parallel_loop(kernel)[1] is not None
+
+
+def _parallel_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
+    lets: list[tuple[str, Expr]] = []
+    stmt: Stmt = kernel.body
+    while True:
+        match stmt:
+            case Let(name, value, body) if not _loads(value):
+                lets.append((name, value))
+                stmt = body
+            case Block(parts):
+                real = [part for part in parts if not isinstance(part, Comment)]
+                if len(real) != 1:
+                    return [], None
+                stmt = real[0]
+            case For(kind="parallel") if not (_loads(stmt.lower) or _loads(stmt.upper)):
+                return lets, stmt
+            case _:
+                return [], None
+
+
+def _loads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(expr))
+
+
+def _quoted(kernel: Kernel, suffix: str = "") -> str:
+    return f'"{kernel.name}{suffix}"'
+
+
+# ---- the body -----------------------------------------------------------------------------------
+
+
+def _frame(kernel: Kernel, b: Builder, target: LlvmTarget, contract: bool) -> Frame:
+    ops = ScalarOps(b, target.half, contract)
+    frame = Frame(b, ops, target, Value("%status", "ptr"), Value("%scratch", "ptr"))
+    frame.names = {p: Value(f"%p{k}", "i64") for k, p in enumerate(kernel.parameters)}
+    for k, buffer in enumerate(kernel.buffers):
+        strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
+        frame.bindings[buffer.name] = Binding(
+            Value(f"%b{k}", "ptr"), buffer.dtype, strides, "global"
+        )
+    return frame
+
+
+def _body_parameters(kernel: Kernel) -> str:
+    """Pointers as ``noalias`` arguments: what makes LLVM keep values in registers."""
+    aliased = {name for b in kernel.buffers for name in b.aliases}
+    texts = []
+    for k, buffer in enumerate(kernel.buffers):
+        alone = not buffer.aliases and buffer.name not in aliased
+        attributes = ["ptr", "noalias" if alone else "", f"align {buffer.alignment}"]
+        attributes += [] if buffer.writable else ["readonly"]
+        texts.append(" ".join([*filter(None, attributes), f"%b{k}"]))
+    texts += [f"i64 %p{k}" for k in range(len(kernel.parameters))]
+    return ", ".join(
+        [*texts, "ptr noalias %status", "ptr noalias align 64 %scratch", "i64 %begin", "i64 %end"]
+    )
+
+
+def _bind(frame: Frame, lets: list[tuple[str, Expr]]) -> dict[str, Value]:
+    for name, value in lets:
+        frame.names = {**frame.names, name: frame.b.materialise(evaluate(frame, value))}
+    return frame.names  # type: ignore[return-value]
+
+
+def _chunk_of(emitter: Emitter, loop: For) -> None:
+    frame, b = emitter.frame, emitter.frame.b
+    lower = b.materialise(evaluate(frame, loop.lower))
+
+    def turn(number: Value) -> None:
+        emitter.iteration(loop, b.add(lower, b.mul(number, integer(loop.step))))
+
+    emitter.counted(Value("%begin", "i64"), Value("%end", "i64"), 1, turn)
+
+
+# ---- around it ----------------------------------------------------------------------------------
+
+
+def _entry(kernel: Kernel, b: Builder) -> str:
+    """Unpacks the arguments; a tail call, so that the body keeps its argument attributes."""
+    b.begin()
+    arguments = []
+    for k in range(len(kernel.buffers)):
+        slot = b.element(Value("%buffers", "ptr"), "ptr", integer(k))
+        arguments.append(str(b.load(slot, "ptr", align=8)))
+    for k in range(len(kernel.parameters)):
+        slot = b.element(Value("%params", "ptr"), "i64", integer(k))
+        arguments.append(str(b.load(slot, "i64", align=8)))
+    arguments += ["ptr %status", "ptr %scratch", "i64 %begin", "i64 %end"]
+    b.line(f"call void @{_quoted(kernel, '_body')}({', '.join(arguments)}) noinline")
+    b.line("ret void")
+    return b.finish(f"void @{_quoted(kernel)}{_SIGNATURE}")
+
+
+def _size_function(kernel: Kernel, name: str, b: Builder, target: LlvmTarget) -> Frame:
+    b.begin()
+    frame = Frame(b, ScalarOps(b), target, Value("null", "ptr"), Value("null", "ptr"))
+    for k, parameter in enumerate(kernel.parameters):
+        slot = b.element(Value("%params", "ptr"), "i64", integer(k))
+        frame.names[parameter] = b.load(slot, "i64", align=8)
+    return frame
+
+
+def _extent(
+    kernel: Kernel,
+    lets: list[tuple[str, Expr]],
+    loop: For | None,
+    b: Builder,
+    target: LlvmTarget,
+) -> str:
+    frame = _size_function(kernel, "_extent", b, target)
+    turns: Expr = literal(1)
+    if loop is not None:
+        frame.names = dict(_bind(frame, lets))
+        turns = (loop.upper - loop.lower + literal(loop.step - 1)) // literal(loop.step)
+    value = b.materialise(evaluate(frame, turns))
+    b.line(f"ret {b.intrinsic('smax', value, integer(0))}")
+    return b.finish(f"i64 @{_quoted(kernel, '_extent')}(ptr %params)")
+
+
+def _scratch(kernel: Kernel, sizes: list[Expr], b: Builder, target: LlvmTarget) -> str:
+    frame = _size_function(kernel, "_scratch", b, target)
+    for size in sizes:
+        for node in walk(size):
+            if isinstance(node, Var) and node.name not in frame.names:
+                raise CompileError(
+                    "WEFT-E0502",
+                    f"kernel {kernel.name} has scratch memory whose size depends on {node.name}",
+                    why="scratch is reserved before the kernel starts",
+                    hint="bound the size by the kernel's parameters",
+                )
+    most = integer(0)
+    for value in evaluate_all(frame, list(dict.fromkeys(sizes))):
+        most = b.intrinsic("smax", most, b.materialise(value))
+    b.line(f"ret {most}")
+    return b.finish(f"i64 @{_quoted(kernel, '_scratch')}(ptr %params)")

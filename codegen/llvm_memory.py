@@ -1,0 +1,186 @@
+"""Loads and stores: how an address varies over the lanes decides the instruction.
+
+The same address in all lanes is a scalar access, consecutive addresses are a vector access, small
+constant strides whole vectors and shuffles, anything else a gather or scatter. Lanes that are
+masked off touch no memory. Registers (stack slots that LLVM promotes) are read whole and
+blended, since no one else can see them.
+"""
+
+from __future__ import annotations
+
+from weft.codegen.llvm_builder import Ramp, Value, integer, register_type, vector_type
+from weft.codegen.llvm_frame import Binding, Frame
+from weft.dtypes import DType
+
+_SHUFFLED_STRIDES = (2, 3, 4)
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of a stored element."""
+    held = register_type(dtype)
+    if held in ("float", "double") and dtype.bits >= 32:
+        return held
+    return f"i{dtype.storage_bits}"
+
+
+def address(frame: Frame, buffer: Binding, indices: list[Value | Ramp]) -> Value | Ramp:
+    """The offset of an element from the buffer's start, in elements."""
+    b = frame.b
+    offset: Value | Ramp = integer(0)
+    for index, stride in zip(indices, buffer.strides, strict=True):
+        offset = b.add(offset, b.mul(index, stride))
+    if buffer.private:
+        lane = Ramp(integer(0), integer(1), buffer.private)
+        offset = b.add(b.mul(offset, integer(buffer.private)), lane)
+    return offset
+
+
+def load(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
+    """The element at ``offset`` in every active lane."""
+    stored = _load(frame, buffer, offset, memory_type(buffer.dtype))
+    return frame.ops.load_bits(stored, buffer.dtype)
+
+
+def _load(frame: Frame, buffer: Binding, offset: Value | Ramp, type_: str) -> Value:
+    b, align = frame.b, buffer.dtype.itemsize
+    lanes = frame.lanes
+    mask = lanes.mask
+    if isinstance(offset, Ramp) and offset.stride.const == 1:
+        mask = None if _is_whole(buffer, offset) else mask
+        pointer = b.element(buffer.pointer, type_, offset.base)
+        return _vector_load(frame, pointer, type_, offset.lanes, mask, align)
+    if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES and mask is None:
+        return _strided_load(frame, buffer, offset, type_)
+    if isinstance(offset, Ramp) or offset.lanes:
+        pointers = b.element(buffer.pointer, type_, b.materialise(offset))
+        return _gather(frame, pointers, type_, mask, align)
+    pointer = b.element(buffer.pointer, type_, offset)
+    if mask is None or not lanes.may_be_empty:
+        return b.load(pointer, type_, align=align)
+    return _guarded_load(frame, pointer, type_, mask, align)
+
+
+def _is_whole(buffer: Binding, offset: Ramp) -> bool:
+    """All lanes of the access lie inside a register buffer, so that it needs no mask."""
+    base = offset.base.const
+    inside = base is not None and 0 <= base <= buffer.elements - offset.lanes
+    return buffer.scope == "register" and inside
+
+
+def _guarded_load(frame: Frame, pointer: Value, type_: str, mask: Value, align: int) -> Value:
+    """A scalar load that happens only if some lane is active."""
+    b = frame.b
+    before, inside, after = b.label, b.new_label("load"), b.new_label("loaded")
+    b.branch(b.any_lane(mask), inside, after)
+    b.at(inside)
+    value = b.load(pointer, type_, align=align)
+    b.jump(after)
+    b.at(after)
+    return b.phi((value, inside), (_zero(type_), before))
+
+
+def _zero(type_: str) -> Value:
+    return Value("0.0" if type_ in ("float", "double") else "0", type_)
+
+
+def _short(type_: str) -> str:
+    return {"float": "f32", "double": "f64"}.get(type_, type_)
+
+
+def _vector_load(
+    frame: Frame, pointer: Value, type_: str, lanes: int, mask: Value | None, align: int
+) -> Value:
+    b = frame.b
+    if mask is None:
+        return b.load(pointer, type_, lanes, align)
+    full = vector_type(type_, lanes)
+    name = f"@llvm.masked.load.v{lanes}{_short(type_)}.p0"
+    b.declare(f"{full} {name}(ptr, <{lanes} x i1>, {full})")
+    call = f"call {full} {name}(ptr align {align} {pointer.text}, {mask}, {full} zeroinitializer)"
+    return b.emit(call, type_, lanes)
+
+
+def _gather(frame: Frame, pointers: Value, type_: str, mask: Value | None, align: int) -> Value:
+    b, lanes = frame.b, pointers.lanes
+    full = vector_type(type_, lanes)
+    name = f"@llvm.masked.gather.v{lanes}{_short(type_)}.v{lanes}p0"
+    b.declare(f"{full} {name}(<{lanes} x ptr>, <{lanes} x i1>, {full})")
+    active = mask or b.splat(integer(1, "i1"), lanes)
+    at = f"<{lanes} x ptr> align {align} {pointers.text}"
+    return b.emit(f"call {full} {name}({at}, {active}, {full} zeroinitializer)", type_, lanes)
+
+
+def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> Value:
+    """Every ``stride``-th element out of whole vectors; nothing past the last one is touched."""
+    b, lanes, align = frame.b, offset.lanes, buffer.dtype.itemsize
+    stride = int(offset.stride.const or 1)
+    span = (lanes - 1) * stride + 1
+    gathered: Value | None = None
+    for part in range(-(-span // lanes)):
+        start = part * lanes
+        pointer = b.element(buffer.pointer, type_, b.materialise(b.add(offset.base, integer(start))))
+        left = min(lanes, span - start)
+        mask = None if left == lanes else first_lanes(frame, integer(left), lanes)
+        piece = _vector_load(frame, pointer, type_, lanes, mask, align)
+        if gathered is None:
+            gathered = b.shuffle(piece, None, [min(k * stride, lanes - 1) for k in range(lanes)])
+            continue
+        wanted = [k * stride - start for k in range(lanes)]
+        picks = [lanes + w if 0 <= w < lanes else k for k, w in enumerate(wanted)]
+        gathered = b.shuffle(gathered, piece, picks)
+    assert gathered is not None
+    return gathered
+
+
+def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:
+    """A mask of the first ``count`` lanes, ``count`` an int64 in 0 … lanes."""
+    b = frame.b
+    if count.const is not None:
+        bits = ", ".join(f"i1 {'true' if k < count.const else 'false'}" for k in range(lanes))
+        return Value(f"<{bits}>", "i1", lanes)
+    width = max(8, min(32, frame.target.vector_bytes * 8 // lanes))
+    type_ = f"i{width}"
+    limit = b.splat(b.cast("trunc", count, type_), lanes)
+    return b.compare("icmp ult", b.lane_numbers(lanes, type_), limit)
+
+
+def store(frame: Frame, buffer: Binding, offset: Value | Ramp, value: Value) -> None:
+    """Store ``value`` at ``offset`` in every active lane; in lane order where addresses meet."""
+    b, align, mask = frame.b, buffer.dtype.itemsize, frame.lanes.mask
+    stored = frame.ops.store_bits(value, buffer.dtype)
+    type_ = memory_type(buffer.dtype)
+    if isinstance(offset, Ramp) and offset.stride.const == 1:
+        stored = b.splat(stored, offset.lanes)
+        pointer = b.element(buffer.pointer, type_, offset.base)
+        if mask is not None and _is_whole(buffer, offset):
+            stored = b.select(mask, stored, b.load(pointer, type_, offset.lanes, align))
+            mask = None
+        _vector_store(frame, pointer, stored, mask, align)
+        return
+    if isinstance(offset, Value) and not offset.lanes and not stored.lanes:
+        b.store(stored, b.element(buffer.pointer, type_, offset), align)
+        return
+    lanes = frame.lanes.count
+    pointers = b.splat(b.element(buffer.pointer, type_, b.materialise(offset)), lanes)
+    _scatter(frame, pointers, b.splat(stored, lanes), mask, align)
+
+
+def _vector_store(
+    frame: Frame, pointer: Value, value: Value, mask: Value | None, align: int
+) -> None:
+    b, lanes = frame.b, value.lanes
+    if mask is None:
+        b.store(value, pointer, align)
+        return
+    name = f"@llvm.masked.store.v{lanes}{_short(value.type)}.p0"
+    b.declare(f"void {name}({value.full_type}, ptr, <{lanes} x i1>)")
+    b.line(f"call void {name}({value}, ptr align {align} {pointer.text}, {mask})")
+
+
+def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, align: int) -> None:
+    b, lanes = frame.b, value.lanes
+    name = f"@llvm.masked.scatter.v{lanes}{_short(value.type)}.v{lanes}p0"
+    b.declare(f"void {name}({value.full_type}, <{lanes} x ptr>, <{lanes} x i1>)")
+    active = mask or b.splat(integer(1, "i1"), lanes)
+    at = f"<{lanes} x ptr> align {align} {pointers.text}"
+    b.line(f"call void {name}({value}, {at}, {active})")

@@ -1,0 +1,311 @@
+"""Statements of loop IR in LLVM IR. Vector loops are in ``llvm_vector``."""
+
+from __future__ import annotations
+
+from weft.codegen import llvm_vector
+from weft.codegen.llvm_builder import Ramp, Value, integer
+from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all
+from weft.codegen.llvm_frame import Binding, Frame, Lanes
+from weft.codegen.llvm_memory import address, load, memory_type, store
+from weft.codegen.llvm_vector import Reductions
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Check,
+    Comment,
+    For,
+    If,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from weft.errors import CompileError
+from weft.frontend.scalar_expr import Expr, Literal, literal
+from weft.frontend.tensor_expr import Monoid
+
+FAIL = "weft_fail"
+_FAIL_TEXT = f"""define internal void @{FAIL}(ptr %status, i64 %code, i64 %a, i64 %b) noinline cold {{
+  %pair = cmpxchg ptr %status, i64 0, i64 %code seq_cst seq_cst
+  %first = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %first, label %record, label %done
+record:
+  %p = getelementptr i64, ptr %status, i64 1
+  store i64 %a, ptr %p
+  %q = getelementptr i64, ptr %status, i64 2
+  store i64 %b, ptr %q
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+class Emitter:
+    """Emits statements at the builder's position; keeps what one kernel accumulates."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.scratch: list[Expr] = []  # bytes of scratch in use at each local allocation
+        self._top: Expr = literal(0)
+        self.reductions: Reductions | None = None
+
+    def emit(self, stmt: Stmt) -> None:
+        frame = self.frame
+        names = frame.names
+        while isinstance(stmt, Let):
+            frame.names = {**frame.names, stmt.name: evaluate(frame, stmt.value)}
+            stmt = stmt.body
+        match stmt:
+            case Block(stmts):
+                for each in stmts:
+                    self.emit(each)
+            case For():
+                self._for(stmt)
+            case While():
+                self._while(stmt)
+            case If():
+                self._if(stmt)
+            case Store():
+                *places, value = evaluate_all(frame, (*stmt.indices, stmt.value))
+                buffer = frame.bindings[stmt.buffer]
+                store(frame, buffer, address(frame, buffer, places), frame.b.materialise(value))
+            case Update():
+                self._update(stmt)
+            case Check():
+                self._check(stmt)
+            case Allocate():
+                self._allocate(stmt)
+            case Comment(text):
+                frame.b.line("; " + " ".join(text.split()))
+        frame.names = names
+
+    # ---- loops --------------------------------------------------------------------------------
+
+    def _for(self, loop: For) -> None:
+        frame, b = self.frame, self.frame.b
+        lower, upper = evaluate_all(frame, (loop.lower, loop.upper))
+        if not (isinstance(lower, Value) and isinstance(upper, Value)) or lower.lanes or upper.lanes:
+            self._uneven(loop, b.materialise(lower), b.materialise(upper))
+            return
+        if loop.kind == "vector" and not frame.lanes.count and llvm_vector.fits(loop):
+            llvm_vector.emit_loop(self, loop, lower, upper)
+            return
+        if loop.kind == "unrolled" and lower.const is not None and upper.const is not None:
+            for value in range(int(lower.const), int(upper.const), loop.step):
+                self.iteration(loop, integer(value))
+            return
+        self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index))
+
+    def iteration(self, loop: For, index: Value | Ramp) -> None:
+        """The body of ``loop`` for one value of its variable, or for a ramp of them."""
+        names = self.frame.names
+        self.frame.names = {**names, loop.var: index}
+        self.emit(loop.body)
+        self.frame.names = names
+
+    def counted(self, lower: Value, upper: Value, step: int, body: llvm_vector.Body) -> None:
+        """``body`` at lower, lower + step … below ``upper``, tested at the end of each turn."""
+        b = self.frame.b
+        if lower.const is not None and upper.const is not None and lower.const >= upper.const:
+            return
+        cell, loop, done = b.cell(lower), b.new_label("loop"), b.new_label("done")
+        b.branch(b.compare("icmp slt", lower, upper), loop, done)
+        b.at(loop)
+        index = b.load(cell, "i64")
+        body(index)
+        following = b.binary("add nsw", index, integer(step))
+        b.store(following, cell)
+        b.branch(b.compare("icmp slt", following, upper), loop, done)
+        b.at(done)
+
+    def _uneven(self, loop: For, lower: Value, upper: Value) -> None:
+        """Bounds differ between lanes: run over all that any lane wants, masked by each lane's."""
+        frame, b = self.frame, self.frame.b
+        active = frame.lanes.mask
+        most, least = b.splat(integer((1 << 63) - 1), frame.lanes.count), integer(-(1 << 63))
+        low, high = frame.spread(lower), frame.spread(upper)
+        started = b.compare("icmp slt", low, high)
+        active = started if active is None else b.binary("and", started, active)
+        first = b.reduce_lanes("smin", b.select(active, low, most))
+        last = b.reduce_lanes("smax", b.select(active, high, least))
+
+        def turn(index: Value) -> None:
+            # A stepped loop visits only its own lane's progression.
+            inside = b.binary(
+                "and", b.compare("icmp sge", index, low), b.compare("icmp slt", index, high)
+            )
+            if loop.step != 1:
+                phase = b.binary("urem", b.binary("sub", index, low), integer(loop.step))
+                inside = b.binary("and", inside, b.compare("icmp eq", phase, integer(0)))
+            self.masked(inside, lambda: self.iteration(loop, index))
+
+        self.counted(first, last, 1, turn)
+
+    def _while(self, loop: While) -> None:
+        b = self.frame.b
+        head, body, done = b.new_label("while"), b.new_label("body"), b.new_label("done")
+        b.jump(head)
+        b.at(head)
+        b.branch(b.materialise(evaluate(self.frame, loop.condition)), body, done)
+        b.at(body)
+        self.emit(loop.body)
+        b.jump(head)
+        b.at(done)
+
+    # ---- conditions ---------------------------------------------------------------------------
+
+    def _if(self, stmt: If) -> None:
+        frame, b = self.frame, self.frame.b
+        condition = b.materialise(evaluate(frame, stmt.condition))
+        if condition.const is not None:
+            self.emit(stmt.then if condition.const else stmt.otherwise)
+            return
+        has_else = stmt.otherwise != Block(())
+        if condition.lanes:
+            self.masked(condition, lambda: self.emit(stmt.then))
+            if has_else:
+                ones = b.splat(integer(1, "i1"), condition.lanes)
+                inverse = b.binary("xor", condition, ones)
+                self.masked(inverse, lambda: self.emit(stmt.otherwise))
+            return
+        then, otherwise, after = b.new_label("then"), b.new_label("else"), b.new_label("after")
+        b.branch(condition, then, otherwise if has_else else after)
+        b.at(then)
+        self.emit(stmt.then)
+        b.jump(after)
+        if has_else:
+            b.at(otherwise)
+            self.emit(stmt.otherwise)
+            b.jump(after)
+        b.at(after)
+
+    def masked(self, condition: Value, body: llvm_vector.Thunk) -> None:
+        """``body`` in the lanes where ``condition``, skipped if there are none."""
+        frame, b = self.frame, self.frame.b
+        lanes = frame.narrowed(condition, may_be_empty=False)
+        assert lanes.mask is not None
+        inside, after = b.new_label("lanes"), b.new_label("after")
+        b.branch(b.any_lane(lanes.mask), inside, after)
+        b.at(inside)
+        with frame.within(lanes):
+            body()
+        b.jump(after)
+        b.at(after)
+
+    # ---- effects ------------------------------------------------------------------------------
+
+    def _update(self, stmt: Update) -> None:
+        frame = self.frame
+        if self.reductions is not None and self.reductions.accumulate(frame, stmt):
+            return
+        b = frame.b
+        values = [b.materialise(v) for v in evaluate_all(frame, stmt.values)]
+        targets = self._targets(stmt)
+        if frame.lanes.count and all(isinstance(at, Value) and not at.lanes for _, at in targets):
+            values = llvm_vector.fold_lanes(frame, stmt.monoid, values)
+            with frame.within(Lanes()):
+                self._combine_into(stmt.monoid, targets, values)
+        else:
+            self._combine_into(stmt.monoid, targets, values)
+
+    def fold_into(self, stmt: Update, values: list[Value]) -> None:
+        """``stmt`` with contributions that were computed already."""
+        frame = self.frame
+        targets = self._targets(stmt)
+        self._combine_into(stmt.monoid, targets, values)
+
+    def _targets(self, stmt: Update) -> list[tuple[Binding, Value | Ramp]]:
+        frame, found = self.frame, []
+        for name, indices in stmt.targets:
+            buffer = frame.bindings[name]
+            found.append((buffer, address(frame, buffer, evaluate_all(frame, indices))))
+        return found
+
+    def _combine_into(
+        self, monoid: Monoid, targets: list[tuple[Binding, Value | Ramp]], values: list[Value]
+    ) -> None:
+        frame = self.frame
+        old = [load(frame, buffer, at) for buffer, at in targets]
+        new = combine(frame, monoid, old, values)
+        for (buffer, at), value in zip(targets, new, strict=True):
+            store(frame, buffer, at, value)
+
+    def _check(self, stmt: Check) -> None:
+        frame, b = self.frame, self.frame.b
+        condition = b.materialise(evaluate(frame, stmt.condition))
+        if condition.const:
+            return
+        b.support.setdefault(FAIL, _FAIL_TEXT)
+        ones = b.splat(integer(1, "i1"), condition.lanes)
+        failed = b.binary("xor", condition, ones)
+        mask = frame.lanes.mask
+        if mask is not None:
+            failed = b.binary("and", failed, mask)
+        bad, after = b.new_label("bad"), b.new_label("checked")
+        b.branch(b.any_lane(failed), bad, after)
+        b.at(bad)
+        a, c = (b.materialise(v) for v in evaluate_all(frame, stmt.detail))
+        if failed.lanes:
+            lane = b.intrinsic("cttz", b.pack(failed), extra="i1 true")
+            a, c = (b.extract(v, lane) if v.lanes else v for v in (a, c))
+        b.line(f"call void @{FAIL}({frame.status}, i64 {stmt.code}, {a}, {c})")
+        b.jump(after)
+        b.at(after)
+
+    # ---- memory -------------------------------------------------------------------------------
+
+    def _allocate(self, stmt: Allocate) -> None:
+        frame, buffer = self.frame, stmt.buffer
+        bindings, top = frame.bindings, self._top
+        binding = self._register(buffer) if buffer.scope == "register" else self._local(buffer)
+        frame.bindings = {**bindings, buffer.name: binding}
+        self.emit(stmt.body)
+        frame.bindings, self._top = bindings, top
+
+    def _register(self, buffer: Buffer) -> Binding:
+        """A stack slot; rows padded to whole vectors, so that each vector is one LLVM register."""
+        frame = self.frame
+        sizes = [_constant(size, buffer) for size in buffer.shape]
+        private = frame.lanes.count
+        if sizes and not private and sizes[-1] > 1:
+            width = frame.target.vector_bytes // buffer.dtype.itemsize
+            sizes[-1] = -(-sizes[-1] // width) * width
+        strides, total = [], 1
+        for size in reversed(sizes):
+            strides.append(integer(total))
+            total *= size
+        elements = max(total, 1) * max(private, 1)
+        pointer = frame.b.alloca(memory_type(buffer.dtype), elements)
+        return Binding(
+            pointer, buffer.dtype, tuple(reversed(strides)), "register", private, elements
+        )
+
+    def _local(self, buffer: Buffer) -> Binding:
+        """A piece of the thread's scratch memory, stacked on those of the scopes outside."""
+        frame, b = self.frame, self.frame.b
+        private = frame.lanes.count
+        offset = evaluate(frame, self._top)
+        assert isinstance(offset, Value)
+        pointer = b.element(frame.scratch, "i8", offset)
+        bytes_ = literal(buffer.dtype.itemsize * max(private, 1))
+        for size in buffer.shape:
+            bytes_ = bytes_ * size  # type: ignore[assignment]
+        self._top = self._top + (bytes_ + literal(63)) // literal(64) * literal(64)
+        self.scratch.append(self._top)
+        strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
+        return Binding(pointer, buffer.dtype, strides, "local", private)
+
+
+def _constant(size: Expr, buffer: Buffer) -> int:
+    if isinstance(size, Literal):
+        return int(size.value)
+    raise CompileError(
+        "WEFT-E0501",
+        f"register buffer {buffer.name} has a size that is not constant",
+        why="registers are laid out when code is generated",
+        hint="give it local scope, or specialise the size",
+    )
+

@@ -1,0 +1,310 @@
+"""Vector loops: ``for v`` over whole vectors, then the rest under a mask.
+
+    for (v = 0; v + W <= n; v += W)  body(v … v+W-1)          a ramp stands for the variable
+    if (v < n)                       body under the mask of the first n - v lanes
+
+``W`` is as many elements of the widest type in the loop as a vector holds. A constant number of
+turns is written out. An ``Update`` whose target is the same in all turns accumulates lane by lane
+in registers, several sets of them in turn so that one addition need not wait for the last, and the
+sets and lanes are combined in a tree behind the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from weft.codegen.llvm_builder import Ramp, Value, integer, register_type
+from weft.codegen.llvm_expressions import combine, evaluate_all
+from weft.codegen.llvm_frame import Frame, Lanes
+from weft.codegen.llvm_memory import first_lanes
+from weft.codegen.loop_ir import (
+    Allocate,
+    For,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    While,
+    children,
+    expressions,
+)
+from weft.frontend.scalar_expr import Load, Var, walk
+from weft.frontend.tensor_expr import Monoid
+
+Body = Callable[[Value], None]
+Thunk = Callable[[], None]
+
+_WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
+_ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
+_SMALL_BODY = 8  # statements in a body that is worth repeating for each set
+
+
+class Host(Protocol):
+    """The emitter of statements, as seen from a vector loop."""
+
+    frame: Frame
+    reductions: Reductions | None
+
+    def iteration(self, loop: For, index: Value | Ramp) -> None: ...
+
+    def counted(self, lower: Value, upper: Value, step: int, body: Body) -> None: ...
+
+    def fold_into(self, stmt: Update, values: list[Value]) -> None: ...
+
+
+def fits(loop: For) -> bool:
+    """Whether lanes may run in lockstep; otherwise the loop runs one turn after the other."""
+    for stmt in _inside(loop.body):
+        if isinstance(stmt, While):
+            return False
+        if isinstance(stmt, Update) and not {"associative", "commutative"} <= stmt.monoid.laws:
+            mentioned = _variables(stmt)
+            if loop.var not in mentioned:
+                return False
+    return True
+
+
+def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
+    """``loop`` on lanes; its bounds are scalars."""
+    frame, b = host.frame, host.frame.b
+    width = _lanes_for(loop, frame.target.vector_bytes)
+    size = sum(1 for _ in _inside(loop.body))
+    if lower.const is not None and upper.const is not None:
+        turns = -(-(int(upper.const) - int(lower.const)) // loop.step)
+        if turns <= 1:
+            if turns == 1:
+                host.iteration(loop, lower)
+            return
+        width = min(width, _power_above(turns))
+        count = integer(turns)
+    else:
+        turns = -1
+        span = b.binary("sub", upper, lower)
+        if loop.step != 1:
+            span = b.binary("add", span, integer(loop.step - 1))
+            span = b.binary("sdiv", span, integer(loop.step))
+        count = b.intrinsic("smax", span, integer(0))
+    written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
+    sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
+    reductions = Reductions(frame, _hoistable(frame, loop), width, sets)
+    host.reductions = reductions if reductions.cells else None
+    if written_out:
+        _write_out(host, loop, lower, turns, width)
+    else:
+        _loop(host, loop, lower, count, width)
+    host.reductions = None
+    if not reductions.cells:
+        return
+    if turns > 0:
+        reductions.finish(host)
+        return
+    some, after = b.new_label("reduce"), b.new_label("reduced")
+    b.branch(b.compare("icmp sgt", count, integer(0)), some, after)
+    b.at(some)
+    reductions.finish(host)
+    b.jump(after)
+    b.at(after)
+
+
+def _chunk(host: Host, loop: For, lower: Value, turn: Value, lanes: Lanes) -> None:
+    """Turns ``turn`` … of the loop, one per lane."""
+    b = host.frame.b
+    index = b.add(lower, b.mul(turn, integer(loop.step)))
+    assert isinstance(index, Value)
+    if lanes.count == 1:
+        host.iteration(loop, index)
+        return
+    with host.frame.within(lanes):
+        host.iteration(loop, Ramp(index, integer(loop.step), lanes.count))
+
+
+def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> None:
+    for position, start in enumerate(range(0, turns, width)):
+        left = min(width, turns - start)
+        count = width if host.reductions else min(width, _power_above(left))
+        mask = None if left == count else first_lanes(host.frame, integer(left), count)
+        if host.reductions:
+            host.reductions.use_set(position)
+        _chunk(host, loop, lower, integer(start), Lanes(count, mask))
+
+
+def _loop(host: Host, loop: For, lower: Value, count: Value, width: int) -> None:
+    frame, b = host.frame, host.frame.b
+    whole = _round_down(frame, count, width)
+    sets = host.reductions.sets if host.reductions else 1
+    grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
+
+    def turn(at: Value) -> None:
+        _chunk(host, loop, lower, at, Lanes(width))
+
+    def group(at: Value) -> None:
+        assert host.reductions is not None
+        for position in range(sets):
+            host.reductions.use_set(position)
+            later = b.add(at, integer(position * width))
+            assert isinstance(later, Value)
+            turn(later)
+        host.reductions.use_set(0)
+
+    if sets > 1:
+        host.counted(integer(0), grouped, width * sets, group)
+    host.counted(grouped, whole, width, turn)
+    left = b.add(count, b.mul(whole, integer(-1)))
+    assert isinstance(left, Value)
+    if left.const == 0:
+        return
+    rest, after = b.new_label("rest"), b.new_label("after")
+    b.branch(b.compare("icmp sgt", left, integer(0)), rest, after)
+    b.at(rest)
+    _chunk(host, loop, lower, whole, Lanes(width, first_lanes(frame, left, width)))
+    b.jump(after)
+    b.at(after)
+
+
+def _round_down(frame: Frame, count: Value, unit: int) -> Value:
+    if count.const is not None:
+        return integer(int(count.const) // unit * unit)
+    return frame.b.binary("and", count, integer(-unit))
+
+
+# ---- reductions ---------------------------------------------------------------------------------
+
+
+class Reductions:
+    """Partial results of updates, one per lane, in ``sets`` independent sets."""
+
+    def __init__(self, frame: Frame, updates: list[Update], lanes: int, sets: int) -> None:
+        self.updates, self.lanes, self.sets = updates, lanes, sets
+        self._set = 0
+        self.cells: dict[int, list[list[Value]]] = {}
+        for update in updates:
+            identity = _identity(frame, update.monoid, lanes)
+            self.cells[id(update)] = [[frame.b.cell(v) for v in identity] for _ in range(sets)]
+
+    def use_set(self, position: int) -> None:
+        """Later updates go to this set, modulo their number."""
+        self._set = position % self.sets
+
+    def accumulate(self, frame: Frame, stmt: Update) -> bool:
+        """Fold ``stmt`` into the set in use; False if it is none of ours."""
+        if id(stmt) not in self.cells:
+            return False
+        cells = self.cells[id(stmt)][self._set]
+        old = self._read(frame, stmt, self._set)
+        values = [frame.spread(v) for v in evaluate_all(frame, stmt.values)]
+        mask = frame.lanes.mask
+        for cell, new, before in zip(cells, combine(frame, stmt.monoid, old, values), old, strict=True):
+            frame.b.store(new if mask is None else frame.b.select(mask, new, before), cell)
+        return True
+
+    def _read(self, frame: Frame, stmt: Update, position: int) -> list[Value]:
+        cells = self.cells[id(stmt)][position]
+        types = [register_type(d) for d in stmt.monoid.dtypes]
+        return [frame.b.load(c, t, self.lanes) for c, t in zip(cells, types, strict=True)]
+
+    def finish(self, host: Host) -> None:
+        """Combine sets and lanes, and fold the total into the target."""
+        frame = host.frame
+        for stmt in self.updates:
+            parts = [self._read(frame, stmt, k) for k in range(self.sets)]
+            while len(parts) > 1:
+                half = len(parts) // 2
+                parts = [
+                    combine(frame, stmt.monoid, parts[k], parts[k + half]) for k in range(half)
+                ]
+            host.fold_into(stmt, _fold(frame, stmt.monoid, parts[0]))
+
+
+def fold_lanes(frame: Frame, monoid: Monoid, values: Sequence[Value]) -> list[Value]:
+    """One value per component out of the active lanes."""
+    spread = [frame.spread(v) for v in values]
+    mask = frame.lanes.mask
+    if mask is not None:
+        identity = _identity(frame, monoid, mask.lanes)
+        spread = [frame.b.select(mask, v, i) for v, i in zip(spread, identity, strict=True)]
+    return _fold(frame, monoid, spread)
+
+
+def _fold(frame: Frame, monoid: Monoid, values: list[Value]) -> list[Value]:
+    b = frame.b
+    while values[0].lanes > 1:
+        half = values[0].lanes // 2
+        low = [b.shuffle(v, None, list(range(half))) for v in values]
+        high = [b.shuffle(v, None, list(range(half, 2 * half))) for v in values]
+        values = combine(frame, monoid, low, high)
+    return [b.extract(v, integer(0)) for v in values]
+
+
+def _identity(frame: Frame, monoid: Monoid, lanes: int) -> list[Value]:
+    pairs = zip(monoid.identity, monoid.dtypes, strict=True)
+    return [frame.b.splat(frame.ops.literal(value, dtype), lanes) for value, dtype in pairs]
+
+
+# ---- questions about a loop ---------------------------------------------------------------------
+
+
+def _inside(stmt: Stmt) -> Iterator[Stmt]:
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def _variables(stmt: Update) -> set[str]:
+    """Variables in the target indices of ``stmt``."""
+    indices = (index for _, places in stmt.targets for index in places)
+    return {n.name for index in indices for n in walk(index) if isinstance(n, Var)}
+
+
+def _hoistable(frame: Frame, loop: For) -> list[Update]:
+    """Updates of one place throughout the loop, where nothing else in the loop touches it."""
+    bound, allocated = {loop.var}, set[str]()
+    updates: list[Update] = []
+    touched: dict[str, set[str]] = {}  # buffer -> how: names of monoids, '' for anything else
+    for stmt in _inside(loop.body):
+        match stmt:
+            case For(var=name) | Let(name=name):
+                bound.add(name)
+            case Allocate(buffer):
+                allocated.add(buffer.name)
+            case Store(buffer=name):
+                touched.setdefault(name, set()).add("")
+            case Update():
+                updates.append(stmt)
+        for expr in expressions(stmt):
+            for node in walk(expr):
+                if isinstance(node, Load):
+                    touched.setdefault(str(node.source), set()).add("")
+    fixed = [
+        u
+        for u in updates
+        if not _variables(u) & bound
+        and not any(name in allocated for name, _ in u.targets)
+        and not any(isinstance(n, Load) for _, p in u.targets for i in p for n in walk(i))
+    ]
+    for update in updates:
+        how = update.monoid.name if any(update is u for u in fixed) else ""
+        for name, _ in update.targets:
+            touched.setdefault(name, set()).add(how)
+    unique = {id(u): u for u in fixed if all(touched[n] == {u.monoid.name} for n, _ in u.targets)}
+    return list(unique.values())
+
+
+def _lanes_for(loop: For, vector_bytes: int) -> int:
+    """Lanes so that the widest type of data fits a vector; int64 and bool count if alone."""
+    widths: dict[str, int] = {}
+    for stmt in _inside(loop.body):
+        for expr in expressions(stmt):
+            for node in walk(expr):
+                if not isinstance(node, Var):
+                    widths[node.dtype.name] = node.dtype.compute.itemsize
+    data = [w for name, w in widths.items() if name not in ("int64", "bool")]
+    touches_data = data or [8 if "int64" in widths else 1]
+    return max(1, vector_bytes // max(touches_data))
+
+
+def _power_above(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+

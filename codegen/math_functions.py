@@ -1,0 +1,3 @@
+from collections.abc import Callable
+from typing import Any
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
