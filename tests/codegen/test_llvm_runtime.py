@@ -62,10 +62,7 @@ def test_the_pool_grows_to_the_largest_team_and_no_further() -> None:
             assert (y == x * 4).all()
             print(native_library.workers(), len(os.listdir("/proc/self/task")) - before)
     """
-    assert in_a_process(script) == "0 0
-" * 3 + "1 1
-" + "2 2
-" * 3
+    assert in_a_process(script) == "0 0\n" * 3 + "1 1\n" + "2 2\n" * 3
 
 
 def test_concurrent_callers_run_on_their_own_threads() -> None:
