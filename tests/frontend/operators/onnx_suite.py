@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
@@ -46,11 +47,19 @@ def cases_of(*op_types: str) -> list[TestCase]:
 
 def check_case(case: TestCase) -> None:
     """Import, interpret and compare with the expected outputs as the official runner does."""
-    for inputs, expected in case.data_sets or ():
+    for data in case.data_sets or ():
+        inputs, expected = ([_array(item) for item in items] for items in data)
         graph = imported(case.model, inputs)
         arrays = dict(zip((v.name for v in case.model.graph.input), inputs, strict=True))
         given = {value.name: arrays[value.name] for value in graph.inputs}
         Runner.assert_similar_outputs(expected, evaluate(graph, given), case.rtol, case.atol)
+
+
+def _array(item: object) -> np.ndarray:
+    """Data of types that NumPy lacks comes as protobuf."""
+    if isinstance(item, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(item)
+    return np.asarray(item)
 
 
 def imported(model: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> Graph:
