@@ -123,9 +123,26 @@ def to_aff(expr: Expr | Affine, dims: Sequence[str], space: isl.Space) -> isl.Af
     Raises CompileError (WEFT-E0401) if ``expr`` is not quasi-affine.
     """
     form = expr if isinstance(expr, Affine) else affine(expr)
+    return _aff(form, _places(space, dims), isl.LocalSpace.from_space(space))
+
+
+def difference(
+    space: isl.Space, source: tuple[Affine, Sequence[str]], sink: tuple[Affine, Sequence[str]]
+) -> isl.Aff:
+    """Value at the sink minus value at the source, over ``space``, a flattened space of pairs.
+
+    ``source`` and ``sink`` are a form each with the names of its dimensions.
+    """
+    whole = isl.LocalSpace.from_space(space)
+    before = _aff(source[0], _places(space, source[1]), whole)
+    after = _aff(sink[0], _places(space, sink[1], len(source[1])), whole)
+    return after.sub(before)
+
+
+def _places(space: isl.Space, dims: Sequence[str], first: int = 0) -> dict[str, tuple[Any, int]]:
     places = {decode(name): (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))}
-    places |= {name: (_DIM.in_, k) for k, name in enumerate(dims)}
-    return _aff(form, places, isl.LocalSpace.from_space(space))
+    places |= {name: (_DIM.in_, first + k) for k, name in enumerate(dims)}
+    return places
 
 
 def _parameter_ids(space: isl.Space | isl.Aff) -> list[str]:
@@ -328,10 +345,13 @@ def schedule_map(scop: Scop, tree: Tree) -> isl.UnionMap:
 
 
 def original_schedule(scop: Scop) -> isl.UnionMap:
-    """Instances → their time in the initial order, ``Statement.position``."""
+    """Instances → their time in the initial order: ``Statement.position``, then list order."""
+    length = max((len(s.position) for s in scop.statements), default=0)
     rows = {
-        s.name: [affine(Var(p)) if isinstance(p, str) else p for p in s.position]
-        for s in scop.statements
+        s.name: [variable(p) if isinstance(p, str) else p for p in s.position]
+        + [0] * (length - len(s.position))
+        + [number]
+        for number, s in enumerate(scop.statements)
     }
     return _times(scop, rows)
 

@@ -1,0 +1,121 @@
+"""The Δ-box of a dependence: how far apart sink and source are in each of some loops.
+
+It answers most questions about a band at once, for a dependence from S to T and a loop:
+
+    Δ = 0 in all loops            S and T may be fused there, and every loop stays parallel
+    Δ >= 0 in all loops           the loops are permutable and may be tiled together
+    min Δ = -3                    T must run 3 iterations later (shift), or S is recomputed (halo)
+    min Δ > 0                     this loop alone carries the dependence
+    None                          no bound: not a constant distance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import islpy as isl
+
+from weft.frontend.scalar_expr import Expr
+from weft.polyhedral.analysis.dependences import Dependence
+from weft.polyhedral.analysis.quasi_affine import Affine, Atom, Floor, affine
+from weft.polyhedral.named_isl import bounded, difference
+from weft.polyhedral.schedule_tree import Loop
+
+Range = tuple[int | None, int | None]
+
+
+def delta_box(dependence: Dependence, loops: Sequence[Loop]) -> tuple[Range, ...]:
+    """(min, max) over all pairs of ``dependence`` of the loop's value at the sink minus at the
+    source, per loop; None where it is unbounded. Exact. Every loop must be around both statements.
+
+    Raises BudgetError (WEFT-E0400) rather than running unbounded.
+    """
+    distances = Distances(dependence)
+    source, sink = dependence.source.name, dependence.sink.name
+    return tuple(distances.between(loop.at[source], loop.at[sink]) for loop in loops)
+
+
+class Distances:
+    """Distances over one dependence; what its accesses say about them is worked out once."""
+
+    def __init__(self, dependence: Dependence) -> None:
+        self.dependence = dependence
+        self._dims = frozenset(dependence.source.dims), frozenset(dependence.sink.dims)
+        self._known = _uniform(dependence, *self._dims)
+        self._pairs: isl.Set | None = None
+
+    def between(self, source: Expr, sink: Expr) -> Range:
+        """(min, max) of ``sink`` at the sink minus ``source`` at the source."""
+        before, after = affine(source), affine(sink)
+        constant = self.constant(before, after)
+        if constant is not None:
+            return constant, constant
+        if self._pairs is None:
+            self._pairs = self.dependence.map.wrap().flatten()
+        with bounded(what="the analysis of dependence distances"):
+            source_dims, sink_dims = self.dependence.source.dims, self.dependence.sink.dims
+            space = self._pairs.get_space()
+            delta = difference(space, (before, source_dims), (after, sink_dims))
+            return _finite(self._pairs.min_val(delta)), _finite(self._pairs.max_val(delta))
+
+    def constant(self, before: Affine, after: Affine) -> int | None:
+        """``after - before`` if the accesses alone show that it is one number for all pairs."""
+        total = after.constant - before.constant
+        if len(before.terms) != len(after.terms):
+            return None
+        left = list(after.terms)
+        for atom, coefficient in before.terms:
+            for partner in left:
+                shift = self._shift(atom, partner[0]) if partner[1] == coefficient else None
+                if shift is not None:
+                    total += coefficient * shift
+                    left.remove(partner)
+                    break
+            else:
+                return None
+        return total
+
+    def _shift(self, before: Atom, after: Atom) -> int | None:
+        match before, after:
+            case str(), str():
+                if before in self._dims[0] or after in self._dims[1]:
+                    return self._known.get((before, after))
+                return 0 if before == after else None  # one parameter
+            case Floor(numerator, divisor), Floor(other, same) if divisor == same:
+                shift = self.constant(numerator, other)
+                exact = shift is not None and shift % divisor == 0
+                return shift // divisor if shift is not None and exact else None
+        return None
+
+
+def _uniform(
+    dependence: Dependence, source_dims: frozenset[str], sink_dims: frozenset[str]
+) -> dict[tuple[str, str], int]:
+    """(dim of the source, dim of the sink) → their constant distance, from equal indices.
+
+    ``A[2 * i + n]`` written and ``A[2 * j + n - 6]`` read means j - i = 3.
+    """
+    write, read = dependence.source_access, dependence.sink_access
+    found: dict[tuple[str, str], int] = {}
+    if write.may or read.may:
+        return found
+    for left, right in zip(map(affine, write.indices), map(affine, read.indices), strict=True):
+        one, two = _single(left, source_dims), _single(right, sink_dims)
+        if one and two and one[1:] == two[1:]:
+            found[one[0], two[0]] = (left.constant - right.constant) // one[1]
+    return found
+
+
+def _single(
+    form: Affine, dims: frozenset[str]
+) -> tuple[str, int, tuple[tuple[Atom, int], ...]] | None:
+    """(dim, coefficient, parameter terms) of a form with one dim outside floors and none inside."""
+    own = [(atom, c) for atom, c in form.terms if isinstance(atom, str) and atom in dims]
+    rest = tuple(term for term in form.terms if term not in own)
+    if len(own) != 1 or set(Affine(0, rest).variables()) & dims:
+        return None
+    return str(own[0][0]), own[0][1], rest
+
+
+def _finite(value: isl.Val) -> int | None:
+    return int(value.to_python()) if value.is_int() else None

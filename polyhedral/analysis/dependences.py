@@ -1,0 +1,187 @@
+"""Memory-based dependences: which instance must stay before which, and why.
+
+One record per pair of accesses to one tensor, at least one of them a write, that can touch one
+element: the map of all instance pairs (source, sink) that do, source first in the initial order.
+A schedule that keeps source before sink in every record computes what the initial order computes.
+
+An update reads and writes its elements. Pairs of instances of one update that differ in reduction
+dims only are recorded apart, with ``reduction`` set, if the monoid is associative and commutative:
+their order is free, but they still must not run at the same time.
+
+See Feautrier, "Dataflow analysis of array and scalar references" (1991), for the terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Literal
+
+import islpy as isl
+
+from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.named_isl import access_map, bounded, derived, domain_set
+from weft.polyhedral.scop import Access, Scop, Statement
+
+Kind = Literal["flow", "anti", "output"]
+
+_IN, _OUT = isl.dim_type.in_, isl.dim_type.out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dependence:
+    """Instances of ``source`` → instances of ``sink`` that must come later.
+
+    ``map`` is exact: within both domains, both guards and the context. ``kind`` names the strongest
+    reason: the sink reads what the source wrote (flow), both write (output), the sink overwrites
+    what the source read (anti).
+    """
+
+    source: Statement
+    sink: Statement
+    source_access: Access
+    sink_access: Access
+    kind: Kind
+    map: isl.Map
+    reduction: bool = False
+
+    @property
+    def tensor(self) -> str:
+        return self.source_access.tensor
+
+    def __str__(self) -> str:
+        free = ", reduction" if self.reduction else ""
+        return f"{self.kind} {self.source.name} -> {self.sink.name} on {self.tensor}{free}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An access as the order of instances sees it."""
+
+    number: int  # of its statement
+    statement: Statement
+    access: Access
+    reads: bool
+    writes: bool
+
+
+def dependences(scop: Scop) -> tuple[Dependence, ...]:
+    """Every dependence of ``scop`` in its initial order, sources in statement order.
+
+    Raises BudgetError (WEFT-E0400) rather than running unbounded.
+    """
+
+    def make() -> tuple[Dependence, ...]:
+        with bounded(what="the dependence analysis"):
+            return tuple(_all(scop))
+
+    return derived(make, "dependences", (), scop)
+
+
+def gisted(scop: Scop, dependence: Dependence) -> isl.Map:
+    """The map without what the domains imply: what isl's scheduler should be given."""
+    source = domain_set(scop, dependence.source)
+    sink = domain_set(scop, dependence.sink)
+    return dependence.map.gist_domain(source).gist_range(sink)
+
+
+def _all(scop: Scop) -> Iterator[Dependence]:
+    by_tensor: dict[str, list[_Use]] = {}
+    for number, statement in enumerate(scop.statements):
+        for use in _uses(number, statement):
+            by_tensor.setdefault(use.access.tensor, []).append(use)
+    for uses in by_tensor.values():
+        for first in uses:
+            for second in uses:
+                if first.writes or second.writes:
+                    yield from _between(scop, first, second)
+
+
+def _uses(number: int, statement: Statement) -> Iterator[_Use]:
+    for access in statement.reads:
+        yield _Use(number, statement, access, reads=True, writes=False)
+    for access in statement.writes:
+        updates = statement.update is not None
+        yield _Use(number, statement, access, reads=updates, writes=True)
+
+
+def _between(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
+    """The dependences with ``first`` at the source and ``second`` at the sink."""
+    shared, textual = _common_order(first, second)
+    if not shared and not textual:
+        return
+    source = access_map(scop, first.statement, first.access)
+    sink = access_map(scop, second.statement, second.access)
+    pairs = _in_order(source.apply_range(sink.reverse()), shared, textual)
+    if pairs is None:
+        return
+    kind: Kind = "flow" if first.writes and second.reads else "output"
+    kind = kind if first.writes else "anti"
+    for part, reduction in _split_reduction(pairs, first, second):
+        yield Dependence(
+            first.statement, second.statement, first.access, second.access, kind, part, reduction
+        )
+
+
+def _common_order(first: _Use, second: _Use) -> tuple[list[tuple[int, int]], bool]:
+    """The loops that both share, as dimension numbers, and whether ``first`` is first inside."""
+    shared: list[tuple[int, int]] = []
+    one, two = first.statement, second.statement
+    for a, b in zip_longest(one.position, two.position):
+        if isinstance(a, str) and isinstance(b, str):
+            shared.append((one.dims.index(a), two.dims.index(b)))
+        elif isinstance(a, int) and isinstance(b, int) and a != b:
+            return shared, a < b
+    return shared, first.number < second.number
+
+
+def _in_order(pairs: isl.Map, shared: list[tuple[int, int]], textual: bool) -> isl.Map | None:
+    """The ``pairs`` whose source comes first: before in one shared loop, equal in those around."""
+    found: isl.Map | None = None
+    for a, b in shared:
+        if pairs.is_empty():
+            return found
+        earlier = pairs.order_lt(_IN, a, _OUT, b)
+        if not earlier.is_empty():
+            found = earlier if found is None else found.union(earlier)
+        pairs = pairs.equate(_IN, a, _OUT, b)
+    if textual and not pairs.is_empty():
+        found = pairs if found is None else found.union(pairs)
+    return found
+
+
+def _split_reduction(pairs: isl.Map, first: _Use, second: _Use) -> Iterator[tuple[isl.Map, bool]]:
+    """``pairs`` in two parts: those whose order the update's monoid leaves free, and the others."""
+    if first.access is not second.access or not reassociable(first.statement):
+        yield pairs, False
+        return
+    free = pairs
+    assert first.statement.update is not None
+    for k, dim in enumerate(first.statement.dims):
+        if dim not in first.statement.update.dims:
+            free = free.equate(_IN, k, _OUT, k)
+    bound = pairs.subtract(free)
+    if not bound.is_empty():
+        yield bound, False
+    if not free.is_empty():
+        yield free, True
+
+
+def reassociable(statement: Statement) -> bool:
+    """Whether instances of an update that differ in reduction dims only may run in any order.
+
+    That needs an associative and commutative monoid, and that such instances fold into the same
+    elements as a whole: with several components, none may move along the reduction dims.
+    """
+    update = statement.update
+    if update is None or not update.monoid.laws >= {"associative", "commutative"}:
+        return False
+    if len(statement.writes) == 1:
+        return True
+    return not any(
+        write.may
+        or write.guard != statement.writes[0].guard
+        or any(dim in update.dims for index in write.indices for dim in affine(index).variables())
+        for write in statement.writes
+    )
