@@ -1,0 +1,329 @@
+"""Quasi-affine normal form of int64 expressions, and what follows from it.
+
+A quasi-affine expression is a sum of integer multiples of terms, plus a constant; a term is a
+variable or the floor of a quasi-affine expression divided by a positive constant. Index and size
+arithmetic is taken over the mathematical integers: indices that overflow int64 are no indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from weft import dtypes
+from weft.frontend.scalar_expr import (
+    Apply,
+    Expr,
+    Literal,
+    Select,
+    Var,
+    literal,
+    rewrite,
+    walk,
+)
+
+Range = tuple[int | None, int | None]  # inclusive; None: no bound
+Ranges = Mapping[str, Range]
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """floor(numerator / divisor), divisor > 1."""
+
+    numerator: Affine
+    divisor: int
+
+
+Term = str | FloorDiv
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """sum(coefficient * term) + constant; terms in a fixed order, each once, none times zero."""
+
+    terms: tuple[tuple[Term, int], ...] = ()
+    constant: int = 0
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def coefficient(self, term: Term) -> int:
+        return dict(self.terms).get(term, 0)
+
+    def __add__(self, other: Affine) -> Affine:
+        return _affine((*self.terms, *other.terms), self.constant + other.constant)
+
+    def __sub__(self, other: Affine) -> Affine:
+        return self + other.scaled(-1)
+
+    def scaled(self, factor: int) -> Affine:
+        return _affine(tuple((t, c * factor) for t, c in self.terms), self.constant * factor)
+
+    def plus(self, constant: int) -> Affine:
+        return Affine(self.terms, self.constant + constant)
+
+    def variables(self) -> frozenset[str]:
+        """Every variable, those below a floor included."""
+        found: set[str] = set()
+        for term, _ in self.terms:
+            found |= {term} if isinstance(term, str) else term.numerator.variables()
+        return frozenset(found)
+
+
+def _affine(pairs: Iterable[tuple[Term, int]], constant: int) -> Affine:
+    total: dict[Term, int] = {}
+    for term, coefficient in pairs:
+        total[term] = total.get(term, 0) + coefficient
+    terms = [(t, c) for t, c in total.items() if c]
+    return Affine(tuple(sorted(terms, key=lambda pair: _order(pair[0]))), constant)
+
+
+def _order(term: Term) -> tuple[int, str]:
+    return (0, term) if isinstance(term, str) else (1, _text(term))
+
+
+def _text(term: Term) -> str:
+    if isinstance(term, str):
+        return term
+    inner = "+".join(f"{c}*{_text(t)}" for t, c in term.numerator.terms)
+    return f"({inner}+{term.numerator.constant})/{term.divisor}"
+
+
+# ---- conversion ---------------------------------------------------------------------------------
+
+
+def to_affine(expr: Expr, ranges: Ranges | None = None) -> Affine | None:
+    """The normal form of ``expr``, simplified where ``ranges`` prove it; None if it has none."""
+    forms: dict[int, Affine | None] = {}
+    for node in walk(expr):
+        forms[id(node)] = _form(node, [forms[id(child)] for child in node.children], ranges or {})
+    return forms[id(expr)]
+
+
+def to_expr(affine: Affine) -> Expr:
+    """An expression with that value: positive multiples first, then what is subtracted."""
+    result: Expr | None = None
+    for term, coefficient in sorted(affine.terms, key=lambda pair: pair[1] < 0):
+        factor = _term_expr(term) * abs(coefficient)
+        if result is None:
+            result = factor if coefficient > 0 else -factor
+        else:
+            result = result + factor if coefficient > 0 else result - factor
+    if result is None:
+        return literal(affine.constant)
+    return result + affine.constant if affine.constant >= 0 else result - -affine.constant
+
+
+def _term_expr(term: Term) -> Expr:
+    return Var(term) if isinstance(term, str) else to_expr(term.numerator) // term.divisor
+
+
+def _form(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Affine | None:
+    if node.dtype != dtypes.int64:
+        return None
+    match node, operands:
+        case Literal(value), _:
+            return Affine((), int(value))
+        case Var(name), _:
+            return Affine(((name, 1),))
+        case Apply("neg"), [Affine() as a]:
+            return a.scaled(-1)
+        case Apply("add"), [Affine() as a, Affine() as b]:
+            return a + b
+        case Apply("sub"), [Affine() as a, Affine() as b]:
+            return a - b
+        case Apply("mul"), [Affine() as a, Affine() as b] if a.is_constant or b.is_constant:
+            return a.scaled(b.constant) if b.is_constant else b.scaled(a.constant)
+        case Apply("floordiv"), [Affine() as a, Affine() as b] if b.is_constant:
+            return floor_divide(a, b.constant, ranges)
+        case Apply("mod"), [Affine() as a, Affine() as b] if b.is_constant:
+            quotient = floor_divide(a, b.constant, ranges)
+            return a - quotient.scaled(b.constant) if b.constant else Affine()
+    return None
+
+
+def floor_divide(numerator: Affine, divisor: int, ranges: Ranges) -> Affine:
+    """floor(numerator / divisor), normalised; 0 where ``divisor`` is 0."""
+    if divisor == 0:
+        return Affine()
+    if divisor < 0:
+        numerator, divisor = numerator.scaled(-1), -divisor
+    whole = _affine(((t, c // divisor) for t, c in numerator.terms if c % divisor == 0), 0)
+    whole = whole.plus(numerator.constant // divisor)
+    rest = numerator - whole.scaled(divisor)
+    return whole + _proper_fraction(rest, divisor, ranges)
+
+
+def _proper_fraction(rest: Affine, divisor: int, ranges: Ranges) -> Affine:
+    """floor(rest / divisor), where no coefficient is a multiple of the divisor."""
+    if rest.is_constant:
+        return Affine((), rest.constant // divisor)
+    for unit in sorted({gcd(divisor, c) for _, c in rest.terms}, reverse=True):
+        coarse = _affine(((t, c) for t, c in rest.terms if c % unit == 0), 0)
+        fine = rest - coarse
+        low, high = affine_bounds(fine, ranges)
+        if low is not None and high is not None and low // unit == high // unit:
+            # floor((unit*x + fine) / (unit*d)) = floor((x + floor(fine/unit)) / d)
+            scaled = _affine(((t, c // unit) for t, c in coarse.terms), low // unit)
+            if (scaled, divisor // unit) != (rest, divisor):
+                return floor_divide(scaled, divisor // unit, ranges)
+    low, high = affine_bounds(rest, ranges)
+    if low is not None and high is not None and low // divisor == high // divisor:
+        return Affine((), low // divisor)
+    match rest.terms:
+        case ((FloorDiv(inner, d), 1),):  # floor((floor(x/d) + k) / e) = floor((x + k*d) / (d*e))
+            return floor_divide(inner.plus(rest.constant * d), d * divisor, ranges)
+    return Affine(((FloorDiv(rest, divisor), 1),))
+
+
+# ---- questions ----------------------------------------------------------------------------------
+
+
+def is_quasi_affine(expr: Expr) -> bool:
+    return to_affine(expr) is not None
+
+
+def linear_in(expr: Expr, var: str) -> int | None:
+    """The coefficient of ``var`` in ``expr``; None where the dependence is not linear."""
+    form = to_affine(expr)
+    if form is None:
+        return None
+    below = (t for t, _ in form.terms if isinstance(t, FloorDiv))
+    if any(var in term.numerator.variables() for term in below):
+        return None
+    return form.coefficient(var)
+
+
+def affine_bounds(affine: Affine, ranges: Ranges) -> Range:
+    """The least and greatest value while variables stay in ``ranges``; exact without floors."""
+    low: int | None = affine.constant
+    high: int | None = affine.constant
+    for term, coefficient in affine.terms:
+        down, up = _term_bounds(term, ranges)
+        if coefficient < 0:
+            down, up = up, down
+        low = None if low is None or down is None else low + coefficient * down
+        high = None if high is None or up is None else high + coefficient * up
+    return low, high
+
+
+def _term_bounds(term: Term, ranges: Ranges) -> Range:
+    if isinstance(term, str):
+        return ranges.get(term, (None, None))
+    low, high = affine_bounds(term.numerator, ranges)
+    return (
+        None if low is None else low // term.divisor,
+        None if high is None else high // term.divisor,
+    )
+
+
+def bounds(expr: Expr, ranges: Ranges) -> Range:
+    """An interval that holds the value of the int64 expression ``expr``; loads are unbounded."""
+    forms: dict[int, Affine | None] = {}
+    found: dict[int, Range] = {}
+    for node in walk(expr):
+        form = _form(node, [forms[id(child)] for child in node.children], ranges)
+        forms[id(node)] = form
+        if form is not None:
+            found[id(node)] = affine_bounds(form, ranges)
+        else:
+            found[id(node)] = _interval(node, [found[id(child)] for child in node.children])
+    return found[id(expr)]
+
+
+def _interval(node: Expr, operands: list[Range]) -> Range:
+    if node.dtype != dtypes.int64:
+        return (None, None)
+    match node, operands:
+        case Apply("add"), [(a, b), (c, d)]:
+            return (_plus(a, c), _plus(b, d))
+        case Apply("sub"), [(a, b), (c, d)]:
+            return (_plus(a, _negated(d)), _plus(b, _negated(c)))
+        case Apply("min"), [(a, b), (c, d)]:
+            return (_both(min, a, c), _any(min, b, d))
+        case Apply("max"), [(a, b), (c, d)]:
+            return (_any(max, a, c), _both(max, b, d))
+        case Apply("mul"), [(int(a), int(b)), (int(c), int(d))]:
+            corners = (a * c, a * d, b * c, b * d)
+            return (min(corners), max(corners))
+        case Apply("mul"), [(int(a), _), (int(c), _)] if a >= 0 and c >= 0:
+            return (a * c, None)
+        case Apply("floordiv"), [(a, b), (int(c), int(d))] if c == d > 0:
+            return (None if a is None else a // c, None if b is None else b // c)
+        case Apply("mod"), [_, (int(c), d)] if c > 0:
+            return (0, None if d is None else d - 1)
+        case Select(), [_, (a, b), (c, d)]:
+            return (_both(min, a, c), _both(max, b, d))
+    return (None, None)
+
+
+def _plus(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _negated(a: int | None) -> int | None:
+    return None if a is None else -a
+
+
+def _both(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else choose(a, b)
+
+
+def _any(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return choose(a, b) if a is not None and b is not None else (b if a is None else a)
+
+
+# ---- simplification -----------------------------------------------------------------------------
+
+
+def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
+    """``expr`` with quasi-affine parts in normal form and comparisons decided where possible.
+
+    Equal to ``expr`` wherever every variable is in its range. Works on any dtype: whatever is not
+    int64 arithmetic stays as it is.
+    """
+    known = ranges or {}
+    forms: dict[int, Affine | None] = {}
+
+    def normal(node: Expr) -> Expr:
+        form = forms.get(id(node))
+        return node if form is None or isinstance(node, Var | Literal) else to_expr(form)
+
+    def change(node: Expr) -> Expr | None:
+        form = _form(node, [forms.get(id(child)) for child in node.children], known)
+        result = node
+        if form is None and node.children:
+            result = _decided(node, [forms.get(id(c)) for c in node.children], known)
+            if result is node:
+                operands = tuple(normal(child) for child in node.children)
+                if any(new is not old for new, old in zip(operands, node.children, strict=True)):
+                    result = node.rebuild(operands)
+            form = to_affine(result, known)
+        forms[id(result)] = form
+        kept.append(result)  # keeps the ids in ``forms`` from being used again
+        return result
+
+    kept: list[Expr] = []
+    return normal(rewrite(expr, change))
+
+
+def _decided(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Expr:
+    """A comparison, ``min`` or ``max`` whose outcome is certain; else ``node`` itself."""
+    match node, operands:
+        case Apply(op, (left, right)), [Affine() as a, Affine() as b]:
+            low, high = affine_bounds(a - b, ranges)
+        case _:
+            return node
+    negative, positive = high is not None and high < 0, low is not None and low > 0
+    at_most, at_least = high is not None and high <= 0, low is not None and low >= 0
+    if op in ("min", "max") and (at_most or at_least):
+        return left if at_most == (op == "min") else right
+    certain = {
+        "lt": (negative, at_least), "le": (at_most, positive), "gt": (positive, at_most),
+        "ge": (at_least, negative), "eq": (at_most and at_least, negative or positive),
+        "ne": (negative or positive, at_most and at_least),
+    }  # fmt: skip
+    yes, no = certain.get(op, (False, False))
+    return literal(yes, dtypes.bool_) if yes or no else node

@@ -1,0 +1,141 @@
+"""Quasi-affine forms equal the expressions they come from, by brute force, negatives included."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft import dtypes
+from weft.frontend import scalar_affine as affine
+from weft.frontend.scalar_expr import Apply, Expr, Load, Var, apply, literal, select, walk
+from weft.frontend.scalar_interpreter import evaluate
+
+i, j, k, n = (Var(name) for name in "ijkn")
+
+
+@st.composite
+def expressions(draw, depth=4, quasi_affine=True):
+    kind = draw(st.integers(0, 7 if quasi_affine else 10)) if depth else 0
+    inner = expressions(depth=depth - 1, quasi_affine=quasi_affine)
+    if kind <= 1:
+        return draw(st.sampled_from([i, j, k, literal(draw(st.integers(-9, 9)))]))
+    if kind in (2, 3, 4):
+        op = draw(st.sampled_from(["add", "sub"]))
+        return apply(op, draw(inner), draw(inner))
+    if kind == 5:
+        return draw(inner) * draw(st.integers(-6, 6))
+    if kind in (6, 7):
+        op = draw(st.sampled_from(["floordiv", "mod"]))
+        return apply(op, draw(inner), literal(draw(st.integers(-6, 12))))
+    if kind == 8:
+        return select(draw(inner) < draw(inner), draw(inner), draw(inner))
+    op = draw(st.sampled_from(["min", "max", "mul", "floordiv", "mod"]))
+    return apply(op, draw(inner), draw(inner))
+
+
+@st.composite
+def boxes(draw):
+    found = {}
+    for name in "ijk":
+        low = draw(st.integers(-8, 8))
+        found[name] = (low, low + draw(st.integers(0, 8)))
+    return found
+
+
+def points(box):
+    grid = itertools.product(*(range(low, high + 1) for low, high in box.values()))
+    columns = np.array(list(grid), np.int64).T
+    return dict(zip(box, columns, strict=True))
+
+
+def values(expr, at):
+    return np.broadcast_to(evaluate(expr, at), at["i"].shape)
+
+
+@settings(max_examples=300, deadline=None)
+@given(expressions(), boxes())
+def test_normal_forms_have_the_same_value(expr, box):
+    at = points(box)
+    plain, known = affine.to_affine(expr), affine.to_affine(expr, box)
+    assert plain is not None and known is not None
+    np.testing.assert_array_equal(values(affine.to_expr(plain), at), values(expr, at))
+    np.testing.assert_array_equal(values(affine.to_expr(known), at), values(expr, at))
+
+
+@settings(max_examples=300, deadline=None)
+@given(expressions(quasi_affine=False), boxes())
+def test_simplified_expressions_have_the_same_value_and_bounds_hold(expr, box):
+    at = points(box)
+    expected = values(expr, at)
+    np.testing.assert_array_equal(values(affine.simplify(expr, box), at), expected)
+    low, high = affine.bounds(expr, box)
+    assert low is None or low <= expected.min()
+    assert high is None or high >= expected.max()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-5, 5), min_size=4, max_size=4), boxes())
+def test_bounds_of_linear_forms_are_exact(weights, box):
+    a, b, c, d = weights
+    expr = i * a + j * b + k * c + d
+    found = values(expr, points(box))
+    assert affine.bounds(expr, box) == (found.min(), found.max())
+
+
+@settings(max_examples=150, deadline=None)
+@given(expressions(), boxes())
+def test_a_coefficient_is_the_difference_of_one_step(expr, box):
+    step = affine.linear_in(expr, "i")
+    at = points(box)
+    if step is not None:
+        moved = at | {"i": at["i"] + 1}
+        np.testing.assert_array_equal(values(expr, moved) - values(expr, at), step)
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        ((i * 32 + j) // 32, i),
+        ((i * 32 + j) % 32, j),
+        ((i * 64 + j * 32 + 5) // 32, i * 2 + j),
+        ((i * 32 + j + 32) // 64, (i + 1) // 2),
+        ((i // 4) // 8, i // 32),
+        ((i * 6 + 4) // 4, (i * 3) // 2 + 1),
+        (i - (i // 1), literal(0)),
+        ((-j - 1) // 32, literal(-1)),
+        (select(j < 32, i, k), i),
+        (apply("min", j, literal(31)), j),
+        (apply("max", j, n + 1), apply("max", j, n + 1)),
+    ],
+)
+def test_what_ranges_prove(expr, expected):
+    assert affine.simplify(expr, {"j": (0, 31)}) == expected
+
+
+def test_what_is_not_quasi_affine():
+    for expr in (i * j, i // j, i % (j + 1), apply("min", i, j), Load("x", (i,), dtypes.int64),
+                 Var("x", dtypes.float32), i.astype("int32")):  # fmt: skip
+        assert affine.to_affine(expr) is None and affine.linear_in(expr, "i") is None
+    assert affine.linear_in((i * 3 + j) // 2, "i") is None
+    assert affine.linear_in((i * 4 + j) // 2, "i") == 2
+    assert affine.linear_in(i * 2 - j * 3, "j") == -3
+    assert affine.linear_in(j, "i") == 0
+
+
+def test_parts_inside_other_dtypes_are_simplified():
+    load = Load("x", ((i * 32 + j) // 32, j + 0), dtypes.float32)
+    simple = affine.simplify(load * load, {"j": (0, 31)})
+    assert simple == Load("x", (i, j), dtypes.float32) * Load("x", (i, j), dtypes.float32)
+
+
+def test_long_sums_are_neither_deep_recursion_nor_quadratic():
+    total: Expr = i
+    for step in range(3000):
+        total = total + j * (step % 3) - 1
+    assert affine.to_affine(total) == affine.Affine((("i", 1), ("j", 3000 - 0)), -3000)
+    assert sum(1 for _ in walk(affine.simplify(total))) < 10
+    assert isinstance(affine.simplify(total), Apply)
