@@ -174,8 +174,8 @@ def size(node: NodeContext) -> Results:
 
 @handler("Constant")
 def constant(node: NodeContext) -> Results:
-    kinds = dict.fromkeys(("value_float", "value_floats"), np.dtype(np.float32))
-    kinds |= dict.fromkeys(("value_int", "value_ints"), np.dtype(np.int64))
+    kinds: dict[str, type[np.generic]] = dict.fromkeys(("value_float", "value_floats"), np.float32)
+    kinds |= dict.fromkeys(("value_int", "value_ints"), np.int64)
     for name in ("value", "sparse_value", *kinds):
         data = node.attribute(name)
         if data is not None:
