@@ -47,7 +47,7 @@ class WeftRep(BackendRep):  # type: ignore[misc]
 
 
 class WeftBackend(Backend):  # type: ignore[misc]
-    """What Weft does not implement raises ``BackendIsNotSupposedToImplementIt``, nothing else does."""
+    """What Weft lacks raises ``BackendIsNotSupposedToImplementIt``; nothing else does."""
 
     compile_graph: CompileGraph = staticmethod(compile_graph)
 
@@ -80,7 +80,7 @@ class WeftBackend(Backend):  # type: ignore[misc]
         outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """One node on its own, at the newest opset that the installed onnx knows (or ``opset=``)."""
+        """One node on its own, at the newest opset that onnx knows (or ``opset=``)."""
         arrays = [np.asarray(x) for x in inputs]
         names = [name for name in node.input if name]
         typed = [

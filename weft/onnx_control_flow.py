@@ -85,7 +85,7 @@ def _scan(
     stacks = [_Stack(node) for _ in body.outputs[n_states:]]
     for step in range(length):
         slices = [
-            np.take(x, length - 1 - step if back else step, axis)
+            np.asarray(np.take(x, length - 1 - step if back else step, axis))
             for x, axis, back in zip(scanned, input_axes, backwards, strict=True)
         ]
         results = node.run(body, [*states, *slices])

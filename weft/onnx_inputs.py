@@ -43,11 +43,10 @@ def describe(port: Port) -> str:
         return "any"
     kind = port.type.WhichOneof("value")
     if kind != "tensor_type":
-        return (kind or "any").removesuffix("_type")
+        return str(kind or "any").removesuffix("_type")
     tensor = port.type.tensor_type
-    name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    if tensor.elem_type != onnx.TensorProto.STRING:
-        name = dtype_of(tensor.elem_type).name
+    is_text = tensor.elem_type == onnx.TensorProto.STRING
+    name = "string" if is_text else dtype_of(tensor.elem_type).name
     if not tensor.HasField("shape"):
         return name
     sizes = (

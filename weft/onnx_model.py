@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import onnx
 
 import weft.onnx_control_flow
 import weft.onnx_sequences
 from weft.errors import ModelError, UnsupportedError
+from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.host_partition import Plan, infer_kinds, is_host, partition
 from weft.frontend.onnx.importer import declared_value, is_supported, load_handlers, refuse
 from weft.frontend.onnx.onnx_graph import OnnxNode, Region
-from weft.frontend.onnx.read_model import read_model
+from weft.frontend.onnx.open_model import Source, open_model
 from weft.frontend.tensor_expr import constant_size
 from weft.onnx_host import Host, HostTable
 from weft.onnx_inputs import checked_inputs
@@ -31,7 +31,10 @@ from weft.staging import CompileGraph, Staged
 
 Data = Any  # an array, or on the host a list (a sequence) or None (an empty optional)
 
-HOST: HostTable = weft.onnx_control_flow.OPERATORS | weft.onnx_sequences.OPERATORS
+HOST: HostTable = {
+    **weft.onnx_control_flow.OPERATORS,
+    **weft.onnx_sequences.OPERATORS,
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -77,14 +80,15 @@ class OnnxModel:
         return self.staged[region]
 
 
-def load_model(model: onnx.ModelProto, compile_graph: CompileGraph) -> OnnxModel:
+def load_model(model: Source, compile_graph: CompileGraph) -> OnnxModel:
     """``model`` ready to be called.
 
     What has fixed shapes and needs no host is compiled here, the rest when it is called. Raises
     ``CompileError``; all unsupported operators are listed at once.
     """
     load_handlers()
-    region = read_model(model)
+    proto, folder = open_model(model)
+    region = checked_region(proto, folder)
     nodes = list(_placed(region, {}))
     refuse(node for node, on_host in nodes if not _is_possible(node, on_host))
     result = OnnxModel(region, partition(region), compile_graph)

@@ -11,6 +11,7 @@ import numpy as np
 from weft.dtypes import DType, as_dtype
 from weft.errors import ExecutionError, ModelError
 from weft.frontend.build import compute, placeholder
+from weft.frontend.limits import check_tensor
 from weft.frontend.operators.registry import instantiate
 from weft.frontend.scalar_expr import walk
 from weft.frontend.tensor_expr import (
@@ -63,6 +64,7 @@ class GraphBuilder:
 
     def input(self, name: str, shape: Sequence[Size], dtype: DType) -> Value:
         """A value that the graph is given; constant where it is bound."""
+        check_tensor(f"input {name!r}", shape, dtype)
         name = self.final_name(name)
         if name in self.bound:
             self.data[name] = self.bound[name]
@@ -110,6 +112,8 @@ class GraphBuilder:
         name: str,
         origin: str,
     ) -> tuple[Value, ...]:
+        for tensor in program.outputs:
+            check_tensor(f"a result of {name!r}", tensor.shape, tensor.dtype)
         folded = self._fold(program, inputs)
         if folded is not None:
             return tuple(self.constant(array, name) for array in folded)

@@ -252,19 +252,21 @@ def _stages(
     results = set(region.outputs)
     stages = []
     for stage in range(count):
-        nodes = tuple(segments.get(stage, ()))
+        tensor_nodes = tuple(segments.get(stage, ()))
         segment = None
-        if nodes:
+        if tensor_nodes:
             own = {("segment", stage)}
             outputs = tuple(
                 name
-                for node in nodes
+                for node in tensor_nodes
                 for name in node.outputs
                 if name and (name in results or readers.get(name, own) - own)
             )
-            defined = {name for node in nodes for name in node.outputs}
-            reads = dict.fromkeys(n for node in nodes for n in node.reads if n not in defined)
+            defined = {name for node in tensor_nodes for name in node.outputs}
+            reads = dict.fromkeys(
+                n for node in tensor_nodes for n in node.reads if n not in defined
+            )
             title = f"{region.name}.{stage}"
-            segment = Region(title, (), outputs, nodes, {}, tuple(reads))
+            segment = Region(title, (), outputs, tensor_nodes, {}, tuple(reads))
         stages.append(Stage(segment, tuple(hosts.get(stage, ()))))
     return tuple(stages)

@@ -1,6 +1,6 @@
 """ONNX -> operator graph: one pass over the nodes, one handler per operator.
 
-    read_model.py      decodes the protobuf, inlines model-local functions     -> Region
+    check_model.py     reads the protobuf, inlines functions, checks it        -> Region
     import_region      calls the handler of each node in order                 -> Graph
     schema_functions   stands in for a missing handler with ONNX's own definition
 
@@ -20,12 +20,12 @@ import numpy as np
 import onnx
 
 import weft.frontend.onnx as handlers
-from weft.errors import CompileError, ModelError, UnsupportedError
+from weft.errors import CompileError, ExpressionError, ModelError, UnsupportedError
+from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.context import find_handler
 from weft.frontend.onnx.graph_builder import GraphBuilder
 from weft.frontend.onnx.node_context import ImportContext, NeedsValue, ValueUnknown
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
-from weft.frontend.onnx.read_model import read_model
 from weft.frontend.onnx.schema_functions import expand, has_definition
 from weft.frontend.onnx.tensors import checked_shape, dtype_of
 from weft.frontend.scalar_expr import Var
@@ -47,7 +47,7 @@ def import_model(
     attribute depends on data that ``known`` does not have.
     """
     load_handlers()
-    region = read_model(model)
+    region = checked_region(model)
     inputs = {
         port.name: declared_value(port, (shapes or {}).get(port.name))
         for port in region.inputs
@@ -214,6 +214,10 @@ class _Import:
         context = ImportContext(node, self.builder, values)
         try:
             results = handler(context)  # type: ignore[operator]
+        except ExpressionError as error:
+            raise ModelError(
+                error.code, error.what, where=node.where, why=error.why, hint=error.hint
+            ) from error
         except CompileError as error:
             error.where = error.where if node.where in error.where else node.where
             raise

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import onnx
 
 from weft.errors import BudgetError, ModelError
 from weft.frontend.onnx.context import find_handler
+from weft.frontend.onnx.external_data import ExternalData
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, captured
 from weft.frontend.onnx.tensors import sparse_to_array, tensor_to_array
 
@@ -40,10 +42,13 @@ class _Scope:
         return self.names.get(name, self.prefix + name)
 
 
-def read_model(model: onnx.ModelProto) -> Region:
-    """The main graph of ``model``; raises ``ModelError``, ``BudgetError``, ``UnsupportedError``."""
+def read_model(model: onnx.ModelProto, folder: Path | None = None) -> Region:
+    """The main graph of ``model``; ``folder`` is where its external data lies.
+
+    Raises ``ModelError``, ``BudgetError`` or ``UnsupportedError``.
+    """
     functions = {_key(f): f for f in model.functions}
-    reader = _Reader(functions)
+    reader = _Reader(functions, ExternalData(folder))
     total = expanded_size(model.graph.node, functions)
     if total > MAX_NODES:
         raise BudgetError(
@@ -57,7 +62,7 @@ def read_model(model: onnx.ModelProto) -> Region:
 
 def inlined(call: OnnxNode, function: onnx.FunctionProto) -> Iterator[OnnxNode]:
     """The nodes of one function, which calls no model-local functions, in the place of ``call``."""
-    return _Reader({}).inlined(call, function, 0)
+    return _Reader({}, ExternalData(None)).inlined(call, function, 0)
 
 
 def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
@@ -74,8 +79,10 @@ def expanded_size(
     """
     sizes: dict[Key, int] = {}
     open_: dict[Key, None] = {}
-    called = {key: tuple(_calls(f.node, functions)) for key, f in functions.items()}
-    stack: list[tuple[Key, bool]] = [(key, False) for key in reversed(functions)]
+    called: dict[Key, tuple[Key | None, ...]] = {
+        key: tuple(_calls(f.node, functions)) for key, f in functions.items()
+    }
+    stack: list[tuple[Key, bool]] = [(key, False) for key in reversed(list(functions))]
     while stack:
         key, expanded = stack.pop()
         if expanded:
@@ -127,15 +134,16 @@ def _domain(domain: str) -> str:
 @dataclass(slots=True)
 class _Reader:
     functions: Mapping[Key, onnx.FunctionProto]
+    external: ExternalData
 
     def region(self, graph: onnx.GraphProto, scope: _Scope) -> Region:
         if scope.depth > MAX_DEPTH:
             raise BudgetError("WEFT-E0212", f"subgraphs are nested deeper than {MAX_DEPTH}")
         constants: dict[str, np.ndarray] = {}
         for tensor in graph.initializer:
-            constants[scope.name(tensor.name)] = tensor_to_array(tensor)
+            self._define(constants, scope.name(tensor.name), self.tensor(tensor))
         for sparse in graph.sparse_initializer:
-            constants[scope.name(sparse.values.name)] = sparse_to_array(sparse, MAX_SPARSE)
+            self._define(constants, scope.name(sparse.values.name), self.sparse(sparse))
         inputs = tuple(
             Port(scope.name(v.name), v.type if v.HasField("type") else None) for v in graph.input
         )
@@ -144,6 +152,17 @@ class _Reader:
         nodes = tuple(self.nodes(graph.node, scope))
         captures = captured(inputs, constants, nodes, outputs)
         return Region(graph.name, inputs, outputs, nodes, constants, captures, types)
+
+    def tensor(self, proto: onnx.TensorProto, where: str = "") -> np.ndarray:
+        return tensor_to_array(proto, where, self.external)
+
+    def sparse(self, proto: onnx.SparseTensorProto, where: str = "") -> np.ndarray:
+        return sparse_to_array(proto, MAX_SPARSE, where, self.external)
+
+    def _define(self, constants: dict[str, np.ndarray], name: str, data: np.ndarray) -> None:
+        if not name or name in constants:
+            raise ModelError("WEFT-E0246", f"initializer {name!r} is defined twice or unnamed")
+        constants[name] = data
 
     def nodes(self, protos: Iterable[onnx.NodeProto], scope: _Scope) -> Iterator[OnnxNode]:
         for index, proto in enumerate(protos):
@@ -158,8 +177,11 @@ class _Reader:
         domain = _domain(proto.domain)
         name = scope.prefix + (proto.name or f"{proto.op_type}_{index}")
         where = f"node {name!r} ({proto.op_type})"
-        attributes = {}
+        attributes: dict[str, object] = {}
         for attribute in proto.attribute:
+            if attribute.name in attributes:
+                what = f"attribute {attribute.name!r} is given twice"
+                raise ModelError("WEFT-E0214", what, where=where)
             value = self.attribute(attribute, scope, where)
             if value is not None:
                 attributes[attribute.name] = value
@@ -204,11 +226,11 @@ class _Reader:
             case kind.INT:
                 return int(proto.i)
             case kind.STRING:
-                return proto.s.decode("utf-8", "replace")
+                return bytes(proto.s).decode("utf-8", "replace")
             case kind.TENSOR:
-                return tensor_to_array(proto.t, where)
+                return self.tensor(proto.t, where)
             case kind.SPARSE_TENSOR:
-                return sparse_to_array(proto.sparse_tensor, MAX_SPARSE, where)
+                return self.sparse(proto.sparse_tensor, where)
             case kind.GRAPH:
                 return self.region(proto.g, replace(scope, depth=scope.depth + 1))
             case kind.FLOATS:
@@ -218,9 +240,10 @@ class _Reader:
             case kind.STRINGS:
                 return [s.decode("utf-8", "replace") for s in proto.strings]
             case kind.TENSORS:
-                return [tensor_to_array(t, where) for t in proto.tensors]
+                return [self.tensor(t, where) for t in proto.tensors]
             case kind.TYPE_PROTO:
-                return proto.tp
+                declared: object = proto.tp
+                return declared
             case kind.TYPE_PROTOS:
                 return list(proto.type_protos)
         raise ModelError(

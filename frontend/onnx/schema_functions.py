@@ -44,18 +44,20 @@ def schema_of(node: OnnxNode) -> defs.OpSchema | None:
 def _definition(
     schema: defs.OpSchema, node: OnnxNode, values: Sequence[Value | None]
 ) -> bytes | None:
+    data: bytes | None = None
     if schema.has_function:
         version = _newest(schema.function_opset_versions, node.opset)
-        return None if version is None else schema.get_function_with_opset_version(version)
-    if not schema.has_context_dependent_function:
-        return None
-    version = _newest(schema.context_dependent_function_opset_versions, node.opset)
-    if version is None:
-        return None
-    types = [_type_of(v).SerializeToString() for v in values]
-    return schema.get_context_dependent_function_with_opset_version(
-        version, _proto_of(node).SerializeToString(), types
-    )
+        if version is not None:
+            data = schema.get_function_with_opset_version(version)
+    elif schema.has_context_dependent_function:
+        version = _newest(schema.context_dependent_function_opset_versions, node.opset)
+        if version is not None:
+            data = schema.get_context_dependent_function_with_opset_version(
+                version,
+                _proto_of(node).SerializeToString(),
+                [_type_of(v).SerializeToString() for v in values],
+            )
+    return data
 
 
 def _newest(versions: Sequence[int], opset: int) -> int | None:

@@ -14,7 +14,8 @@ import onnx
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.errors import ModelError, UnsupportedError
+from weft.errors import BudgetError, ModelError, UnsupportedError
+from weft.frontend.onnx.external_data import ExternalData
 
 _T = onnx.TensorProto
 
@@ -65,40 +66,43 @@ def element_type_of(dtype: DType) -> int:
     return _NUMBERS[dtype.name]
 
 
-def tensor_to_array(tensor: onnx.TensorProto, where: str = "") -> np.ndarray:
+def tensor_to_array(
+    tensor: onnx.TensorProto, where: str = "", external: ExternalData | None = None
+) -> np.ndarray:
     """The tensor's data, read-only, in its own dtype; strings as an object array of ``str``.
 
-    External data must have been loaded already. Raises ``ModelError`` where data and shape
-    disagree, ``UnsupportedError`` for element types that Weft has not.
+    Raises ``ModelError`` where data and shape disagree, ``UnsupportedError`` for element types that
+    Weft has not.
     """
     place = f"tensor {tensor.name!r}" + (f" of {where}" if where else "")
     shape = checked_shape(tensor.dims, place)
-    if tensor.data_location == _T.EXTERNAL:
-        raise ModelError(
-            "WEFT-E0204",
-            "external data without a folder to look in",
-            where=place,
-            hint="load the model from its path",
-        )
     if tensor.data_type == _T.STRING:
         return _frozen(_strings(tensor, shape, place))
     dtype = dtype_of(tensor.data_type, place)
-    if tensor.HasField("raw_data"):
+    if tensor.data_location == _T.EXTERNAL:
+        raw = (external or ExternalData(None)).read(tensor, place)
+        flat = _from_bytes(raw, dtype, math.prod(shape), place)
+    elif tensor.HasField("raw_data"):
         flat = _from_bytes(tensor.raw_data, dtype, math.prod(shape), place)
     else:
         flat = _from_fields(tensor, dtype, math.prod(shape), place)
     return _frozen(flat.reshape(shape))
 
 
-def sparse_to_array(sparse: onnx.SparseTensorProto, limit: int, where: str = "") -> np.ndarray:
-    """A sparse tensor made dense; ``ModelError`` beyond ``limit`` elements or for bad indices."""
+def sparse_to_array(
+    sparse: onnx.SparseTensorProto,
+    limit: int,
+    where: str = "",
+    external: ExternalData | None = None,
+) -> np.ndarray:
+    """A sparse tensor made dense; ``BudgetError`` beyond ``limit`` elements."""
     place = f"sparse tensor {sparse.values.name!r}" + (f" of {where}" if where else "")
     shape = checked_shape(sparse.dims, place)
     count = math.prod(shape)
     if count > limit:
-        raise ModelError("WEFT-E0205", f"{count} elements when made dense", where=place)
-    values = tensor_to_array(sparse.values, where).reshape(-1)
-    indices = tensor_to_array(sparse.indices, where)
+        raise BudgetError("WEFT-E0209", f"{count} elements when made dense", where=place)
+    values = tensor_to_array(sparse.values, where, external).reshape(-1)
+    indices = tensor_to_array(sparse.indices, where, external)
     rank = len(shape)
     if indices.dtype != np.int64 or indices.ndim not in (1, 2) or len(indices) != len(values):
         raise ModelError("WEFT-E0205", "one int64 index per value is needed", where=place)
