@@ -4,36 +4,48 @@ For a kernel named ``k`` the module defines
 
     void k(void** buffers, int64* params, int64* status, void* scratch, int64 begin, int64 end)
     int64 k_extent(int64* params)
-    int64 k_scratch(int64* params)
 
 * ``buffers`` are the addresses of the kernel's buffers and ``params`` its parameters, in order.
 * Where the kernel is one parallel loop (below ``Let``s at most), ``k_extent`` is its trip count
   and ``k`` runs turns ``begin <= turn < end`` of it; any split of [0, extent) over threads
-  is right. Otherwise the extent is 1 and a call runs everything.
-* ``status`` has three words, the first 0 before the call: code and two details of the first failed
-  ``Check``, claimed by compare-and-exchange, so threads may share it. A code k ≥ 1 means
-  ``messages[k - 1]``.
-* ``scratch`` is ``k_scratch`` bytes for this thread alone, aligned to 64 (may be null if 0).
+  is right. Otherwise the extent is 1 and that one turn is everything.
+* ``status`` has four words: the first is the caller's; the second, 0 before the first call, takes
+  the code of the first failed ``Check`` (by compare-and-exchange, so threads may share it), the
+  others its two details. Code k means ``messages[k - 1]``.
+* ``scratch`` is ``symbols.scratch`` bytes for this thread alone, aligned to 64 (null if 0).
 * The code calls nothing outside the module and never traps.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from weft.codegen.llvm_builder import Builder, Value, integer
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
+from weft.codegen.llvm_program import KernelSymbols
 from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_statements import Emitter
 from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.loop_ir import Block, Comment, For, Kernel, Let, Stmt
 from weft.errors import CompileError
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, walk
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, walk
 
 _SIGNATURE = "(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 %begin, i64 %end)"
 
+_CHUNK = (Value("%begin", "i64"), Value("%end", "i64"))
 
-def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) -> str:
-    """The module of ``kernel`` as LLVM IR text; see above for what it defines.
+
+@dataclass(frozen=True, slots=True)
+class EmittedKernel:
+    """``text``: the module as LLVM IR. ``symbols``: what it defines and the scratch it needs."""
+
+    text: str
+    symbols: KernelSymbols
+
+
+def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) -> EmittedKernel:
+    """The module of ``kernel``; see above for what it defines.
 
     ``contract`` lets a multiplication and an addition round once (fused multiply-add). Raises
     ``CompileError`` for register buffers without constant sizes and for scratch whose size depends
@@ -44,7 +56,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     emitter = Emitter(frame)
     lets, loop = _parallel_loop(kernel)
     if loop is None:
-        emitter.emit(kernel.body)
+        emitter.counted(*_CHUNK, 1, lambda _: emitter.emit(kernel.body))
     else:
         frame.names = _bind(frame, lets)
         _chunk_of(emitter, loop)
@@ -54,10 +66,11 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
         body,
         _entry(kernel, builder),
         _extent(kernel, lets, loop, builder, target),
-        _scratch(kernel, emitter.scratch, builder, target),
     ]
     head = [f'target triple = "{target.triple}"', *builder.declarations]
-    return "\n".join([*head, "", *builder.support.values(), *functions])
+    text = "\n".join([*head, "", *builder.support.values(), *functions])
+    scratch = _scratch(kernel, emitter.scratch)
+    return EmittedKernel(text, KernelSymbols(kernel.name, f"{kernel.name}_extent", scratch))
 
 
 def is_spread(kernel: Kernel) -> bool:
@@ -135,7 +148,7 @@ def _chunk_of(emitter: Emitter, loop: For) -> None:
     def turn(number: Value) -> None:
         emitter.iteration(loop, b.add(lower, b.mul(number, integer(loop.step))))
 
-    emitter.counted(Value("%begin", "i64"), Value("%end", "i64"), 1, turn)
+    emitter.counted(*_CHUNK, 1, turn)
 
 
 # ---- around it ----------------------------------------------------------------------------------
@@ -157,15 +170,6 @@ def _entry(kernel: Kernel, b: Builder) -> str:
     return b.finish(f"void @{_quoted(kernel)}{_SIGNATURE}")
 
 
-def _size_function(kernel: Kernel, name: str, b: Builder, target: LlvmTarget) -> Frame:
-    b.begin()
-    frame = Frame(b, ScalarOps(b), target, Value("null", "ptr"), Value("null", "ptr"))
-    for k, parameter in enumerate(kernel.parameters):
-        slot = b.element(Value("%params", "ptr"), "i64", integer(k))
-        frame.names[parameter] = b.load(slot, "i64", align=8)
-    return frame
-
-
 def _extent(
     kernel: Kernel,
     lets: list[tuple[str, Expr]],
@@ -173,7 +177,11 @@ def _extent(
     b: Builder,
     target: LlvmTarget,
 ) -> str:
-    frame = _size_function(kernel, "_extent", b, target)
+    b.begin()
+    frame = Frame(b, ScalarOps(b), target, Value("null", "ptr"), Value("null", "ptr"))
+    for k, parameter in enumerate(kernel.parameters):
+        slot = b.element(Value("%params", "ptr"), "i64", integer(k))
+        frame.names[parameter] = b.load(slot, "i64", align=8)
     turns: Expr = literal(1)
     if loop is not None:
         frame.names = dict(_bind(frame, lets))
@@ -183,19 +191,17 @@ def _extent(
     return b.finish(f"i64 @{_quoted(kernel, '_extent')}(ptr %params)")
 
 
-def _scratch(kernel: Kernel, sizes: list[Expr], b: Builder, target: LlvmTarget) -> str:
-    frame = _size_function(kernel, "_scratch", b, target)
-    for size in sizes:
+def _scratch(kernel: Kernel, sizes: list[Expr]) -> Expr:
+    """The most that any local allocation needs together with those around it, in bytes."""
+    most: Expr = literal(0)
+    for size in dict.fromkeys(sizes):
         for node in walk(size):
-            if isinstance(node, Var) and node.name not in frame.names:
+            if isinstance(node, Var) and node.name not in kernel.parameters:
                 raise CompileError(
                     "WEFT-E0502",
                     f"kernel {kernel.name} has scratch memory whose size depends on {node.name}",
                     why="scratch is reserved before the kernel starts",
                     hint="bound the size by the kernel's parameters",
                 )
-    most = integer(0)
-    for value in evaluate_all(frame, list(dict.fromkeys(sizes))):
-        most = b.intrinsic("smax", most, b.materialise(value))
-    b.line(f"ret {most}")
-    return b.finish(f"i64 @{_quoted(kernel, '_scratch')}(ptr %params)")
+        most = apply("max", most, size)
+    return most

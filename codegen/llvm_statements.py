@@ -28,13 +28,14 @@ from weft.frontend.tensor_expr import Monoid
 
 FAIL = "weft_fail"
 _FAIL_TEXT = f"""define internal void @{FAIL}(ptr %status, i64 %code, i64 %a, i64 %b) noinline cold {{
-  %pair = cmpxchg ptr %status, i64 0, i64 %code seq_cst seq_cst
+  %word = getelementptr i64, ptr %status, i64 1
+  %pair = cmpxchg ptr %word, i64 0, i64 %code seq_cst seq_cst
   %first = extractvalue {{ i64, i1 }} %pair, 1
   br i1 %first, label %record, label %done
 record:
-  %p = getelementptr i64, ptr %status, i64 1
+  %p = getelementptr i64, ptr %status, i64 2
   store i64 %a, ptr %p
-  %q = getelementptr i64, ptr %status, i64 2
+  %q = getelementptr i64, ptr %status, i64 3
   store i64 %b, ptr %q
   br label %done
 done:

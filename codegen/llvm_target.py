@@ -1,12 +1,11 @@
 """What an emitter of LLVM IR must know about a processor, and LLVM as a library: IR → object code.
 
 ``LlvmTarget`` is plain data and part of every cache key. ``to_object`` verifies, optimises and
-assembles one module; ``load`` maps an object into this process, for tests and for the executable.
+assembles one module; ``native_library`` maps objects into this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -102,21 +101,3 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.Targ
     builder.getModulePassManager().run(module, builder)
     return module, machine
 
-
-class Library:
-    """Object code mapped into this process; kept mapped while this object lives."""
-
-    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str]) -> None:
-        _initialise()
-        machine = llvm.Target.from_default_triple().create_target_machine(codemodel="small", reloc="pic")
-        self._jit = llvm.create_lljit_compiler(machine)
-        library = llvm.JITLibraryBuilder().add_current_process()
-        for code in objects:
-            library.add_object_img(code)
-        for symbol in symbols:
-            library.export_symbol(symbol)
-        self._tracker = library.link(self._jit, "weft")
-
-    def __getitem__(self, symbol: str) -> int:
-        """The address of ``symbol``."""
-        return int(self._tracker[symbol])

@@ -1,0 +1,163 @@
+"""Loop IR in NumPy, one scalar at a time: slow and obvious, the oracle of every emitter.
+
+Parallel and vector loops run in order, one of the orders that they allow. Nothing is lenient:
+an access outside a buffer, a write to a read-only one or a read of memory that was never written
+in an ``Allocate`` raises ``AssertionError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Check,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr, Var
+from weft.frontend.scalar_interpreter import evaluate
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Status:
+    """The first failed ``Check``: code 0 if none failed."""
+
+    code: int = 0
+    detail: tuple[int, int] = (0, 0)
+
+
+def interpret(kernel: Kernel, parameters: Mapping[str, int], buffers: Mapping[str, Array]) -> Status:
+    """Run ``kernel`` on flat arrays (one element for each addressable place), in place."""
+    machine = _Machine(dict(parameters))
+    for buffer in kernel.buffers:
+        memory = buffers[buffer.name]
+        assert memory.ndim == 1 and memory.dtype == buffer.dtype.numpy, buffer.name
+        machine.bind(buffer, memory, np.ones(memory.shape, bool))
+    machine.run(kernel.body)
+    return machine.status
+
+
+@dataclass(slots=True)
+class _Memory:
+    buffer: Buffer
+    values: Array
+    written: Array
+    strides: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Machine:
+    names: dict[str, Any]
+    memory: dict[str, _Memory] = field(default_factory=dict)
+    status: Status = field(default_factory=Status)
+
+    def bind(self, buffer: Buffer, values: Array, written: Array) -> None:
+        strides = tuple(int(self.value(s)) for s in buffer.strides)
+        self.memory[buffer.name] = _Memory(buffer, values, written, strides)
+
+    def value(self, expr: Expr) -> Any:
+        if isinstance(expr, Var):
+            return self.names[expr.name]
+        return evaluate(expr, self.names, self._load)[()]
+
+    def _load(self, source: Hashable, indices: tuple[Array, ...]) -> Array:
+        memory = self.memory[str(source)]
+        place = self._place(memory, [int(i) for i in indices])
+        assert memory.written[place], f"{source} is read before it is written"
+        return np.asarray(memory.values[place])
+
+    @staticmethod
+    def _place(memory: _Memory, indices: Sequence[int]) -> int:
+        place = sum(i * s for i, s in zip(indices, memory.strides, strict=True))
+        inside = 0 <= place < memory.values.size
+        assert inside, f"{memory.buffer.name}{list(indices)} is outside its buffer"
+        return place
+
+    def store(self, name: str, indices: tuple[Expr, ...], value: Any) -> None:
+        memory = self.memory[name]
+        assert memory.buffer.writable, f"{name} is read only"
+        place = self._place(memory, [int(self.value(i)) for i in indices])
+        memory.values[place] = value
+        memory.written[place] = True
+
+    def run(self, stmt: Stmt) -> None:
+        outer = self.names
+        while isinstance(stmt, Let):
+            self.names = {**self.names, stmt.name: self.value(stmt.value)}
+            stmt = stmt.body
+        match stmt:
+            case Block(stmts):
+                for each in stmts:
+                    self.run(each)
+            case For():
+                self._for(stmt)
+            case While():
+                while self.value(stmt.condition):
+                    self.run(stmt.body)
+            case If():
+                self.run(stmt.then if self.value(stmt.condition) else stmt.otherwise)
+            case Store():
+                self.store(stmt.buffer, stmt.indices, self.value(stmt.value))
+            case Update():
+                self._update(stmt)
+            case Check():
+                if not self.value(stmt.condition) and not self.status.code:
+                    first, second = (int(self.value(d)) for d in stmt.detail)
+                    self.status = Status(stmt.code, (first, second))
+            case Allocate():
+                self._allocate(stmt)
+            case Comment():
+                pass
+        self.names = outer
+
+    def _for(self, loop: For) -> None:
+        outer = self.names
+        for index in range(int(self.value(loop.lower)), int(self.value(loop.upper)), loop.step):
+            self.names = {**outer, loop.var: np.int64(index)}
+            self.run(loop.body)
+        self.names = outer
+
+    def _update(self, stmt: Update) -> None:
+        monoid = stmt.monoid
+        old = [
+            self._load(name, tuple(np.asarray(self.value(i)) for i in indices))
+            for name, indices in stmt.targets
+        ]
+        new = [self.value(v) for v in stmt.values]
+        operands = {v.name: x for v, x in zip(monoid.left, old, strict=True)}
+        operands |= {v.name: x for v, x in zip(monoid.right, new, strict=True)}
+        results = [evaluate(c, operands)[()] for c in monoid.combined]
+        for (name, indices), result in zip(stmt.targets, results, strict=True):
+            self.store(name, indices, result)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer, outer = stmt.buffer, self.memory
+        shape = [int(self.value(s)) for s in buffer.shape]
+        strides = [int(self.value(s)) for s in buffer.strides]
+        size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        size = 0 if 0 in shape else size
+        self.memory = dict(outer)
+        self.bind(buffer, np.zeros(size, _numpy(buffer.dtype)), np.zeros(size, bool))
+        self.run(stmt.body)
+        self.memory = outer
+
+
+def _numpy(dtype: DType) -> np.dtype[Any]:
+    return dtype.numpy

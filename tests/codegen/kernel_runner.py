@@ -1,0 +1,102 @@
+"""Run a kernel both ways, compiled and interpreted, on buffers fenced by forbidden pages."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weft.codegen.llvm_kernel import emit_kernel
+from weft.codegen.llvm_target import LlvmTarget, host_target, to_object
+from weft.codegen.loop_interpreter import Status, interpret
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.native_library import link
+from weft.codegen.size_arithmetic import evaluate
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PAGE = mmap.PAGESIZE
+_FUNCTION = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64)
+_EXTENT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+
+class Fenced:
+    """``array`` in memory that ends (or begins) at a page that faults on any access."""
+
+    def __init__(self, array: np.ndarray, at_end: bool) -> None:
+        inner = -(-max(array.nbytes, 1) // _PAGE) * _PAGE
+        self._map = mmap.mmap(-1, inner + 2 * _PAGE)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        for fence in (self._base, self._base + _PAGE + inner):
+            assert _LIBC.mprotect(ctypes.c_void_p(fence), _PAGE, 0) == 0
+        offset = _PAGE + (inner - array.nbytes if at_end else 0)
+        self.address = self._base + offset
+        memory = (ctypes.c_char * max(array.nbytes, 1)).from_address(self.address)
+        self.array = np.frombuffer(memory, np.uint8, array.nbytes).view(array.dtype)
+        self.array[:] = array
+
+
+@dataclass(frozen=True)
+class Compiled:
+    kernel: Kernel
+    target: LlvmTarget = host_target()
+    contract: bool = False
+
+    def __call__(
+        self, parameters: Mapping[str, int], buffers: Mapping[str, np.ndarray], at_end: bool = True
+    ) -> tuple[dict[str, np.ndarray], Status]:
+        """The buffers after a run on copies of them, and the status."""
+        loose = replace(
+            self.kernel, buffers=tuple(replace(b, alignment=1) for b in self.kernel.buffers)
+        )
+        emitted = emit_kernel(loose, self.target, contract=self.contract)
+        symbols = emitted.symbols
+        names = (symbols.function, symbols.extent)
+        library = link([to_object(emitted.text, self.target)], names, {})
+        fenced = {b.name: Fenced(buffers[b.name], at_end) for b in self.kernel.buffers}
+        pointers = (ctypes.c_void_p * (len(fenced) + 1))(*(f.address for f in fenced.values()))
+        values = [parameters[p] for p in self.kernel.parameters]
+        given = (ctypes.c_int64 * (len(values) + 1))(*values)
+        need = evaluate(symbols.scratch, parameters)
+        scratch = Fenced(np.zeros(-(-need // 64) * 64, np.uint8), True)
+        status = (ctypes.c_int64 * 4)()
+        extent = _EXTENT(library[symbols.extent])(given)
+        run = _FUNCTION(library[symbols.function])
+        half = extent // 2
+        for begin, end in ((0, half), (half, extent)):
+            run(pointers, given, status, scratch.address, begin, end)
+        done = {name: fence.array.copy() for name, fence in fenced.items()}
+        return done, Status(status[1], (status[2], status[3]))
+
+
+def check(
+    kernel: Kernel,
+    parameters: Mapping[str, int],
+    buffers: Mapping[str, np.ndarray],
+    *,
+    rtol: float = 0.0,
+    target: LlvmTarget | None = None,
+) -> dict[str, np.ndarray]:
+    """Compile and interpret; assert that all buffers and the status agree; return the buffers."""
+    expected = {name: array.copy() for name, array in buffers.items()}
+    status = interpret(kernel, parameters, expected)
+    compiled = Compiled(kernel, target or host_target())
+    for at_end in (True, False):
+        actual, found = compiled(parameters, buffers, at_end)
+        assert found == status
+        for name, array in expected.items():
+            assert_same(actual[name], array, rtol, name)
+    return expected
+
+
+def assert_same(actual: np.ndarray, expected: np.ndarray, rtol: float, name: str = "") -> None:
+    """Equal, NaNs included; floats within ``rtol``."""
+    if expected.dtype.kind in "biu" or expected.dtype.name.startswith(("int", "uint")):
+        np.testing.assert_array_equal(actual.astype(object), expected.astype(object), err_msg=name)
+        return
+    wide = np.float64
+    np.testing.assert_allclose(
+        actual.astype(wide), expected.astype(wide), rtol=rtol, atol=0, err_msg=name
+    )
