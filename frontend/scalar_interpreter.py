@@ -9,7 +9,7 @@ at the points that take it, so ``load`` never sees an index of a point that does
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from weft import dtypes
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var
+from weft.frontend.scalar_paths import SCALAR, operands, walk_scalar
 
 Array = np.ndarray[Any, Any]
 LoadFunction = Callable[[Hashable, tuple[Array, ...]], Array]
@@ -274,9 +275,9 @@ class _Evaluation:
         self.number, self.load, self.extend, self.names = number, load, extend, names
         self.order: dict[int, int] = {}
         self.loads: set[int] = set()
-        for position, node in enumerate(_walk(expr)):
+        for position, node in enumerate(walk_scalar(expr)):
             self.order[id(node)] = position
-            loads = isinstance(node, Load) or not isinstance(node, _SCALAR)
+            loads = isinstance(node, Load) or not isinstance(node, SCALAR)
             if loads or any(id(child) in self.loads for child in node.children):
                 self.loads.add(id(node))
 
@@ -307,7 +308,7 @@ class _Evaluation:
             if isinstance(node, Select) and self._is_lazy(node):
                 stack.append(node.condition)
             else:
-                stack.extend(_children(node))
+                stack.extend(operands(node))
         return sorted(found.values(), key=lambda node: self.order[id(node)])
 
     def _select(self, node: Select, points: _Points) -> Region:
@@ -332,19 +333,19 @@ class _Evaluation:
 
     def _names(self, node: Select) -> tuple[str, ...]:
         """Variables on which ``node`` may depend; extensions may depend on any."""
-        inner = list(_walk(node))
-        if not all(isinstance(n, _SCALAR) for n in inner):
+        inner = list(walk_scalar(node))
+        if not all(isinstance(n, SCALAR) for n in inner):
             return self.names
         return tuple(dict.fromkeys(n.name for n in inner if isinstance(n, Var)))
 
     def _value(self, node: Expr, points: _Points) -> Array:
         number = self.number
-        if not isinstance(node, _SCALAR):
+        if not isinstance(node, SCALAR):
             assert self.extend is not None, f"{type(node).__name__} is not a scalar expression"
             variables = {name: points.variable(name) for name in self.names}
             return number.hold(self.extend(node, variables), node.dtype)
-        args = [points.find(child) for child in _children(node)]
-        operands = [arg for arg in args if arg is not None]
+        found = [points.find(child) for child in operands(node)]
+        args = [value for value in found if value is not None]
         match node:
             case Literal(value, dtype):
                 return number.literal(value, dtype)
@@ -352,33 +353,11 @@ class _Evaluation:
                 return number.hold(points.variable(name), node.dtype)
             case Load(source):
                 assert self.load is not None, "a load without tensors"
-                return number.hold(self.load(source, tuple(operands)), node.dtype)
+                return number.hold(self.load(source, tuple(args)), node.dtype)
             case Apply(op):
-                return number.apply(op, operands, node.args[0].dtype)
+                return number.apply(op, args, node.args[0].dtype)
             case Cast():
-                return number.cast(operands[0], node.arg.dtype, node.dtype, node.saturate)
+                return number.cast(args[0], node.arg.dtype, node.dtype, node.saturate)
             case Bitcast(arg, dtype):
-                return number.bitcast(operands[0], arg.dtype, dtype)
-        return np.where(operands[0], operands[1], operands[2])
-
-
-_SCALAR = (Literal, Var, Load, Apply, Cast, Bitcast, Select)
-
-
-def _children(node: Expr) -> tuple[Expr, ...]:
-    """Operands that are evaluated at the same points as ``node``."""
-    return node.children if isinstance(node, _SCALAR) else ()
-
-
-def _walk(expr: Expr) -> Iterator[Expr]:
-    """As ``scalar_expr.walk``, not into nodes that bind variables of their own."""
-    seen: set[int] = set()
-    stack = [(expr, False)]
-    while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(_children(node)))
+                return number.bitcast(args[0], arg.dtype, dtype)
+        return np.where(args[0], args[1], args[2])
