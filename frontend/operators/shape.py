@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd, prod
 
 from weft import dtypes
 from weft.dtypes import DType
@@ -54,19 +55,20 @@ def _quotient(sizes: Sequence[Size], by: Sequence[Size]) -> Size:
         if size in above:
             above.remove(size)
             below.remove(size)
-    numerator = total([size for size in sizes if constant_size(size) is not None] + above)
-    denominator = total([size for size in by if constant_size(size) is not None] + below)
-    if isinstance(denominator, int) and denominator == 0:
+    factor = prod(n for n in map(constant_size, sizes) if n is not None)
+    divisor = prod(n for n in map(constant_size, by) if n is not None)
+    if divisor == 0:
         return 0  # an empty tensor: every size would do
+    common = gcd(factor, divisor)
+    numerator, denominator = (
+        total([*above, factor // common]),
+        total([*below, divisor // common]),
+    )
     if isinstance(numerator, int) and isinstance(denominator, int):
-        expect(
-            numerator % denominator == 0,
-            f"{tuple(sizes)} does not divide by {tuple(by)}",
-            "reshape",
-            "WEFT-E0191",
-        )
-        return numerator // denominator
-    return build.shape_of([as_size(numerator) // as_size(denominator)])[0]
+        whole = denominator == 1 or numerator == 0
+        expect(whole, f"{tuple(sizes)} does not divide by {tuple(by)}", "reshape", "WEFT-E0191")
+        return numerator
+    return as_size(numerator) // as_size(denominator)
 
 
 @operator("transpose")
