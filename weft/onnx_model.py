@@ -18,13 +18,17 @@ import numpy as np
 
 import weft.onnx_control_flow
 import weft.onnx_sequences
+from weft.dtypes import as_dtype
 from weft.errors import ModelError, UnsupportedError
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.host_partition import Plan, infer_kinds, is_host, partition
 from weft.frontend.onnx.importer import declared_value, is_supported, load_handlers, refuse
-from weft.frontend.onnx.onnx_graph import OnnxNode, Region
+from weft.frontend.onnx.node_context import NeedsHost
+from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region
 from weft.frontend.onnx.open_model import Source, open_model
+from weft.frontend.onnx.schema_functions import expand
 from weft.frontend.tensor_expr import constant_size
+from weft.graph.operator_graph import Value
 from weft.onnx_host import Host, HostTable
 from weft.onnx_inputs import checked_inputs
 from weft.staging import CompileGraph, Staged
@@ -51,6 +55,7 @@ class OnnxModel:
     stats: Counter[str] = field(default_factory=Counter)
     staged: dict[Region, Staged] = field(default_factory=dict)
     plans: dict[object, Plan] = field(default_factory=dict)
+    on_host: dict[OnnxNode, None] = field(default_factory=dict)
     regions: dict[object, Region] = field(default_factory=dict)
 
     @property
@@ -70,8 +75,22 @@ class OnnxModel:
         makes the model ill-formed, and ``ExecutionError`` as compiled code does.
         """
         given = checked_inputs(self.region, inputs)
-        results = _Frame(self, self.plan, given).run()
-        return dict(zip(self.region.outputs, results, strict=True))
+        while True:
+            try:
+                results = _Frame(self, self.plan, dict(given)).run()
+            except NeedsHost as stop:
+                self.move_to_host(stop.node)
+            else:
+                return dict(zip(self.region.outputs, results, strict=True))
+
+    def move_to_host(self, node: OnnxNode) -> None:
+        """From now on run ``node``, whose definition needs control flow, on the host."""
+        if node in self.on_host:
+            raise NeedsHost(node)
+        self.on_host[node] = None
+        self.stats["host"] += 1
+        self.plans.clear()
+        self.plan = partition(self.region, on_host=self.on_host)
 
     def executables(self, region: Region) -> Staged:
         """The executables of a region of tensor nodes."""
@@ -121,7 +140,10 @@ def _compile_ahead(model: OnnxModel) -> None:
     except UnsupportedError:  # no rank: the call has one
         return
     if all(constant_size(s) is not None for v in values.values() for s in v.shape):
-        model.executables(stages[0].segment).step(values, {}, {})
+        try:
+            model.executables(stages[0].segment).step(values, {}, {})
+        except NeedsHost as stop:
+            model.move_to_host(stop.node)
 
 
 @dataclass(slots=True)
@@ -146,7 +168,10 @@ class _Frame:
                 self.values.update(zip(region.outputs, results, strict=True))
             for node in stage.host:
                 inputs = [self.value(name) if name else None for name in node.inputs]
-                outputs = HOST[node.domain, node.op_type](Host(node, inputs, self))
+                if node in self.model.on_host:
+                    outputs = self._function(node, inputs)
+                else:
+                    outputs = HOST[node.domain, node.op_type](Host(node, inputs, self))
                 self.values.update(zip(node.outputs, outputs, strict=False))
         return [self.value(name) for name in self.plan.region.outputs]
 
@@ -193,8 +218,24 @@ class _Frame:
         kinds = {name: _kind(value) for name, value in values.items()}
         key = (body, self.plan, tuple(kinds.items()))
         if key not in self.model.plans:
-            self.model.plans[key] = partition(body, self._kinds() | kinds)
+            self.model.plans[key] = partition(body, self._kinds() | kinds, self.model.on_host)
         return _Frame(self.model, self.model.plans[key], values, self).run()
+
+    def _function(self, node: OnnxNode, inputs: Sequence[Data]) -> Sequence[Data]:
+        """The outputs of a node that its standard definition computes, control flow included."""
+        types = [
+            None if a is None else Value(n, a.shape, as_dtype(a.dtype))
+            for n, a in zip(node.inputs, inputs, strict=True)
+        ]
+        names = tuple(dict.fromkeys(filter(None, node.inputs)))
+
+        def make() -> Region:
+            nodes = tuple(expand(node, types) or ())
+            return Region(node.name, tuple(map(Port, names)), node.outputs, nodes, {})
+
+        body = self.region_of((node, *types), make)
+        given = dict(zip(node.inputs, inputs, strict=True))
+        return self.run_body(body, [given[name] for name in names])
 
     def region_of(self, key: object, make: Callable[[], Region]) -> Region:
         if key not in self.model.regions:

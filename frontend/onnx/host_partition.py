@@ -10,7 +10,7 @@ depends on it. A *kind* says what a value is: 'tensor', 'string', 'seq(tensor)',
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,15 +45,23 @@ class Plan:
         return tuple(node for stage in self.stages for node in stage.host)
 
 
-def partition(region: Region, outer: Mapping[str, str] | None = None) -> Plan:
-    """The plan of ``region``; ``outer`` has the kinds of what it captures and of untyped inputs."""
+def partition(
+    region: Region,
+    outer: Mapping[str, str] | None = None,
+    on_host: Collection[OnnxNode] = (),
+) -> Plan:
+    """The plan of ``region``.
+
+    ``outer`` has the kinds of what it captures and of untyped inputs; the nodes ``on_host`` go to
+    the host whatever they are.
+    """
     kinds = infer_kinds(region, outer or {})
     stage_of: dict[str, int] = {}  # value -> first stage at whose segment a tensor node can read it
     host_at: dict[str, int] = {}  # value -> stage whose host nodes can read it
     segments: dict[int, list[OnnxNode]] = {}
     hosts: dict[int, list[OnnxNode]] = {}
     for node in region.nodes:
-        if is_host(node, kinds):
+        if node in on_host or is_host(node, kinds):
             stage = max((host_at.get(name, 0) for name in node.reads), default=0)
             hosts.setdefault(stage, []).append(node)
             ready = (stage + 1, stage)

@@ -24,9 +24,10 @@ from weft.errors import CompileError, ExpressionError, ModelError, UnsupportedEr
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.context import find_handler
 from weft.frontend.onnx.graph_builder import GraphBuilder
-from weft.frontend.onnx.node_context import ImportContext, NeedsValue, ValueUnknown
+from weft.frontend.onnx.host_partition import is_host
+from weft.frontend.onnx.node_context import ImportContext, NeedsHost, NeedsValue, ValueUnknown
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
-from weft.frontend.onnx.schema_functions import expand, has_definition
+from weft.frontend.onnx.schema_functions import depends_on_types, expand
 from weft.frontend.onnx.tensors import checked_shape, dtype_of
 from weft.frontend.scalar_expr import Var
 from weft.frontend.tensor_expr import Size
@@ -92,9 +93,13 @@ def load_handlers() -> None:
 
 
 def is_supported(node: OnnxNode) -> bool:
-    """Whether a tensor node has a handler or a definition by other operators."""
-    found = find_handler(node.domain, node.op_type, node.opset)
-    return found is not None or is_branch(node) or has_definition(node)
+    """Whether a tensor node has a handler or a definition by operators that are supported."""
+    if find_handler(node.domain, node.op_type, node.opset) is not None or is_branch(node):
+        return True
+    if depends_on_types(node):
+        return True  # its definition is known, and checked, at import
+    body = expand(node, ())
+    return body is not None and all(is_host(n, {}) or is_supported(n) for n in body)
 
 
 def check_supported(nodes: Iterable[OnnxNode]) -> None:
@@ -197,6 +202,8 @@ class _Import:
                 self._function(node, values, scope)
             else:
                 self._handled(node, handler, values, scope)
+        except NeedsHost:
+            raise NeedsHost(node) from None
         except UnsupportedError as error:
             error.where = error.where or node.where
             self.unsupported.append(error)
@@ -258,6 +265,8 @@ class _Import:
         if body is None:
             reason = f"{node.op_type} has neither a handler nor a definition that fits"
             raise UnsupportedError("WEFT-E0200", reason, where=node.where)
+        if any(is_host(part, {}) for part in body):
+            raise NeedsHost(node)
         inner: Scope = {name: scope[name] for name in node.inputs if name}
         for part in body:
             self.node(part, inner)

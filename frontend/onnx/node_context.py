@@ -24,6 +24,14 @@ class NeedsValue(Exception):
         self.graph = graph
 
 
+class NeedsHost(UnsupportedError):
+    """``node`` is defined by control flow or sequences, which only a host can run."""
+
+    def __init__(self, node: OnnxNode) -> None:
+        super().__init__("WEFT-E0215", f"{node.op_type} needs control flow", where=node.where)
+        self.node = node
+
+
 class ValueUnknown(Exception):
     """A handler asked for the data of a value that is not constant."""
 

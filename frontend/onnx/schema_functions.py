@@ -14,10 +14,10 @@ from weft.frontend.tensor_expr import constant_size
 from weft.graph.operator_graph import Value
 
 
-def has_definition(node: OnnxNode) -> bool:
-    """Whether the standard defines ``node``'s operator by a function of other operators."""
+def depends_on_types(node: OnnxNode) -> bool:
+    """Whether the standard defines ``node``'s operator by a function of its inputs' types."""
     schema = schema_of(node)
-    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+    return schema is not None and bool(schema.has_context_dependent_function)
 
 
 def expand(node: OnnxNode, values: Sequence[Value | None]) -> list[OnnxNode] | None:
@@ -45,12 +45,13 @@ def _definition(
     schema: defs.OpSchema, node: OnnxNode, values: Sequence[Value | None]
 ) -> bytes | None:
     data: bytes | None = None
+    opset = node.opsets.get("", node.opset)  # definitions are written in the standard domain
     if schema.has_function:
-        version = _newest(schema.function_opset_versions, node.opset)
+        version = _newest(schema.function_opset_versions, opset)
         if version is not None:
             data = schema.get_function_with_opset_version(version)
     elif schema.has_context_dependent_function:
-        version = _newest(schema.context_dependent_function_opset_versions, node.opset)
+        version = _newest(schema.context_dependent_function_opset_versions, opset)
         if version is not None:
             data = schema.get_context_dependent_function_with_opset_version(
                 version,
