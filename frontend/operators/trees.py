@@ -67,7 +67,7 @@ def tree_leaves(
         passed = holds(first, node, value)
         for mode in others:
             passed = select(modes[node].equal(mode), holds(mode, node, value), passed)
-        passed = passed | (build.isnan(value) & missing_is_true[node])
+        passed = select(build.isnan(value), missing_is_true[node], passed)
         return select(passed, if_true[node], if_false[node])
 
     def body(
