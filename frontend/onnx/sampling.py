@@ -94,9 +94,8 @@ def _most_samples(
     if rois.ndim != 2 or rois.shape[1] != 4 or not np.isfinite(rois).all():
         raise node.malformed("rois must be finite and have 4 columns")
     sizes = np.maximum((rois[:, 2:] - rois[:, :2]).astype(np.float64) * scale, 1.0).max(axis=0)
-    most = [
-        max(1, int(np.ceil(s / o - 1e-6)) + 1) for s, o in zip(sizes[::-1], outputs, strict=True)
-    ]
+    bins = sizes[::-1] / np.array(outputs)
+    most = [int(count) + 1 for count in np.ceil(bins)]
     if max(most) > 1 << 12:
         raise node.unsupported(f"regions that take {max(most)} samples per bin")
     return most[0], most[1]
