@@ -52,14 +52,16 @@ def roi_align(
 
     def body(roi: Axis, c: Axis, *bins: Axis) -> Expr:
         batch = maximum(minimum(cast(batch_indices[roi], dtypes.int64), as_size(x.shape[0]) - 1), 0)
-        points, outside, counted, total = [], [], [], literal(1.0, x.dtype.compute)
+        points, outside, counted, some = [], [], [], []
+        total: Expr = literal(1.0, x.dtype.compute)
         for d in range(2):
             start, size = _span(rois, roi, d, scale, half_pixel, x.dtype.compute)
             bin_size = size / float(outputs[d])
-            count = literal(float(samples[d]), size.dtype)
+            count: Expr = literal(float(samples[d]), size.dtype)
             if adaptive:
+                counted.append(cast(taps[d], size.dtype) < ceil(bin_size))
+                some.append(bin_size > 0.0)
                 count = maximum(ceil(bin_size), 1.0)
-                counted.append(cast(taps[d], size.dtype) < count)
             step = (cast(taps[d], size.dtype) + 0.5) / count
             at = start + (cast(bins[d], size.dtype) + step) * bin_size
             length = cast(as_size(x.shape[2 + d]), size.dtype)
@@ -74,7 +76,8 @@ def roi_align(
             return cast(sum(value, taps, where=where) / total, x.dtype)
         # The greatest of the weighted corners, not of their sum, as ONNX has it.
         value = select(gone, 0.0, _weighted(read, points, kernel, corners))
-        return cast(max_over(value, (*taps, *corners), where=where), x.dtype)
+        greatest = max_over(value, (*taps, *corners), where=where)
+        return cast(select(all_of(some), greatest, 0.0), x.dtype)
 
     shape = (rois.shape[0], x.shape[1], *outputs)
     return compute(shape, lambda *i: body(*i), name="roi_align")
@@ -167,9 +170,9 @@ def col2im(
     taps = axes_over(block, TAPS[: window.rank])
 
     def body(n: Axis, c: Axis, *i: Axis) -> Expr:
-        inside, flat_block, flat_tap = [], literal(0), literal(0)
-        at: Expr = flat_block
-        element: Expr = flat_tap
+        inside: list[Expr] = []
+        at: Expr = literal(0)
+        element: Expr = literal(0)
         for d, tap in enumerate(taps):
             along = i[d] + as_size(window.before[d]) - tap * window.dilations[d]
             number = along // window.strides[d]

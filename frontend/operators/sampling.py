@@ -74,7 +74,7 @@ def grid_sample(
 
 
 class Reader:
-    """Reads elements of spatial dimensions ``sizes`` at any integer indices, as ``padding`` says."""
+    """Reads elements of dimensions ``sizes`` at any integer indices, as ``padding`` says."""
 
     __slots__ = ("align_corners", "element", "padding", "sizes")
 
