@@ -13,7 +13,7 @@ from weft.frontend.onnx.onnx_graph import Region
 from weft.frontend.onnx.tensors import dtype_of
 from weft.onnx_host import Data, Host, HostTable
 
-MAX_ITERATIONS = 1_000_000
+MAX_ITERATIONS = 100_000
 
 
 def if_(node: Host) -> Sequence[Data]:

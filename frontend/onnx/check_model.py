@@ -22,6 +22,7 @@ from weft.frontend.onnx.onnx_graph import OnnxNode, Region
 from weft.frontend.onnx.read_model import read_model
 
 _NEWEST_OPSET = defs.onnx_opset_version()
+_MOST = 2**31 - 1  # of a version in any domain
 
 
 def checked_region(model: onnx.ModelProto, folder: Path | None = None) -> Region:
@@ -55,11 +56,12 @@ def check_versions(model: onnx.ModelProto) -> None:
             seen.add(domain)
             if entry.version < 1:
                 raise ModelError("WEFT-E0242", f"opset {entry.version} of domain {domain!r}")
-            if not domain and entry.version > _NEWEST_OPSET:
+            newest = _MOST if domain else _NEWEST_OPSET
+            if entry.version > newest:
                 raise UnsupportedError(
                     "WEFT-E0243",
-                    f"opset {entry.version}",
-                    why=f"the installed onnx knows opsets up to {_NEWEST_OPSET}",
+                    f"opset {entry.version} of domain {domain!r}",
+                    why=f"the installed onnx knows opsets up to {newest}",
                 )
     keys = [(f.domain, f.name, f.overload) for f in model.functions]
     if len(set(keys)) != len(keys):
