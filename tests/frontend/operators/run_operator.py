@@ -1,4 +1,4 @@
-"""Calls an operator definition on arrays through the interpreter of tensor expressions."""
+"""Calls an operator definition on arrays: verified, then interpreted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from weft.dtypes import as_dtype
 from weft.frontend.build import placeholder
 from weft.frontend.operators.registry import instantiate
 from weft.frontend.tensor_interpreter import interpret
+from weft.frontend.tensor_verifier import verify
 
 
 def run(op: str, *arrays: Any, **attributes: Any) -> Any:
@@ -20,6 +21,7 @@ def run(op: str, *arrays: Any, **attributes: Any) -> Any:
         for n, a in enumerate(given)
     ]
     program = instantiate(op, tensors, **attributes)
+    verify(program)
     results = interpret(program, [a for a in given if a is not None])
     for tensor, array in zip(program.outputs, results, strict=True):
         assert tensor.shape == array.shape and tensor.dtype.numpy == array.dtype
