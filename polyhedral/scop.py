@@ -1,6 +1,6 @@
 """IR 3, affine statement sets (Scop: static control part).
 
-    Scop      ::= name, parameters, context: Constraint…, tensors: Tensor…, statements, reductions
+    Scop      ::= name, parameters, context: Constraint…, tensors: Tensor…, statements, derived
     Tensor    ::= name, shape: Expr…, dtype, role, scope, contracted
     Statement ::= name, dims, domain: Constraint…, writes: Access…, reads: Access…, body, update, origin
     Access    ::= tensor, indices: Expr…, guard: Constraint…, may
@@ -15,6 +15,10 @@
   performed; the body selects around it. A ``may`` access has data-dependent ``body_indices`` in
   place of ``indices`` (which then say nothing beyond the tensor's box): the exact element is
   computed from earlier reads, checked against the shape at run time.
+  A may access is performed, and so checked, only where its ``Load`` is evaluated; elsewhere in a
+  lazy ``Select`` its indices may be anything.
+* ``derived`` gives a parameter as an expression of earlier ones that is not quasi-affine: ``nm`` as
+  ``n * m``. Whoever binds the parameters of a call computes it.
 * ``update`` marks the instance as ``writes := combine(writes, contribution)``: ``results`` are the
   contributions, and the old values are read implicitly (the accesses of ``writes`` are both read
   and written). Instances of one update that differ in reduction dims only may be reordered if the
@@ -112,6 +116,7 @@ class Scop:
     context: tuple[Constraint, ...]
     tensors: tuple[Tensor, ...]
     statements: tuple[Statement, ...]
+    derived: tuple[tuple[str, Expr], ...] = ()  # parameters that are not free: their values
 
     def tensor(self, name: str) -> Tensor:
         return next(t for t in self.tensors if t.name == name)
