@@ -7,6 +7,7 @@ process or ahead of time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,13 +45,19 @@ def emit_program(program: Program, symbols: Mapping[str, KernelSymbols], entry: 
         "declare void @weft_release(i32)",
         "declare i32 @weft_launch(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
         *(
-            f"declare void @{name}(ptr, ptr, ptr, ptr, i64, i64)"
+            f"declare void {_symbol(name)}(ptr, ptr, ptr, ptr, i64, i64)"
             for name in dict.fromkeys(s.function for s in used)
         ),
-        *(f"declare i64 @{name}(ptr)" for name in dict.fromkeys(s.extent for s in used)),
+        *(f"declare i64 {_symbol(name)}(ptr)" for name in dict.fromkeys(s.extent for s in used)),
     ]
     lines += _entry(program, symbols, entry) + _arena(program, symbols, entry)
     return "\n".join(lines) + "\n"
+
+
+def _symbol(name: str) -> str:
+    """A global in LLVM's quotes, which allow any name."""
+    escaped = re.sub(rb"[^A-Za-z0-9._$]", lambda m: b"\\%02X" % m[0][0], name.encode())
+    return f'@"{escaped.decode()}"'
 
 
 def _comment(text: str) -> str:
@@ -182,10 +189,10 @@ def _entry(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -
             function.do(f"store ptr {pointer}, ptr {slot}, align 8")
         given = _parameters(function, program, kernels[step.kernel], step, sizes)
         kernel = symbols[step.kernel]
-        extent = function.value(f"call i64 @{kernel.extent}(ptr {given})")
+        extent = function.value(f"call i64 {_symbol(kernel.extent)}(ptr {given})")
         code = function.value(
-            f"call i32 @weft_launch(ptr @{kernel.function}, ptr {table}, ptr {given}, ptr %status,"
-            f" ptr {scratch}, i64 {stride}, i64 {extent}, i32 {team})"
+            f"call i32 @weft_launch(ptr {_symbol(kernel.function)}, ptr {table}, ptr {given},"
+            f" ptr %status, ptr {scratch}, i64 {stride}, i64 {extent}, i32 {team})"
         )
         failed = function.value(f"icmp ne i32 {code}, 0")
         function.do(f"br i1 {failed}, label %fail{number}, label %step{number + 1}")
@@ -197,7 +204,7 @@ def _entry(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -
             f"step{number + 1}:",
         ]
     return [
-        f"define i32 @{entry}(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena,"
+        f"define i32 {_symbol(entry)}(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena,"
         " ptr %parameters, ptr %status, i32 %threads) {",
         *function.lines,
         f"  call void @weft_release(i32 {team})",
@@ -243,7 +250,7 @@ def _arena(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -
     scratch = function.value(f"mul i64 {stride}, {wide}")
     total = function.value(f"add i64 {arena}, {scratch}")
     return [
-        f"define i64 @{entry}_arena(ptr %parameters, i32 %threads) {{",
+        f"define i64 {_symbol(entry + '_arena')}(ptr %parameters, i32 %threads) {{",
         *function.lines,
         f"  ret i64 {total}",
         "}",

@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 
+from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.program import Arena, Buffer, Constant, Input, Output, Program
 from weft.codegen.size_arithmetic import bind, evaluate
@@ -28,11 +29,12 @@ def interpret_program(
     program: Program,
     inputs: Sequence[np.ndarray],
     constants: Mapping[str, np.ndarray],
-    run_kernel: RunKernel,
+    run_kernel: RunKernel | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The outputs of ``program``, fresh arrays; raises ``CheckFailed`` as the entry point would.
 
-    An input that an output is computed in place of is overwritten, and is that output.
+    Kernels are run by the interpreter of loop IR where ``run_kernel`` is None. An input that an
+    output is computed in place of is overwritten, and is that output.
     """
     sizes = bind([b.shape for b in program.inputs], [a.shape for a in inputs], program.derived)
     shared = dict(program.in_place)
@@ -65,10 +67,18 @@ def interpret_program(
         else:
             values = (evaluate(e, sizes) for e in step.parameters)
             given = dict(zip(kernel.parameters, values, strict=True))
-        failure = run_kernel(kernel, [array(buffers[a]) for a in step.arguments], given)
+        failure = (run_kernel or _run)(kernel, [array(buffers[a]) for a in step.arguments], given)
         if failure is not None:
             raise CheckFailed(number, *failure)
     return tuple(outputs)
+
+
+def _run(
+    kernel: Kernel, arrays: Sequence[np.ndarray], parameters: Mapping[str, int]
+) -> Failure | None:
+    flat = {b.name: a.reshape(-1) for b, a in zip(kernel.buffers, arrays, strict=True)}
+    status = interpret(kernel, parameters, flat)
+    return (status.code, *status.detail) if status.code else None
 
 
 def _shape(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -1,0 +1,159 @@
+"""One file that holds a compiled program: typed header, raw aligned blobs, one checksum.
+
+    0   8  magic
+    8   4  format version            (integers little-endian)
+    12  4  zero
+    16  8  bytes of the header
+    24  8  bytes of the file
+    32 32  SHA-256 of everything but this field
+    64     header (msgpack, ``artifact_header``), then blobs, each at a multiple of 64
+
+Constants are mapped, not read: processes that load one artifact share its weights. Object code is
+native code, so an artifact must be trusted like a shared library; the checksum finds accidents, not
+attacks. Nothing in the file is ever evaluated, unpickled or used as a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from weft.artifact_header import MALFORMED, decode_header, encode_header, pack_texts
+from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.compiled import Compiled
+from weft.errors import ArtifactError
+from weft.files import write_atomically
+
+MAGIC = b"\x89WEFT\r\n\x1a"
+FORMAT = 1  # of this file and of the entry point's calling convention
+ALIGNMENT = 64
+_PREFIX = struct.Struct("<8sIIQQ32s")
+
+
+def write(compiled: Compiled, path: Path, *, texts: bool = True) -> None:
+    """Save ``compiled`` at ``path``, atomically; ``ArtifactError`` where that cannot be written."""
+    try:
+        write_atomically(path, encode(compiled, texts=texts), sync=True)
+    except OSError as error:
+        raise ArtifactError(
+            "WEFT-E0700", "the artifact cannot be written", where=str(path), why=str(error)
+        ) from None
+
+
+def read(path: Path) -> Compiled:
+    """Map the artifact at ``path``; ``ArtifactError`` if unreadable, corrupt or for another CPU."""
+    try:
+        with path.open("rb") as file:
+            buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise ArtifactError(
+            "WEFT-E0700", "the artifact cannot be read", where=str(path), why=str(error)
+        ) from None
+    return decode(memoryview(buffer), str(path))
+
+
+def encode(compiled: Compiled, *, texts: bool = True) -> Iterator[bytes | memoryview]:
+    """The bytes of the artifact, in pieces (constants are not copied)."""
+    packed, text_bytes = pack_texts(compiled) if texts else (b"", 0)
+    constants = [np.ascontiguousarray(array) for _, array in compiled.constants]
+    blobs: list[bytes | memoryview] = [
+        *(a.reshape(-1).view(np.uint8).data for a in constants),
+        *compiled.objects,
+        packed,
+    ]
+    places: list[tuple[int, int]] = []
+    end = 0
+    for blob in blobs:
+        places.append((end, len(blob)))
+        end = _aligned(end + len(blob))
+    header = encode_header(compiled, places, text_bytes)
+    total = _PREFIX.size + _aligned(len(header)) + end
+    pieces = [piece for blob in (header, *blobs) for piece in (blob, _padding(len(blob)))]
+    digest = hashlib.sha256(_prefix(len(header), total, b"")[:32])
+    for piece in pieces:
+        digest.update(piece)
+    yield _prefix(len(header), total, digest.digest())
+    yield from pieces
+
+
+def _prefix(header: int, total: int, digest: bytes) -> bytes:
+    return _PREFIX.pack(MAGIC, FORMAT, 0, header, total, digest)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _padding(size: int) -> bytes:
+    return b"\0" * (-size % ALIGNMENT)
+
+
+def decode(buffer: memoryview, where: str, *, checked: bool = False) -> Compiled:
+    """The program in ``buffer``, whose memory the constants share.
+
+    ``checked``: the caller has verified a checksum of these bytes already.
+    """
+    header_bytes = _check(buffer, where, checked)
+    header = buffer[_PREFIX.size : _PREFIX.size + header_bytes]
+    try:
+        compiled = decode_header(header, buffer[_PREFIX.size + _aligned(header_bytes) :])
+    except MALFORMED as error:
+        raise ArtifactError(
+            "WEFT-E0702", "the artifact is malformed", where=where, why=str(error)
+        ) from None
+    _check_target(compiled.target, where)
+    return compiled
+
+
+def _check(buffer: memoryview, where: str, checked: bool) -> int:
+    def refuse(code: str, what: str, why: str = "") -> ArtifactError:
+        return ArtifactError(code, what, where=where, why=why)
+
+    if len(buffer) < _PREFIX.size:
+        raise refuse("WEFT-E0701", "this is no Weft artifact", f"it has {len(buffer)} bytes")
+    magic, version, zero, header, total, digest = _PREFIX.unpack(buffer[: _PREFIX.size])
+    if magic != MAGIC:
+        raise refuse("WEFT-E0701", "this is no Weft artifact", "it starts with other bytes")
+    if version != FORMAT:
+        raise refuse(
+            "WEFT-E0703",
+            f"the artifact has format {version}, this Weft reads {FORMAT}",
+            "save it again with this version",
+        )
+    if total != len(buffer) or zero or _PREFIX.size + header > total:
+        raise refuse(
+            "WEFT-E0702",
+            "the artifact is damaged",
+            f"it has {len(buffer)} bytes and should have {total}",
+        )
+    if not checked:
+        found = hashlib.sha256(buffer[:32])
+        found.update(buffer[_PREFIX.size :])
+        if found.digest() != digest:
+            raise refuse("WEFT-E0702", "the artifact is damaged", "its checksum does not match")
+    return int(header)
+
+
+def _check_target(target: LlvmTarget, where: str) -> None:
+    """The machine here has everything that the code was compiled for."""
+    host = host_target()
+    missing = sorted(_enabled(target.features) - _enabled(host.features))
+    if target.triple.split("-")[0] != host.triple.split("-")[0]:
+        missing = [target.triple]
+    if missing:
+        raise ArtifactError(
+            "WEFT-E0705",
+            f"the artifact is for another processor ({target.cpu})",
+            where=where,
+            why=f"{host.cpu} lacks {', '.join(missing)}",
+            hint="compile the model on this machine",
+        )
+
+
+def _enabled(features: str) -> set[str]:
+    return {f[1:] for f in features.split(",") if f.startswith("+")}

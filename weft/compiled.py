@@ -1,0 +1,96 @@
+"""What the compiler hands over: everything that a call needs, as plain frozen data.
+
+``Compiled`` is what an artifact and the cache store and what an ``Executable`` runs. It holds no
+handle, pointer or isl object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.program import Buffer, Program
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """One input or output as the caller sees it."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    alignment: int = 1  # bytes that the code relies on; 1: any address NumPy gives
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """``output`` is computed in the memory of ``input``, by their numbers.
+
+    ``shared``: the code itself takes one pointer for both. Otherwise it computes apart and the
+    result is copied into the argument at the end.
+    """
+
+    output: int
+    input: int
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the code was proved for: ``condition`` (bool, over parameters), in words for a user."""
+
+    condition: Expr
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """A compiled program.
+
+    ``objects``: position-independent object code; together with ``llvm_runtime`` it defines
+    ``entry`` and ``entry_arena`` as ``codegen/program.py`` describes. ``constants``: read-only
+    C-contiguous arrays in the order of the program's constants. ``checks``: for each step what its
+    kernel's check codes mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details.
+    ``llvm``: the modules' text. ``texts``: the IRs, stage by stage. ``stats``: JSON data.
+    """
+
+    name: str
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    parameters: tuple[str, ...]
+    target: LlvmTarget
+    entry: str
+    objects: tuple[bytes, ...]
+    constants: tuple[tuple[str, np.ndarray], ...] = ()
+    derived: tuple[tuple[str, Expr], ...] = ()
+    in_place: tuple[InPlace, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    checks: tuple[tuple[str, ...], ...] = ()
+    llvm: tuple[str, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    stats: Mapping[str, object] = field(default_factory=dict)
+    explanation: str = ""
+
+
+def array_specs(
+    program: Program, buffers: tuple[Buffer, ...], names: tuple[str, ...]
+) -> tuple[ArraySpec, ...]:
+    """Specs of ``buffers`` (inputs or outputs) under the users' ``names``, with the alignment
+    that the kernels which take them rely on."""
+    places = {b.name: b.place for b in program.buffers}
+    formals = {kernel.name: kernel.buffers for kernel in program.kernels}
+    needed = {buffer.place: 1 for buffer in buffers}
+    for step in program.steps:
+        for argument, formal in zip(step.arguments, formals[step.kernel], strict=True):
+            place = places[argument]
+            if place in needed:
+                needed[place] = max(needed[place], formal.alignment)
+    return tuple(
+        ArraySpec(name, b.dtype, b.shape, needed[b.place])
+        for name, b in zip(names, buffers, strict=True)
+    )

@@ -1,0 +1,387 @@
+"""A compiled program as a callable: immutable, re-entrant, saved and loaded as one file."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from weft import artifact
+from weft.arguments import (
+    address,
+    arrange,
+    as_array,
+    check_apart,
+    check_in_place,
+    check_target,
+    describe,
+    empty,
+    listing,
+    located,
+)
+from weft.codegen.llvm_target import inspect
+from weft.codegen.native_library import NativeProgram
+from weft.codegen.size_arithmetic import SizeError, bind, evaluate
+from weft.compiled import ArraySpec, Compiled
+from weft.errors import ArtifactError, CallError, ExecutionError
+
+MAX_PLANS = 256  # bindings of the size symbols that are remembered
+MAX_FRAMES = 8  # arenas kept between calls
+MAX_THREADS = 256
+
+_Placed = tuple[np.ndarray, int]  # an array and its address
+Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
+
+
+def available_threads() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """All that follows from the shapes of the inputs."""
+
+    parameters: np.ndarray  # int64, kept alive for its address
+    parameters_at: int
+    arena_bytes: int
+    outputs: tuple[tuple[tuple[int, ...], np.dtype, int], ...]  # shape, dtype, bytes
+
+
+class _Frame:
+    """What one call in flight needs for itself: an arena, pointer tables, a status."""
+
+    __slots__ = ("arena", "arena_at", "capacity", "inputs", "outputs", "status", "tables")
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        self.arena = np.empty(0, np.uint8)
+        self.arena_at = self.capacity = 0
+        self.inputs = (ctypes.c_void_p * max(inputs, 1))()
+        self.outputs = (ctypes.c_void_p * max(outputs, 1))()
+        self.status = (ctypes.c_int64 * 4)()
+        addresses = [ctypes.addressof(t) for t in (self.inputs, self.outputs, self.status)]
+        self.tables: tuple[int, ...] = tuple(addresses)
+
+    def reserve(self, size: int) -> None:
+        self.arena, self.arena_at = empty((size,), np.dtype(np.uint8), size)
+        self.capacity = size
+
+
+class Executable:
+    """A compiled program.
+
+    ``executable(*arrays, **by_name)`` takes one array for each input (NumPy arrays, or anything
+    with ``__dlpack__`` or ``__array__``), in order or by name, and returns one fresh array, or a
+    tuple where the program has several outputs. ``out=`` gives places for results: an array, a
+    sequence with None for "allocate", or a mapping by name. An input that is declared in place is
+    overwritten and returned. Raises ``CallError`` for unfit arguments, before anything is written,
+    and ``ExecutionError`` where the data break a rule of the program (an index out of range); the
+    contents of results are then undefined.
+
+    Calls may run at the same time in several Python threads; the GIL is released. A call uses up
+    to ``threads`` threads of the process's one pool, or only its own while another call has it.
+    """
+
+    __slots__ = (
+        "_alignments", "_compiled", "_constants", "_constants_at", "_frames", "_in_place",
+        "_names", "_native", "_plans", "_threads",
+    )  # fmt: skip
+
+    def __init__(self, compiled: Compiled, *, threads: int | None = None) -> None:
+        self._compiled = compiled
+        self._native = NativeProgram(compiled.objects, compiled.entry)
+        # Kernels rely on the alignment of constants; an array from the user may have any.
+        held = [located(array, 64) for _, array in compiled.constants]
+        self._constants = ([array for array, _ in held], np.array([*(at for _, at in held), 0]))
+        self._constants_at = address(self._constants[1])
+        self._alignments = [max(s.alignment, s.dtype.itemsize) for s in compiled.inputs]
+        self._names = [spec.name for spec in compiled.outputs]
+        self._in_place = {pair.output: pair for pair in compiled.in_place}
+        self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
+        self._frames: deque[_Frame] = deque(maxlen=MAX_FRAMES)
+        self._threads = _thread_count(threads)
+
+    def __call__(self, /, *arrays: object, out: Out = None, **by_name: object) -> Any:
+        given = arrays
+        if by_name or len(arrays) != len(self._compiled.inputs):
+            given = tuple(arrange(self._compiled.inputs, arrays, by_name))
+        results = self._run(given, out)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, arrays: Mapping[str, object], *, out: Out = None) -> dict[str, np.ndarray]:
+        """The outputs by name, from the inputs by name."""
+        given = arrange(self._compiled.inputs, (), arrays)
+        return dict(zip(self._names, self._run(given, out), strict=True))
+
+    def _run(self, given: Sequence[object], out: Out) -> list[np.ndarray]:
+        specs = self._compiled.inputs
+        inputs = [as_array(v, spec) for v, spec in zip(given, specs, strict=True)]
+        shapes = tuple([array.shape for array in inputs])
+        plan = self._plans.get(shapes) or self._plan(shapes)
+        placed = [located(a, align) for a, align in zip(inputs, self._alignments, strict=True)]
+        if out is None and not self._in_place:
+            targets = [empty(*output) for output in plan.outputs]
+            self._enter(plan, placed, targets)
+            return [target for target, _ in targets]
+        results = self._results(given, inputs, plan, out)
+        targets = [self._target(k, result, placed) for k, result in enumerate(results)]
+        self._enter(plan, placed, targets)
+        for result, (target, _) in zip(results, targets, strict=True):
+            if result is not target:
+                np.copyto(result, target)
+        return results
+
+    def _enter(self, plan: _Plan, inputs: Sequence[_Placed], outputs: Sequence[_Placed]) -> None:
+        """One native call on a frame of its own."""
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = _Frame(len(inputs), len(outputs))
+        if plan.arena_bytes > frame.capacity:
+            frame.reserve(plan.arena_bytes)
+        for number, (_, at) in enumerate(inputs):
+            frame.inputs[number] = at
+        for number, (_, at) in enumerate(outputs):
+            frame.outputs[number] = at
+        frame.status[1] = 0
+        inputs_at, outputs_at, status_at = frame.tables
+        code = self._native.entry(
+            inputs_at,
+            outputs_at,
+            self._constants_at,
+            frame.arena_at,
+            plan.parameters_at,
+            status_at,
+            self._threads,
+        )
+        status = tuple(frame.status) if code else ()
+        self._frames.append(frame)
+        if code:
+            raise self._failure(*status)
+
+    def _plan(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
+        compiled = self._compiled
+        try:
+            sizes = bind([spec.shape for spec in compiled.inputs], shapes, compiled.derived)
+            for guard in compiled.guards:
+                if not evaluate(guard.condition, sizes):
+                    raise CallError(
+                        "WEFT-E0608",
+                        f"{compiled.name} was compiled for {guard.text}",
+                        where=_bindings(sizes),
+                        hint="compile again for these sizes",
+                    )
+            outputs = tuple(_output(spec, sizes) for spec in compiled.outputs)
+            parameters = np.array([*(sizes[name] for name in compiled.parameters), 0], np.int64)
+        except (SizeError, KeyError) as error:
+            raise CallError(
+                "WEFT-E0605",
+                f"sizes do not fit: {error}",
+                where=", ".join(
+                    f"{spec.name} of shape {list(shape)}"
+                    for spec, shape in zip(compiled.inputs, shapes, strict=True)
+                ),
+                hint=f"inputs: {listing(compiled.inputs)}",
+            ) from None
+        at = address(parameters)
+        arena = self._native.arena_bytes(at, self._threads)
+        plan = _Plan(parameters, at, int(arena), outputs)
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[shapes] = plan
+        return plan
+
+    def _results(
+        self, given: Sequence[object], inputs: Sequence[np.ndarray], plan: _Plan, out: Out
+    ) -> list[np.ndarray]:
+        """The arrays to return: the caller's where there are any, fit to be written."""
+        results: list[np.ndarray] = []
+        written: list[tuple[str, np.ndarray]] = []
+        wanted = self._wanted(out)
+        for number, (spec, output) in enumerate(
+            zip(self._compiled.outputs, plan.outputs, strict=True)
+        ):
+            place = wanted[number]
+            if (pair := self._in_place.get(number)) is not None:
+                name = self._compiled.inputs[pair.input].name
+                if place is not None and place is not given[pair.input]:
+                    raise CallError(
+                        "WEFT-E0606",
+                        f"output {spec.name!r} is computed in place of input {name!r}",
+                        hint="leave it out of out=, or pass the same array",
+                    )
+                check_in_place(given[pair.input], inputs[pair.input], name)
+                written.append((f"input {name!r}", inputs[pair.input]))
+                results.append(inputs[pair.input])
+            elif place is None:
+                results.append(empty(*output)[0])
+            else:
+                results.append(check_target(place, spec, output[0]))
+                written.append((f"out for {spec.name!r}", results[-1]))
+        replaced = {pair.input for pair in self._in_place.values()}
+        others = [
+            (f"input {spec.name!r}", array)
+            for i, (spec, array) in enumerate(zip(self._compiled.inputs, inputs, strict=True))
+            if i not in replaced
+        ]
+        check_apart(written, others)
+        return results
+
+    def _target(self, number: int, result: np.ndarray, inputs: Sequence[_Placed]) -> _Placed:
+        """Where output ``number`` is computed: ``result`` itself, or an array to copy from."""
+        pair = self._in_place.get(number)
+        if pair is not None and pair.shared:
+            return inputs[pair.input]
+        spec = self._compiled.outputs[number]
+        if pair is None and result.flags.c_contiguous:
+            at = address(result)
+            if at % max(spec.alignment, spec.dtype.itemsize) == 0:
+                return result, at
+        return empty(result.shape, result.dtype, result.nbytes)
+
+    def _wanted(self, out: Out) -> list[Any]:
+        outputs = self._compiled.outputs
+        match out:
+            case None:
+                return [None] * len(outputs)
+            case Mapping():
+                if unknown := [name for name in out if name not in self._names]:
+                    raise CallError(
+                        "WEFT-E0601",
+                        f"there is no output {unknown[0]!r}",
+                        hint=f"outputs: {listing(outputs)}",
+                    )
+                return [out.get(name) for name in self._names]
+            case tuple() | list():
+                wanted = list(out)
+            case _:
+                wanted = [out]
+        if len(wanted) != len(outputs):
+            raise CallError(
+                "WEFT-E0606",
+                f"out has {len(wanted)} arrays for {len(outputs)} outputs",
+                hint=f"outputs, in order: {listing(outputs)}",
+            )
+        return wanted
+
+    def _failure(self, step: int, code: int, first: int, second: int) -> ExecutionError:
+        checks = self._compiled.checks
+        messages = checks[step] if 0 <= step < len(checks) else ()
+        if 1 <= code <= len(messages):
+            message = messages[code - 1]
+            if "{0}" not in message:
+                message += " (at {0}, {1})"
+            message = message.replace("{0}", str(first)).replace("{1}", str(second))
+        else:
+            message = f"check {code} failed (at {first}, {second})"
+        return ExecutionError("WEFT-E0610", message, where=f"step {step} of {self.name}")
+
+    # ---- looking at it ------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self._compiled.name
+
+    @property
+    def inputs(self) -> tuple[ArraySpec, ...]:
+        """Name, dtype and shape of each input, in the order of positional arguments."""
+        return self._compiled.inputs
+
+    @property
+    def outputs(self) -> tuple[ArraySpec, ...]:
+        return self._compiled.outputs
+
+    @property
+    def compiled(self) -> Compiled:
+        """The record behind this executable."""
+        return self._compiled
+
+    @property
+    def threads(self) -> int:
+        """The most threads that one call uses, the caller's own included."""
+        return self._threads
+
+    def with_threads(self, threads: int | None) -> Executable:
+        """The same program on another number of threads (None: all processors)."""
+        return Executable(self._compiled, threads=threads)
+
+    @property
+    def stats(self) -> Mapping[str, object]:
+        """Counts and times of the compilation."""
+        return MappingProxyType(dict(self._compiled.stats))
+
+    def explain(self) -> str:
+        """What was fused, tiled and scheduled, and why."""
+        return self._compiled.explanation
+
+    def as_text(self, stage: str) -> str:
+        """The program after ``stage``; ``CallError`` lists the stages there are."""
+        texts = self._compiled.texts
+        if stage not in texts:
+            raise CallError(
+                "WEFT-E0609",
+                f"there is no text of stage {stage!r}",
+                hint=f"stages: {', '.join(texts) or 'none were kept'}",
+            )
+        return texts[stage]
+
+    def source(self, language: str) -> str:
+        """The generated code: "llvm" as emitted, "asm" for the target."""
+        if language not in ("llvm", "asm"):
+            raise CallError(
+                "WEFT-E0609", f"there is no source in {language!r}", hint='"llvm" or "asm"'
+            )
+        modules = self._compiled.llvm
+        if not modules:
+            raise CallError("WEFT-E0609", "this artifact was saved without its texts")
+        if language == "llvm":
+            return "\n".join(modules)
+        return "\n".join(inspect(module, self._compiled.target).assembly for module in modules)
+
+    def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
+        """Write one file that ``weft.load`` runs without compiling, atomically."""
+        artifact.write(self._compiled, Path(path), texts=texts)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(describe, self.inputs))
+        outputs = ", ".join(map(describe, self.outputs))
+        return f"<weft.Executable {self.name}({inputs}) -> ({outputs})>"
+
+
+def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executable:
+    """The executable in a file that ``Executable.save`` wrote; ``ArtifactError`` if unfit."""
+    compiled = artifact.read(Path(path))
+    try:
+        return Executable(compiled, threads=threads)
+    except RuntimeError as error:  # LLVM's linker
+        raise ArtifactError(
+            "WEFT-E0704", "the object code cannot be linked", where=str(path), why=str(error)
+        ) from None
+
+
+def _thread_count(threads: int | None) -> int:
+    """The caller's number, at most one per processor."""
+    if threads is None:
+        return min(available_threads(), MAX_THREADS)
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise CallError("WEFT-E0611", f"threads={threads!r} is not a positive integer")
+    return min(threads, available_threads(), MAX_THREADS)
+
+
+def _output(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype, int]:
+    shape = tuple(evaluate(size, sizes) for size in spec.shape)
+    if any(size < 0 for size in shape):
+        raise SizeError(f"output {spec.name} would have shape {list(shape)}")
+    return shape, spec.dtype.numpy, prod(shape) * spec.dtype.itemsize
+
+
+def _bindings(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sizes.items())
