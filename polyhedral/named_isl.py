@@ -369,6 +369,17 @@ def _times(scop: Scop, rows: dict[str, list[Affine | int]]) -> isl.UnionMap:
     return result
 
 
+def union_maps(union: isl.UnionMap) -> Iterator[isl.Map]:
+    """The maps that ``union`` consists of, one for each pair of tuples."""
+    parts = union.get_map_list()
+    return (parts.get_at(k) for k in range(parts.n_map()))
+
+
+def tuple_names(pairs: isl.Map) -> tuple[str, str]:
+    """The names, as users know them, of the two tuples that ``pairs`` relates."""
+    return decode(pairs.get_tuple_name(_DIM.in_)), decode(pairs.get_tuple_name(_DIM.out))
+
+
 # --- samples -------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ that overflow int64 are not modelled.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from weft.dtypes import int64
@@ -77,6 +77,16 @@ class Affine:
 
     def coefficient(self, atom: Atom) -> int:
         return next((c for a, c in self.terms if a == atom), 0)
+
+    def value(self, values: Mapping[str, int]) -> int:
+        """The number that this is where variables have ``values``."""
+        total = self.constant
+        for atom, coefficient in self.terms:
+            if isinstance(atom, str):
+                total += coefficient * values[atom]
+            else:
+                total += coefficient * (atom.numerator.value(values) // atom.divisor)
+        return total
 
     def variables(self) -> tuple[str, ...]:
         """Names that occur, inside floors too, each once."""

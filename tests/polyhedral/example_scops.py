@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence as Items
+from collections.abc import Mapping
+from collections.abc import Sequence as Items
 
 from tests.polyhedral.scops import (
     Band,
@@ -13,7 +14,6 @@ from tests.polyhedral.scops import (
     Statement,
     at,
     box,
-    loop,
     scop,
     statement,
     tensor,
@@ -24,7 +24,9 @@ from weft.polyhedral.schedule_tree import Loop, Tree
 i, j, k, n, t = (Var(name) for name in "ijknt")
 
 
-def band(names: Items[str], of: Mapping[str, Items[Expr]], child: Tree, kind: str = "serial") -> Band:
+def band(
+    names: Items[str], of: Mapping[str, Items[Expr]], child: Tree, kind: str = "serial"
+) -> Band:
     """Loops ``names``; ``of`` gives each statement's values for them, in order."""
     return Band(
         tuple(
@@ -219,7 +221,6 @@ EXAMPLES = {
     "lstm": (lstm, lstm_tree),
     "chain": (chain, chain_tree),
 }
-
 
 
 __all__ = ["EXAMPLES", "Statement", "band", "chain", "conv_cluster", "gemm", "lstm", "softmax"]

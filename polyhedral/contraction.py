@@ -1,0 +1,156 @@
+"""Is storage that loop iterations reuse needed by one iteration at a time?
+
+A tensor's ``contracted`` leading dimensions have no storage: all tiles share the memory of one.
+That is right under a schedule tree if some outermost loops around all accesses of the tensor
+
+1. tell the tiles apart: each of the contracted coordinates follows from these loops, and
+2. confine the values: what is read in one iteration of these loops was written in that iteration.
+
+Then the memory is private to the iteration, and the loops may even be parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import islpy as isl
+
+from weft.errors import IllegalScheduleError
+from weft.polyhedral.analysis.flow import flow
+from weft.polyhedral.analysis.quasi_affine import Affine, affine
+from weft.polyhedral.named_isl import (
+    bounded,
+    domain_set,
+    multi_aff,
+    parameter_space,
+    paths,
+    sample_pair,
+    schedule_map,
+    tuple_names,
+    tuple_space,
+    union_maps,
+)
+from weft.polyhedral.schedule_tree import Loop, Tree
+from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
+from weft.polyhedral.scop import Access, Scop, Statement, Tensor
+
+Path = Sequence[Loop | int]
+
+
+def check_contraction(scop: Scop, tree: Tree) -> None:
+    """Check every contracted tensor of ``scop`` under ``tree``, a verified schedule.
+
+    Raises IllegalScheduleError (WEFT-E0423) if two tiles would be in one memory at a time.
+    """
+    contracted = [t for t in scop.tensors if t.contracted]
+    if not contracted:
+        return
+    above = paths(tree)
+    for tensor in contracted:
+        uses = list(_uses(scop, tensor.name))
+        if not uses:
+            continue
+        shared = _shared([above[s.name] for s, _ in uses])
+        places = [_telling(tensor, k, uses, shared) for k in range(tensor.contracted)]
+        around = [x for x in shared[: max(places) + 1] if isinstance(x, Loop)]
+        told = {id(shared[place]) for place in places}
+        if any(id(loop) not in told for loop in around):
+            _check_confined(scop, tree, tensor, [s for s, _ in uses], around)
+
+
+def _uses(scop: Scop, name: str) -> Iterator[tuple[Statement, Access]]:
+    for statement in scop.statements:
+        for access in (*statement.writes, *statement.reads):
+            if access.tensor == name:
+                yield statement, access
+
+
+def _shared(above: Sequence[Path]) -> Path:
+    """The entries before the first place at which paths differ."""
+    first, *others = above
+    for place, entry in enumerate(first):
+        if any(len(o) <= place or not _same(o[place], entry) for o in others):
+            return first[:place]
+    return first
+
+
+def _same(one: Loop | int, other: Loop | int) -> bool:
+    return one is other or (isinstance(one, int) and one == other)
+
+
+def _telling(
+    tensor: Tensor, coordinate: int, uses: Sequence[tuple[Statement, Access]], shared: Path
+) -> int:
+    """The place of the outermost shared loop that differs from ``coordinate`` by a constant."""
+    for place, loop in enumerate(shared):
+        if isinstance(loop, Loop):
+            distances = {_distance(loop, s, access, coordinate) for s, access in uses}
+            if len(distances) == 1 and None not in distances:
+                return place
+    raise IllegalScheduleError(
+        "WEFT-E0423",
+        f"dimension {coordinate} of {tensor.name} has no storage, but the loops around its "
+        "accesses do not follow it",
+        where=", ".join(dict.fromkeys(source_of(s) for s, _ in uses)),
+        hint="let one loop around all of its accesses run over that dimension",
+    )
+
+
+def _distance(loop: Loop, statement: Statement, access: Access, coordinate: int) -> int | None:
+    if access.may:
+        return None
+    difference = affine(access.indices[coordinate]) - affine(loop.at[statement.name])
+    return difference.constant if difference.is_constant else None
+
+
+def _check_confined(
+    scop: Scop, tree: Tree, tensor: Tensor, users: Sequence[Statement], around: Sequence[Loop]
+) -> None:
+    """Raise if a value goes through ``tensor`` from one iteration of the loops ``around`` to
+    another: some of these loops do not follow a contracted coordinate, so flow must tell."""
+    with bounded(what="the check of reused storage"):
+        iteration = isl.UnionMap.empty(parameter_space(scop))
+        for statement in dict.fromkeys(s.name for s in users):
+            values = [affine(loop.at[statement]) for loop in around]
+            part = _iteration(scop, scop.statement(statement), values)
+            iteration = iteration.union(part.to_union_map())
+        same = iteration.apply_range(iteration.reverse())
+        seen = flow(_only(scop, tensor), schedule_map(scop, tree))
+        for sources in seen.sources.values():
+            for escaped in union_maps(sources.subtract(same)):
+                if not escaped.is_empty():
+                    _refuse(scop, tensor, escaped)
+
+
+def _iteration(scop: Scop, statement: Statement, values: Sequence[Affine]) -> isl.Map:
+    target = tuple_space(scop, "", len(values))
+    whole = isl.Map.from_multi_aff(multi_aff(scop, statement, values, target))
+    return whole.intersect_domain(domain_set(scop, statement))
+
+
+def _only(scop: Scop, tensor: Tensor) -> Scop:
+    """``scop`` with no access but those of ``tensor``."""
+
+    def kept(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+        return tuple(a for a in accesses if a.tensor == tensor.name)
+
+    statements = tuple(
+        replace(s, reads=kept(s.reads), writes=kept(s.writes)) for s in scop.statements
+    )
+    return replace(scop, statements=statements)
+
+
+def _refuse(scop: Scop, tensor: Tensor, escaped: isl.Map) -> None:
+    pair = sample_pair(escaped)
+    assert pair is not None, "an empty map of violations"
+    reader, writer = (scop.statement(name) for name in tuple_names(escaped))
+    parameters, read, written = pair
+    raise IllegalScheduleError(
+        "WEFT-E0423",
+        f"the storage of {tensor.name} is reused while it is still needed",
+        where=", ".join(dict.fromkeys((source_of(writer), source_of(reader)))),
+        why=f"{instance(reader, read)} reads what {instance(writer, written)} wrote in another "
+        f"iteration of the loops that share the storage{for_parameters(parameters)}",
+        hint=f"give {tensor.name} storage for the dimensions that these loops run over",
+    )
