@@ -73,7 +73,7 @@ class GraphBuilder:
     def initializer(self, name: str, data: np.ndarray) -> Value:
         """A constant that the model itself holds."""
         value = Value(self.final_name(name), data.shape, as_dtype(data.dtype))
-        self.data[value.name] = data
+        self.data[value.name] = frozen(data)
         return value
 
     def constant(self, data: np.ndarray, name: str, dtype: DType | None = None) -> Value:
@@ -81,8 +81,7 @@ class GraphBuilder:
         array = np.asarray(data)
         if dtype is not None:
             array = array.astype(dtype.numpy, copy=False)
-        array = np.ascontiguousarray(array).reshape(array.shape).view()
-        array.flags.writeable = False
+        array = frozen(array)
         value = Value(self.fresh(name), array.shape, as_dtype(array.dtype))
         self.data[value.name] = array
         return value
@@ -183,6 +182,13 @@ class GraphBuilder:
             for v in node.outputs
         )
         return replace(node, outputs=outputs)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The same elements, contiguous and read-only, as graphs hold their constants."""
+    view = np.ascontiguousarray(array).reshape(array.shape).view()
+    view.flags.writeable = False
+    return view
 
 
 def _small(program: Program) -> bool:

@@ -23,7 +23,7 @@ import weft.frontend.onnx as handlers
 from weft.errors import CompileError, ExpressionError, ModelError, UnsupportedError
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.context import find_handler
-from weft.frontend.onnx.graph_builder import GraphBuilder
+from weft.frontend.onnx.graph_builder import GraphBuilder, frozen
 from weft.frontend.onnx.host_partition import is_host
 from weft.frontend.onnx.node_context import ImportContext, NeedsHost, NeedsValue, ValueUnknown
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
@@ -69,7 +69,7 @@ def import_region(
     """
     load_handlers()
     check_supported(all_nodes(region))
-    builder = GraphBuilder(known or {})
+    builder = GraphBuilder({name: frozen(data) for name, data in (known or {}).items()})
     builder.reserve(_names(region))
     scope: dict[str, Value | None] = {}
     given: list[Value] = []

@@ -21,7 +21,6 @@ import unittest
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,27 +28,26 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt, Runner
 
 from weft.errors import UnsupportedError
-from weft.frontend.tensor_interpreter import interpret
+from weft.graph.interpreter import interpret_graph
 from weft.graph.operator_graph import Graph
+from weft.graph.verifier import verify
 from weft.onnx_model import OnnxModel, load_model
 
 STATUSES = ("pass", "wrong", "unsupported", "error", "timeout")
 
 
-@dataclass
 class Interpreted:
-    """Runs a graph node by node in the tensor interpreter."""
+    """A graph in the interpreter, in the place of an executable."""
 
-    graph: Graph
+    def __init__(self, graph: Graph) -> None:
+        verify(graph)
+        self.graph = graph
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        values = dict(inputs) | dict(self.graph.constants)
-        for node in self.graph.nodes:
-            results = interpret(node.program, [values[v.name] for v in node.inputs])
-            for value, array in zip(node.outputs, results, strict=True):
-                assert array.dtype == value.dtype.numpy
-                values[value.name] = array
-        return {v.name: values[v.name] for v in self.graph.outputs}
+        results = interpret_graph(self.graph, [inputs[v.name] for v in self.graph.inputs])
+        for value, array in zip(self.graph.outputs, results, strict=True):
+            assert (array.shape, array.dtype) == (value.shape, value.dtype.numpy)
+        return {v.name: array for v, array in zip(self.graph.outputs, results, strict=True)}
 
 
 class Rep:

@@ -155,9 +155,9 @@ def run(n: int, seed: int, only: int | None = None) -> tuple[Counter[str], list[
     counts: Counter[str] = Counter()
     bugs: list[str] = []
     if only is not None:
-        name, model, inputs = models[random.Random(f"{seed}/{only}").randrange(len(models))]
-        counts[verdict(_mutant(models, seed, only)[1], inputs)] += 1
+        name, changed, inputs = _mutant(models, seed, only)
         print(name)
+        counts[verdict(changed, inputs)] += 1
         return counts, bugs
     start = 0
     while start < n:

@@ -47,7 +47,7 @@ def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: A
 
 
 def outcome(source: Any, inputs: Mapping[str, Any] | None = None) -> str:
-    """'fine', or the error as the user reads it; any error that is not Weft's own passes through."""
+    """'fine', or the error as the user reads it; errors that are not Weft's own pass through."""
     try:
         loaded = load_model(source, Interpreted)
         if inputs is not None:
