@@ -78,8 +78,6 @@ def rebuilt(operation: Operation, of: Callable[[Tensor], Tensor], name: str) -> 
 def on_placeholders(program: Program, names: Mapping[int, str] | None = None) -> Program:
     """``program`` on fresh placeholders, called by their position or by ``names``."""
     given = names or {}
-    inputs = tuple(
-        replace(t, name=given.get(n, f"in{n}")) for n, t in enumerate(program.inputs)
-    )
+    inputs = tuple(replace(t, name=given.get(n, f"in{n}")) for n, t in enumerate(program.inputs))
     _, outputs = rebuild(program, inputs)
     return replace(program, inputs=inputs, outputs=outputs)

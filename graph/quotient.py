@@ -1,0 +1,97 @@
+"""An acyclic graph of clusters under merging, with its topological order kept up to date.
+
+Merging a and b, a before b, closes a cycle exactly if another path leads from a to b. All nodes on
+such a path lie between them in the order, so that only this region is searched, and only what is
+found there is moved (Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic
+graphs", 2006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+
+class Merge(Enum):
+    DONE = "done"
+    CYCLE = "cycle"
+    TOO_FAR = "too far"
+
+
+class Quotient:
+    """Clusters are numbers; the first ones are the nodes ``0 … n-1`` in topological order."""
+
+    def __init__(self, n: int, edges: Iterable[tuple[int, int]], *, search: int = 4096) -> None:
+        """``search`` bounds the clusters that one merge looks at, so that merging stays linear."""
+        self.search = search
+        self.order = list(range(n))
+        self.parent = list(range(n))
+        self.after: list[dict[int, None]] = [{} for _ in range(n)]
+        self.before: list[dict[int, None]] = [{} for _ in range(n)]
+        for a, b in edges:
+            self.after[a][b] = None
+            self.before[b][a] = None
+
+    def find(self, node: int) -> int:
+        """The cluster of ``node``."""
+        root = node
+        while self.parent[root] != root:
+            root = self.parent[root]
+        while self.parent[node] != root:
+            self.parent[node], node = root, self.parent[node]
+        return root
+
+    def merge(self, left: int, right: int) -> Merge:
+        """Make one cluster of two, unless that closes a cycle or takes too long to find out."""
+        a, b = sorted((self.find(left), self.find(right)), key=self.order.__getitem__)
+        if a == b:
+            return Merge.DONE
+        low, high = self.order[a], self.order[b]
+        forward = self._reach(a, b, self.after, low, high)
+        backward = None if forward is None else self._reach(b, a, self.before, low, high)
+        if forward is None or backward is None:
+            return Merge.TOO_FAR
+        if any(b in self.after[n] for n in forward):
+            return Merge.CYCLE
+        self._reorder(a, b, forward, backward)
+        self._contract(a, b)
+        return Merge.DONE
+
+    def _reach(
+        self, start: int, other: int, edges: Sequence[Mapping[int, None]], low: int, high: int
+    ) -> list[int] | None:
+        """What ``start`` reaches strictly between ``low`` and ``high``; None beyond the budget."""
+        found: dict[int, None] = {}
+        stack = [start]
+        while stack:
+            for node in edges[stack.pop()]:
+                if node != other and low < self.order[node] < high and node not in found:
+                    found[node] = None
+                    stack.append(node)
+            if len(found) > self.search:
+                return None
+        return list(found)
+
+    def _reorder(self, a: int, b: int, forward: list[int], backward: list[int]) -> None:
+        """What reaches b, then the merged cluster, then what a reaches, in the same places."""
+        places = sorted(self.order[n] for n in (a, b, *forward, *backward))
+        backward.sort(key=self.order.__getitem__)
+        forward.sort(key=self.order.__getitem__)
+        for node, place in zip(backward, places, strict=False):
+            self.order[node] = place
+        self.order[a] = self.order[b] = places[len(backward)]
+        for node, place in zip(forward, places[len(places) - len(forward) :], strict=True):
+            self.order[node] = place
+
+    def _contract(self, a: int, b: int) -> None:
+        """``b`` becomes part of ``a``, or the other way round: fewer edges move."""
+        if len(self.after[a]) + len(self.before[a]) < len(self.after[b]) + len(self.before[b]):
+            a, b = b, a
+        self.parent[b] = a
+        for edges, back in ((self.after, self.before), (self.before, self.after)):
+            for node in edges[b]:
+                del back[node][b]
+                if node != a:
+                    edges[a][node] = None
+                    back[node][a] = None
+            edges[b] = {}
