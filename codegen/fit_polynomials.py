@@ -95,12 +95,12 @@ FITS: dict[str, Fit] = {
     # sin(r) = r + r**3 * SIN(r**2)
     "SIN": (
         lambda z: series(lambda k: Decimal((-1) ** (k + 1)) / _factorial(2 * k + 3), z),
-        0.0, 0.6169, 3, 7,
+        0.0, 0.63, 3, 7,
     ),
     # cos(r) = 1 - r**2 / 2 + r**4 * COS(r**2)
     "COS": (
         lambda z: series(lambda k: Decimal((-1) ** k) / _factorial(2 * k + 4), z),
-        0.0, 0.6169, 3, 7,
+        0.0, 0.63, 3, 7,
     ),
     # atan(t) = t + t**3 * ATAN(t**2)
     "ATAN": (

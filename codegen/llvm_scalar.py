@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.codegen import llvm_integer
+from weft.codegen import llvm_integer, math_values
 from weft.codegen.llvm_builder import Builder, Value, floating, integer, register_type
 from weft.codegen.llvm_small_floats import decode, encode, is_small, round_to, round_to_odd
 from weft.codegen.math_functions import FUNCTIONS
-from weft.codegen.math_values import MathValue, Writer
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Number
 
@@ -178,8 +177,7 @@ class ScalarOps:
                 return b.select(b.compare("fcmp one", a, floating(0.0, a.type)), one, a)
             case "floordiv":
                 return b.intrinsic("floor", b.binary("fdiv", *args))
-        writer = Writer(b)
-        return FUNCTIONS[op](*(MathValue(writer, arg) for arg in args)).value
+        return FUNCTIONS[op](*(math_values.Number(b, arg) for arg in args)).value
 
     def _integer(self, op: str, args: list[Value], dtype: DType) -> Value:
         b, a = self.b, args[0]

@@ -1,7 +1,8 @@
-"""Numbers that write code: arithmetic on ``MathValue`` emits LLVM IR, for scalars and vectors alike.
+"""Numbers that write code: arithmetic on a ``Number`` emits LLVM IR, for scalars and vectors alike.
 
-Operations round exactly once each, in order (no contraction), so that error-free transformations
-(two-sum, products split with a fused multiply-add) mean what they say.
+Each operation rounds exactly once, in the order written (no contraction), so that error-free
+transformations (two-sum, products split with a fused multiply-add) mean what they say. Python
+numbers on either side become literals of the type in hand.
 """
 
 from __future__ import annotations
@@ -10,21 +11,211 @@ from dataclasses import dataclass
 
 from weft.codegen.llvm_builder import Builder, Value, floating, integer
 
-Operand = "MathValue | float | int"
+MANTISSA = {"float": 23, "double": 52}
+BIAS = {"float": 127, "double": 1023}
+INTEGER = {"float": "i32", "double": "i64"}
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
-    b: Builder
-
-
-@dataclass(frozen=True, slots=True)
-class MathValue:
+class Number:
     """A float, an integer or a truth value, in one lane or many."""
 
-    writer: Writer
+    b: Builder
     value: Value
 
     @property
     def type(self) -> str:
         return self.value.type
+
+    @property
+    def is_float(self) -> bool:
+        return self.type in ("float", "double")
+
+    def literal(self, value: float | int) -> Number:
+        """``value`` in this number's type."""
+        if self.is_float:
+            return Number(self.b, floating(float(value), self.type))
+        return Number(self.b, integer(int(value), self.type))
+
+    def _operand(self, other: Number | float) -> Value:
+        return other.value if isinstance(other, Number) else self.literal(other).value
+
+    def _binary(self, name: str, other: Number | float) -> Number:
+        return Number(self.b, self.b.binary(name, self.value, self._operand(other)))
+
+    def __add__(self, other: Number | float) -> Number:
+        return self._binary("fadd" if self.is_float else "add", other)
+
+    def __radd__(self, other: float) -> Number:
+        return self.literal(other) + self
+
+    def __sub__(self, other: Number | float) -> Number:
+        return self._binary("fsub" if self.is_float else "sub", other)
+
+    def __rsub__(self, other: float) -> Number:
+        return self.literal(other) - self
+
+    def __mul__(self, other: Number | float) -> Number:
+        return self._binary("fmul" if self.is_float else "mul", other)
+
+    def __rmul__(self, other: float) -> Number:
+        return self.literal(other) * self
+
+    def __truediv__(self, other: Number | float) -> Number:
+        return self._binary("fdiv", other)
+
+    def __rtruediv__(self, other: float) -> Number:
+        return self.literal(other) / self
+
+    def __neg__(self) -> Number:
+        if self.is_float:
+            return Number(self.b, self.b.negate(self.value))
+        return 0 - self
+
+    def __and__(self, other: Number | int) -> Number:
+        return self._binary("and", other)
+
+    def __or__(self, other: Number | int) -> Number:
+        return self._binary("or", other)
+
+    def __xor__(self, other: Number | int) -> Number:
+        return self._binary("xor", other)
+
+    def __invert__(self) -> Number:
+        return self ^ (1 if self.type == "i1" else -1)
+
+    def __lshift__(self, other: int) -> Number:
+        return self._binary("shl", other)
+
+    def __rshift__(self, other: int) -> Number:
+        """Arithmetic: the sign comes in from the left."""
+        return self._binary("ashr", other)
+
+    def _compare(self, name: str, other: Number | float) -> Number:
+        """Comparison with a NaN is false (``ne``: true)."""
+        kind = "fcmp" if self.is_float else "icmp"
+        prefix = "u" if self.is_float and name == "ne" else "o" if self.is_float else "s"
+        prefix = "" if not self.is_float and name in ("eq", "ne") else prefix
+        operand = self._operand(other)
+        return Number(self.b, self.b.compare(f"{kind} {prefix}{name}", self.value, operand))
+
+    def __lt__(self, other: Number | float) -> Number:
+        return self._compare("lt", other)
+
+    def __le__(self, other: Number | float) -> Number:
+        return self._compare("le", other)
+
+    def __gt__(self, other: Number | float) -> Number:
+        return self._compare("gt", other)
+
+    def __ge__(self, other: Number | float) -> Number:
+        return self._compare("ge", other)
+
+    def equals(self, other: Number | float) -> Number:
+        return self._compare("eq", other)
+
+    def differs(self, other: Number | float) -> Number:
+        return self._compare("ne", other)
+
+    def is_nan(self) -> Number:
+        return Number(self.b, self.b.compare("fcmp uno", self.value, self.value))
+
+    def where(self, if_true: Number | float, if_false: Number | float) -> Number:
+        """``if_true`` in the lanes where this truth value holds; one side at least a ``Number``."""
+        like = if_true if isinstance(if_true, Number) else if_false
+        assert isinstance(like, Number)
+        a, b = like._operand(if_true), like._operand(if_false)
+        return Number(self.b, self.b.select(self.value, a, b))
+
+    # ---- floats as bits -----------------------------------------------------------------------
+
+    def bits(self) -> Number:
+        return Number(self.b, self.b.cast("bitcast", self.value, INTEGER[self.type]))
+
+    def from_bits(self) -> Number:
+        type_ = "float" if self.type == "i32" else "double"
+        return Number(self.b, self.b.cast("bitcast", self.value, type_))
+
+    def to_float(self, type_: str) -> Number:
+        """A signed integer, converted."""
+        return Number(self.b, self.b.cast("sitofp", self.value, type_))
+
+    def convert(self, type_: str) -> Number:
+        """Between ``float`` and ``double``."""
+        if type_ == self.type:
+            return self
+        return Number(
+            self.b, self.b.cast("fpext" if type_ == "double" else "fptrunc", self.value, type_)
+        )
+
+    # ---- functions that processors have -------------------------------------------------------
+
+    def fma(self, factor: Number | float, addend: Number | float) -> Number:
+        """``self * factor + addend``, rounded once."""
+        args = self.value, self._operand(factor), self._operand(addend)
+        return Number(self.b, self.b.intrinsic("fma", *args))
+
+    def _intrinsic(self, name: str, *others: Number | float) -> Number:
+        operands = (self._operand(o) for o in others)
+        return Number(self.b, self.b.intrinsic(name, self.value, *operands))
+
+    def __abs__(self) -> Number:
+        return self._intrinsic("fabs")
+
+    def sqrt(self) -> Number:
+        return self._intrinsic("sqrt")
+
+    def rounded(self) -> Number:
+        """To the nearest whole number, ties to even."""
+        return self._intrinsic("roundeven")
+
+    def truncated(self) -> Number:
+        return self._intrinsic("trunc")
+
+    def copysign(self, sign: Number) -> Number:
+        return self._intrinsic("copysign", sign)
+
+    # ---- common shapes ------------------------------------------------------------------------
+
+    def polynomial(self, coefficients: tuple[float, ...]) -> Number:
+        """Horner's scheme, constant coefficient first."""
+        total = self.literal(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            total = total.fma(self, c)
+        return total
+
+    def scaled(self, exponent: Number) -> Number:
+        """``self * 2**exponent``, rounded once even where the result is subnormal.
+
+        ``exponent`` is an integer of the float's width, of at most twice the exponent range.
+        """
+        half = exponent >> 1
+        mantissa, bias = MANTISSA[self.type], BIAS[self.type]
+        first = ((half + bias) << mantissa).from_bits()
+        second = ((exponent - half + bias) << mantissa).from_bits()
+        return self * first * second
+
+    def whole(self) -> tuple[Number, Number]:
+        """The nearest whole number as a float and as an integer; any bits for NaN or huge."""
+        magic = 1.5 * 2.0 ** MANTISSA[self.type]
+        shifted = self + magic
+        return shifted - magic, shifted.bits() - shifted.literal(magic).bits()
+
+
+def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
+    """The sum and what rounding it lost, exactly (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def quick_two_sum(a: Number, b: Number) -> tuple[Number, Number]:
+    """As ``two_sum``, for |a| >= |b| (Dekker)."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def two_product(a: Number, b: Number | float) -> tuple[Number, Number]:
+    """The product and what rounding it lost, exactly."""
+    product = a * b
+    return product, a.fma(b, -product)
