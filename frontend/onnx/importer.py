@@ -27,6 +27,7 @@ from weft.frontend.onnx.graph_builder import GraphBuilder, frozen
 from weft.frontend.onnx.host_partition import is_host
 from weft.frontend.onnx.node_context import ImportContext, NeedsHost, NeedsValue, ValueUnknown
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
+from weft.frontend.onnx.read_model import text
 from weft.frontend.onnx.schema_functions import depends_on_types, expand
 from weft.frontend.onnx.tensors import checked_shape, dtype_of
 from weft.frontend.scalar_expr import Var
@@ -143,7 +144,7 @@ def declared_value(port: Port, shape: tuple[int, ...] | None = None) -> Value:
         if dim.HasField("dim_value"):
             sizes.append(checked_shape([dim.dim_value], where)[0])
         else:
-            sizes.append(Var(dim.dim_param or f"{port.name}_{d}"))
+            sizes.append(Var(text(dim.dim_param) or f"{port.name}_{d}"))
     return Value(port.name, tuple(sizes), dtype)
 
 

@@ -37,6 +37,7 @@ class _Scope:
     depth: int = 0
 
     def name(self, name: str) -> str:
+        text(name)
         if self.names is None or not name:
             return name
         return self.names.get(name, self.prefix + name)
@@ -123,12 +124,19 @@ def _approximately(count: int) -> str:
     return str(count) if count < 10**9 else f"about 10^{len(str(count)) - 1}"
 
 
+def text(name: str) -> str:
+    """``name`` itself; protobuf hands out bytes where a file holds no valid UTF-8."""
+    if isinstance(name, str):
+        return name
+    raise ModelError("WEFT-E0216", f"the name {name!r} is not UTF-8")
+
+
 def _key(function: onnx.FunctionProto) -> Key:
-    return (_domain(function.domain), function.name, function.overload)
+    return (_domain(function.domain), text(function.name), function.overload)
 
 
 def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
+    return "" if domain == "ai.onnx" else text(domain)
 
 
 @dataclass(slots=True)
@@ -151,7 +159,7 @@ class _Reader:
         types = tuple(v.type if v.HasField("type") else None for v in graph.output)
         nodes = tuple(self.nodes(graph.node, scope))
         captures = captured(inputs, constants, nodes, outputs)
-        return Region(graph.name, inputs, outputs, nodes, constants, captures, types)
+        return Region(text(graph.name), inputs, outputs, nodes, constants, captures, types)
 
     def tensor(self, proto: onnx.TensorProto, where: str = "") -> np.ndarray:
         return tensor_to_array(proto, where, self.external)
@@ -175,11 +183,11 @@ class _Reader:
 
     def node(self, proto: onnx.NodeProto, index: int, scope: _Scope) -> OnnxNode:
         domain = _domain(proto.domain)
-        name = scope.prefix + (proto.name or f"{proto.op_type}_{index}")
+        name = scope.prefix + text(proto.name or f"{text(proto.op_type)}_{index}")
         where = f"node {name!r} ({proto.op_type})"
         attributes: dict[str, object] = {}
         for attribute in proto.attribute:
-            if attribute.name in attributes:
+            if text(attribute.name) in attributes:
                 what = f"attribute {attribute.name!r} is given twice"
                 raise ModelError("WEFT-E0214", what, where=where)
             value = self.attribute(attribute, scope, where)
@@ -211,7 +219,9 @@ class _Reader:
                 names[formal] = result
         opsets = {**call.opsets, **opset_versions(function.opset_import)}
         scope = _Scope(opsets, prefix, names, depth=depth + 1)
-        defaults = {a.name: self.attribute(a, scope, call.where) for a in function.attribute_proto}
+        defaults = {
+            text(a.name): self.attribute(a, scope, call.where) for a in function.attribute_proto
+        }
         given = {k: v for k, v in defaults.items() if v is not None} | dict(call.attributes)
         yield from self.nodes(function.node, replace(scope, attributes=given))
 
