@@ -86,15 +86,15 @@ _CONCURRENT = {"parallel": "WEFT-E0421", "vector": "WEFT-E0422"}
 
 def _check_loop(together: Together, loop: Loop) -> None:
     dependence = together.dependence
+    if not dependence.reduction:
+        backward = together.backward(loop)
+        if backward is not None:
+            _refuse(backward, dependence, f"loop {loop.name} runs the second before the first")
     if loop.kind in _CONCURRENT and not (loop.kind == "vector" and dependence.reduction):
         carried = together.carried(loop)
         if carried is not None:
             reason = f"{loop.kind} loop {loop.name} may run both at the same time"
             _refuse(carried, dependence, reason, _CONCURRENT[loop.kind])
-    if not dependence.reduction:
-        backward = together.backward(loop)
-        if backward is not None:
-            _refuse(backward, dependence, f"loop {loop.name} runs the second before the first")
 
 
 def _refuse(pairs: isl.Set, dependence: Dependence, reason: str, code: str = "WEFT-E0420") -> None:

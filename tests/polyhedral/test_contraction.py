@@ -1,0 +1,124 @@
+"""Storage that tiles share is refused where a tile still needs it, and accepted where none does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.polyhedral.example_scops import band
+from tests.polyhedral.scops import (
+    Band,
+    Leaf,
+    Sequence,
+    Statement,
+    Var,
+    at,
+    box,
+    loop,
+    nest,
+    scop,
+    statement,
+    tensor,
+)
+from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import Expr
+from weft.polyhedral.contraction import check_contraction
+from weft.polyhedral.legality import check
+from weft.polyhedral.schedule_tree import Tree
+from weft.polyhedral.scop import Access, Scop
+
+i, j, m, n = (Var(name) for name in "ijmn")
+
+
+def _tiled(tile_read: Expr = i // 4, contracted: int = 1) -> Scop:
+    """L[tile, within] is written and read in tiles of 4."""
+    return scop(
+        (
+            tensor("L", 4, 4, scope="local", contracted=contracted),
+            tensor("B", 16, role="output"),
+        ),
+        statement("p", box(i=16), at("L", i // 4, i % 4)),
+        statement("c", box(i=16), at("B", i), (at("L", tile_read, i % 4),), position=1),
+    )
+
+
+def _fused(outer: Expr = i // 4) -> Tree:
+    parts = (nest("p", i % 4), nest("c", i % 4))
+    return Band((loop("tile", p=outer, c=outer),), Sequence(parts))
+
+
+def _refused(of: Scop, tree: Tree) -> str:
+    with pytest.raises(IllegalScheduleError) as caught:
+        check_contraction(of, tree)
+    assert caught.value.code == "WEFT-E0423"
+    return str(caught.value)
+
+
+def test_a_tile_that_is_written_and_read_in_one_iteration() -> None:
+    check(_tiled(), _fused())
+    check(_tiled(), _fused(-(i // 4) + 7 + 2 * (i // 4)))
+
+
+def test_nothing_is_asked_of_tensors_with_storage() -> None:
+    check(_tiled(contracted=0), Sequence((nest("p", i), nest("c", i))))
+
+
+def test_all_tiles_written_before_any_is_read() -> None:
+    text = _refused(_tiled(), Sequence((nest("p", i), nest("c", i))))
+    assert "dimension 0 of L" in text
+
+
+def test_loops_that_hold_two_tiles() -> None:
+    _refused(_tiled(), _fused(i // 8))
+
+
+def test_a_tile_that_reads_its_neighbour() -> None:
+    of = _tiled(tile_read=i // 4 - 1)
+    _refused(of, _fused())
+
+
+def test_a_loop_that_turns_around_is_not_followed() -> None:
+    """Not because it would be wrong, but because only constant distances are told."""
+    _refused(_tiled(), _fused(-(i // 4)))
+
+
+def _refilled(where: int) -> tuple[Scop, Tree]:
+    """A panel that is packed again in every iteration of m (where = 1), or once (where = 0)."""
+    panel = at("L", i // 4, i % 4)
+    pack = statement("pack", box(m=3, i=16) if where else box(i=16), panel, (at("X", i),),
+                     dims=("m", "i") if where else ("i",))  # fmt: skip
+    use = statement("use", box(m=3, i=16), at("B", m, i), (panel,), dims=("m", "i"), position=1)
+    of = scop(
+        (
+            tensor("X", 16, role="input"),
+            tensor("L", 4, 4, scope="local", contracted=1),
+            tensor("B", 3, 16, role="output"),
+        ),
+        pack,
+        use,
+    )
+    values: dict[str, tuple[Expr, ...]] = {
+        "pack": (m if where else m * 0, i // 4),
+        "use": (m, i // 4),
+    }
+    parts = (band(["a"], {"pack": (i,)}, Leaf("pack")), band(["b"], {"use": (i,)}, Leaf("use")))
+    return of, band(["m", "tile"], values, Sequence(parts))
+
+
+def test_a_panel_that_is_packed_again_in_every_iteration() -> None:
+    of, tree = _refilled(1)
+    check_contraction(of, tree)
+
+
+def test_a_panel_that_is_packed_in_the_first_iteration_only() -> None:
+    of, tree = _refilled(0)
+    text = _refused(of, tree)
+    assert "use[m=" in text and "pack[" in text
+
+
+def test_data_dependent_accesses_are_not_followed() -> None:
+    producer = statement("p", box(i=16), at("L", i // 4, i % 4))
+    consumer: Statement = statement(
+        "c", box(i=16), at("B", i), (Access("L", (), may=True),), position=1
+    )
+    tensors = (tensor("L", 4, 4, contracted=1), tensor("B", 16, role="output"))
+    _refused(scop(tensors, producer, consumer), _fused())
