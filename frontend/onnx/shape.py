@@ -125,6 +125,53 @@ def transpose(node: NodeContext) -> Results:
     return node.call("transpose", x, perm=tuple(perm))
 
 
+def _blocks(node: NodeContext, x: Value) -> tuple[Size, Size, Size, Size, int]:
+    """The sizes of an image (batch, channel, row, column), and the block size."""
+    block = node.required("blocksize")
+    if len(x.shape) != 4 or block < 1:
+        raise node.malformed(f"blocks of {block} in a tensor of shape {x.shape}")
+    n, c, h, w = x.shape
+    return n, c, h, w, block
+
+
+def _divided(node: NodeContext, size: Size, by: int) -> Size:
+    extent = constant_size(size)
+    if extent is not None and extent % by:
+        raise node.malformed(f"{extent} does not divide by {by}")
+    return size // by
+
+
+def _depth_first(node: NodeContext) -> bool:
+    """Whether the block's position is the slowest part of the channel."""
+    mode = node.attribute("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise node.malformed(f"unknown mode {mode!r}")
+    return bool(mode == "DCR")
+
+
+@handler("DepthToSpace")
+def depth_to_space(node: NodeContext) -> Results:
+    x = node.input(0)
+    n, c, h, w, block = _blocks(node, x)
+    rest = _divided(node, c, block * block)
+    depth_first = _depth_first(node)
+    split = (n, block, block, rest, h, w) if depth_first else (n, rest, block, block, h, w)
+    perm = (0, 3, 4, 1, 5, 2) if depth_first else (0, 1, 4, 2, 5, 3)
+    y = node.call("transpose", node.call("reshape", x, shape=split), perm=perm)
+    return node.call("reshape", y, shape=(n, rest, h * block, w * block))
+
+
+@handler("SpaceToDepth")
+def space_to_depth(node: NodeContext) -> Results:
+    x = node.input(0)
+    n, c, h, w, block = _blocks(node, x)
+    rows, columns = _divided(node, h, block), _divided(node, w, block)
+    y = node.call("reshape", x, shape=(n, c, rows, block, columns, block))
+    perm = (0, 3, 5, 1, 2, 4) if _depth_first(node) else (0, 1, 3, 5, 2, 4)
+    y = node.call("transpose", y, perm=perm)
+    return node.call("reshape", y, shape=(n, c * (block * block), rows, columns))
+
+
 @handler("Expand")
 def expand(node: NodeContext) -> Results:
     shape = static_ints(node, node.input(1))

@@ -21,7 +21,7 @@ NOISE = ("test_dft_inverse", "test_dft_inverse_opset19")
         "Split", "Concat", "Pad", "Compress", "Trilu", "ReverseSequence", "CenterCropPad",
         "Gather", "GatherElements", "GatherND", "OneHot", "ScatterElements", "Scatter",
         "ScatterND", "TensorScatter", "TopK", "Unique", "NonZero", "NonMaxSuppression", "DFT",
-        "STFT", without=NOISE,
+        "STFT", "DepthToSpace", "SpaceToDepth", "TfIdfVectorizer", without=NOISE,
     ),
 )  # fmt: skip
 def test_onnx_node_suite(name):
@@ -160,6 +160,9 @@ def test_unique(size, sorted_):
         ("Unsqueeze", [X, ints(9)], {}, "axis 9"),
         ("Transpose", [X], {"perm": [0, 1, 1]}, "twice"),
         ("Transpose", [X], {"perm": [0, 1]}, "perm"),
+        ("DepthToSpace", [X[None]], {"blocksize": 3}, "does not divide"),
+        ("SpaceToDepth", [X[None]], {"blocksize": 0}, "blocks of 0"),
+        ("SpaceToDepth", [X], {"blocksize": 1}, "blocks of 1"),
         ("Expand", [X, ints(5, 4)], {}, "does not broadcast"),
         ("Expand", [X, ints(-1)], {}, "negative size"),
         ("Tile", [X, ints(1, 2)], {}, "2 repeats for 3 dimensions"),
