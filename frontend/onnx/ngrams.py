@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from weft import dtypes
@@ -49,9 +51,9 @@ def _grams(node: NodeContext, x: Value) -> list[np.ndarray]:
         raise node.unsupported("strings")
     pool = np.array(node.attribute("pool_int64s", []), np.int64)
     starts = [*node.required("ngram_counts"), len(pool)]
-    if any(not 0 <= a <= b <= len(pool) for a, b in zip(starts, starts[1:], strict=False)):
+    if any(not 0 <= a <= b <= len(pool) for a, b in itertools.pairwise(starts)):
         raise node.malformed(f"ngram_counts {starts[:-1]} in a pool of {len(pool)}")
-    parts = [pool[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+    parts = [pool[a:b] for a, b in itertools.pairwise(starts)]
     if any(len(part) % n for n, part in enumerate(parts, 1)):
         raise node.malformed(f"ngram_counts {starts[:-1]} cut an n-gram")
     return [part.reshape(-1, n) for n, part in enumerate(parts, 1)]
