@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from weft.codegen import llvm_integer, math_values
 from weft.codegen.llvm_builder import Builder, Value, floating, integer, register_type
-from weft.codegen.llvm_small_floats import decode, encode, is_small, round_to, round_to_odd
+from weft.codegen.llvm_small_floats import decode, encode, has_negatives, is_small, round_to, round_to_odd
 from weft.codegen.math_functions import FUNCTIONS
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Number
@@ -145,7 +145,7 @@ class ScalarOps:
         """``op`` on operands of ``dtype``."""
         if dtype.is_float:
             result = self._float(op, args)
-            keep = result.type == "i1" or op in _EXACT
+            keep = result.type == "i1" or (op in _EXACT and has_negatives(dtype))
             return result if keep or not is_small(dtype) else round_to(self.b, result, dtype, self.half)
         result = self._integer(op, args, dtype)
         return result if result.type == "i1" else self._wrap(result, dtype)
@@ -214,4 +214,4 @@ class ScalarOps:
 
 
 # Results of these on values of a type are values of the type.
-_EXACT = {"neg", "abs", "min", "max", "sign", "copysign", "rem"}
+_EXACT = {"neg", "abs", "min", "max", "sign", "copysign"}

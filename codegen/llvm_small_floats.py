@@ -44,6 +44,11 @@ def is_small(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits < 32
 
 
+def has_negatives(dtype: DType) -> bool:
+    """Whether every value of the type has its negative in the type, zero included."""
+    return not is_small(dtype) or FORMATS[dtype.name].signed_zero
+
+
 def decode(b: Builder, stored: Value, dtype: DType, half: bool) -> Value:
     """The float32 value of stored bits (``i8`` or ``i16``)."""
     if dtype.name == "float16" and half:
@@ -145,6 +150,8 @@ def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:
     drop = 23 - f.mantissa
     bits = b.cast("bitcast", absolute, "i32")
     odd = b.binary("and", b.binary("lshr", bits, integer(drop, "i32")), integer(1, "i32"))
+    if not f.mantissa:  # no last bit to be even: half a step goes up
+        odd = integer(1, "i32")
     carried = b.binary(
         "add", bits, b.binary("add", odd, integer((1 << (drop - 1)) - 1, "i32"))
     )
@@ -157,7 +164,7 @@ def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:
     if f.exponent == 8:
         least = floating(2.0**-127, "float")
         tiny = b.compare("fcmp olt", absolute, floating(2.0**-126, "float"))
-        big = b.compare("fcmp ogt", absolute, floating(1.5 * 2.0**-127, "float"))
+        big = b.compare("fcmp oge", absolute, floating(1.5 * 2.0**-127, "float"))
         return b.select(tiny, b.select(big, floating(2.0**-126, "float"), least), rounded)
     subnormal = b.binary("fsub", b.binary("fadd", absolute, magic), magic)
     tiny = b.compare("fcmp olt", absolute, floating(2.0 ** (1 - f.bias), "float"))

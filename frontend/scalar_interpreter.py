@@ -103,7 +103,7 @@ class _Arithmetic:
         if target.bits <= 8 and saturate:
             value = _saturate(value.astype(np.float64), target)
         if target.bits < 32:
-            value = value.astype(target.numpy)
+            value = _to_odd(value).astype(target.numpy)
         return value.astype(self.held(target))
 
     def bitcast(self, value: Array, source: DType, target: DType) -> Array:
@@ -140,6 +140,18 @@ def _saturate(value: Array, dtype: DType) -> Array:
     largest = float(ml_dtypes.finfo(dtype.numpy).max)
     low = -np.inf if dtype == dtypes.float8_e8m0fnu else -largest
     return np.asarray(np.clip(value, low, largest))
+
+
+def _to_odd(value: Array) -> Array:
+    """A float32 that rounds on to any smaller type as ``value`` itself would (Boldo, Melquiond)."""
+    exact = value.astype(np.longdouble)
+    single = np.asarray(exact.astype(np.float32))
+    finite = np.isfinite(single)
+    outward = np.abs(single.astype(np.longdouble)) > np.abs(exact)
+    inside = np.where(finite & outward, np.nextafter(single, np.float32(0)), single)
+    inexact = finite & (inside.astype(np.longdouble) != exact)
+    bits = inside.astype(np.float32).view(np.uint32) | inexact.astype(np.uint32)
+    return np.asarray(bits.view(np.float32))
 
 
 def _integer_floordiv(a: Array, b: Array) -> Array:

@@ -1,0 +1,125 @@
+"""Every scalar operator and conversion of every type on nasty values, against the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernel_runner import Compiled, assert_same
+
+from weft import dtypes
+from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Store
+from weft.codegen.math_functions import FUNCTIONS
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import OPS, Expr, Load, Var, apply, bitcast, cast, literal
+from weft.frontend.scalar_interpreter import evaluate
+
+EXACT = [op for op in OPS if op not in FUNCTIONS or op in ("rem", "mod", "pow")]
+
+
+def nasty(dtype: DType) -> np.ndarray:
+    """Values of ``dtype`` where things go wrong."""
+    if dtype.kind == "bool":
+        return np.array([False, True])
+    if dtype.is_integer:
+        low, high = int(dtype.lowest), int(dtype.highest)
+        around = [low, low + 1, -7, -3, -2, -1, 0, 1, 2, 3, 5, 7, 8, 31, 63, 64, high // 2, high - 1, high]
+        return np.array(sorted({v for v in around if low <= v <= high}), dtype=object).astype(dtype.numpy)
+    if dtype.bits <= 8:
+        codes = np.arange(1 << dtype.bits, dtype=np.uint8)
+        return codes.view(dtype.numpy)[:: 1 if dtype.bits < 8 else 3]
+    values = [
+        0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.0, 7.0, -7.0, 0.1, 1 / 3, 255.5, 256.5, 2.0**15,
+        65504.0, 65520.0, 2.0**24 + 1, 2.0**31, 2.0**53 + 1, 2.0**63, 2.0**64, -(2.0**63), 1e30, 1e300,
+        6e-8, 6.1e-5, 1e-40, 1e-44, 2.0**-126, float("inf"), float("-inf"), float("nan"),
+    ]  # fmt: skip
+    with np.errstate(over="ignore"):
+        return np.array(values).astype(dtype.numpy)
+
+
+def compare(inputs: list[np.ndarray], values: list[Expr], kind: str) -> None:
+    """Each value as a kernel's output, from loads of ``inputs``, and by the interpreter."""
+    count, i = inputs[0].size, Var("i")
+    buffers, arrays, stores = [], {}, []
+    for k, array in enumerate(inputs):
+        dtype = dtypes.as_dtype(array.dtype)
+        buffers.append(Buffer(f"x{k}", dtype, (literal(count),), (literal(1),), writable=False))
+        arrays[f"x{k}"] = array
+    for k, value in enumerate(values):
+        buffers.append(Buffer(f"y{k}", value.dtype, (literal(count),), (literal(1),)))
+        arrays[f"y{k}"] = np.zeros(count, value.dtype.numpy)
+        stores.append(Store(f"y{k}", (i,), value))
+    loop = For("i", literal(0), Var("n"), kind, Block(tuple(stores)))  # type: ignore[arg-type]
+    kernel = Kernel("k", ("n",), tuple(buffers), loop)
+    actual, _ = Compiled(kernel)({"n": count}, arrays)
+    index = {"i": np.arange(count)}
+    for k, value in enumerate(values):
+        expected = evaluate(value, index, lambda name, at: arrays[str(name)][at[0]])
+        assert_same(actual[f"y{k}"], np.broadcast_to(expected, (count,)), 0.0, f"{k}: {value}")
+
+
+def operands(dtype: DType) -> list[np.ndarray]:
+    values = nasty(dtype)
+    a, b = np.meshgrid(values, values)
+    return [a.ravel(), b.ravel()]
+
+
+@pytest.mark.parametrize("kind", ["vector", "serial"])
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_operators(dtype: DType, kind: str) -> None:
+    i = Var("i")
+    x, y = Load("x0", (i,), dtype), Load("x1", (i,), dtype)
+    ops = [op for op in EXACT if dtype.kind in OPS[op].kinds and not (op == "pow" and dtype.is_float)]
+    values = [apply(op, x, y) if OPS[op].arity == 2 else apply(op, x) for op in ops]
+    compare(operands(dtype), values, kind)
+
+
+@pytest.mark.parametrize("kind", ["vector", "serial"])
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_division_and_shifts_by_constants(dtype: DType, kind: str) -> None:
+    if not dtype.is_integer:
+        pytest.skip("integers only")
+    x = Load("x0", (Var("i"),), dtype)
+    constants = [c for c in (1, 2, 3, 4, 7, 0, -1, -3, -4) if dtype.lowest <= c <= dtype.highest]
+    ops = ("floordiv", "mod", "truncdiv", "rem", "shl", "shr", "pow")
+    values = [apply(op, x, literal(c, dtype)) for op in ops for c in constants]
+    compare([nasty(dtype)], values, kind)
+
+
+@pytest.mark.parametrize("kind", ["vector", "serial"])
+@pytest.mark.parametrize("source", dtypes.ALL, ids=str)
+def test_casts(source: DType, kind: str) -> None:
+    x = Load("x0", (Var("i"),), source)
+    values = [
+        cast(x, target, saturate=saturate)
+        for target in dtypes.ALL
+        for saturate in ((True, False) if target.is_float and target.bits <= 8 else (True,))
+    ]
+    compare([nasty(source)], values, kind)
+
+
+@pytest.mark.parametrize("source", dtypes.ALL, ids=str)
+def test_bitcasts(source: DType) -> None:
+    x = Load("x0", (Var("i"),), source)
+    targets = [t for t in dtypes.ALL if t.bits == source.bits and "bool" not in (t.kind, source.kind)]
+    finite = nasty(source)
+    if source.is_float:  # which NaN an operation gives is open
+        finite = finite[~np.isnan(finite.astype(np.float64))]
+    compare([finite], [bitcast(x, t) for t in targets] or [x], "vector")
+
+
+def test_small_floats_round_half_to_even_everywhere() -> None:
+    """Midpoints between neighbours of each small type, and one float32 to either side."""
+    for dtype in (d for d in dtypes.ALL if d.is_float and d.bits < 32):
+        codes = np.arange(1 << dtype.bits).astype(np.uint8 if dtype.bits <= 8 else np.uint16)
+        values = codes.view(dtype.numpy).astype(np.float64)
+        values = np.unique(values[np.isfinite(values)])
+        middle = (values[1:] + values[:-1]) / 2
+        singles = middle.astype(np.float32)
+        points = [singles, np.nextafter(singles, np.float32(1e38)), np.nextafter(singles, np.float32(-1e38))]
+        x = Load("x0", (Var("i"),), dtypes.float32)
+        compare([np.concatenate(points)], [cast(x, dtype, saturate=False)], "vector")
+        if dtype == dtypes.float8_e8m0fnu:  # its halves round up
+            continue
+        doubles = [middle, np.nextafter(middle, 1e300), np.nextafter(middle, -1e300)]
+        x = Load("x0", (Var("i"),), dtypes.float64)
+        compare([np.concatenate(doubles)], [cast(x, dtype)], "vector")
