@@ -54,9 +54,9 @@ def test_located_copies_only_what_it_must() -> None:
 
 
 def test_arrays_too_tangled_to_compare_count_as_overlapping() -> None:
-    memory = np.zeros(10_000_000, np.int8)
+    memory = np.zeros(192_163_377, np.int8)  # NumPy's own example of a hard pair
     strided = np.lib.stride_tricks.as_strided
-    shape, one, other = (43, 41, 37, 31), (3089, 2053, 1031, 521), (3079, 2063, 1033, 523)
-    a, b = strided(memory, shape, one), strided(memory[1:], shape, other)
+    a = strided(memory, (1049, 1049, 1049), (36674, 61119, 85569))
+    b = strided(memory[64_023_025:], (1049, 1049, 1), (12223, 12224, 1))
     with pytest.raises(CallError, match="a overlaps b"):
         check_apart([("a", a)], [("b", b)])
