@@ -1,6 +1,8 @@
 """Discrete Fourier transforms as contractions with a table of twiddle factors.
 
-The table is computed in float64 and depends on no input, so it is folded at compile time.
+The table depends on no input, so it is folded at compile time. Table, products and sums are
+float64 and the result is rounded once: spectra have elements that cancel to almost nothing beside
+others that do not, so that float32 sums would leave noise where zeros belong.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 import math
 
 from weft import dtypes
-from weft.dtypes import DType
 from weft.frontend import build
 from weft.frontend.build import compute, cos, reduce_axis, select, sin
 from weft.frontend.operators.arguments import axis_index, expect, expect_same, replaced
@@ -17,13 +18,13 @@ from weft.frontend.scalar_expr import Expr, literal
 from weft.frontend.tensor_expr import Size, Tensor, constant_size
 
 
-def _twiddles(rows: int, columns: int, length: int, dtype: DType, sign: int) -> Tensor:
+def _twiddles(rows: int, columns: int, length: int, sign: int) -> Tensor:
     """(k, n, 2): cosine and ``sign`` times sine of 2π k n / length."""
 
     def body(k: Expr, n: Expr, part: Expr) -> Expr:
         turn = (k * n % max(length, 1)).astype(dtypes.float64)
         angle = turn * (2.0 * math.pi / max(length, 1))
-        return select(part.equal(0), cos(angle), sin(angle) * sign).astype(dtype)
+        return select(part.equal(0), cos(angle), sin(angle) * sign)
 
     return compute((rows, columns, 2), body, name="twiddles")
 
@@ -52,34 +53,35 @@ def dft(x: Tensor, *, length: int, axis: int, inverse: bool, onesided: bool) -> 
     half = length // 2 + 1
     used = min(given or 0, half if real_output else length)
     points = half if onesided and not inverse else length
-    table = _twiddles(points, used, length, x.dtype, 1 if inverse else -1)
+    table = _twiddles(points, used, length, 1 if inverse else -1)
     scale = 1.0 / length if inverse else 1.0
 
     def body(*i: Expr) -> Expr:
         n = reduce_axis((0, used), name="n")
         at = replaced(i[:-1], axis, n)
-        weight = _multiplicity(n, length, x.dtype) if real_output else literal(1.0, x.dtype)
-        value = _complex_product(x, at, table, i[axis], n, i[-1]) * weight
-        return build.sum(value, axis=n) * scale
+        value = _complex_product(x, at, table, i[axis], n, i[-1])
+        if real_output:
+            value = value * _multiplicity(n, length)
+        return (build.sum(value, axis=n) * scale).astype(x.dtype)
 
     shape: tuple[Size, ...] = (*replaced(x.shape[:-1], axis, points), 1 if real_output else 2)
     return compute(shape, body, name="spectrum")
 
 
-def _multiplicity(n: Expr, length: int, dtype: DType) -> Expr:
+def _multiplicity(n: Expr, length: int) -> Expr:
     """How often frequency ``n`` of a one-sided spectrum counts: twice if it has a mirror image."""
     alone = n.equal(0) | (n * 2).equal(length)
-    return select(alone, literal(1.0, dtype), literal(2.0, dtype))
+    return select(alone, literal(1.0, dtypes.float64), literal(2.0, dtypes.float64))
 
 
 def _complex_product(
     x: Tensor, at: tuple[Expr, ...], table: Tensor, k: Expr, n: Expr, part: Expr
 ) -> Expr:
     """Real (``part`` 0) or imaginary part of element ``at`` of ``x`` times table entry (k, n)."""
-    real = x[(*at, literal(0))]
+    real = x[(*at, literal(0))].astype(dtypes.float64)
     if constant_size(x.shape[-1]) == 1:
         return real * table[k, n, part]
-    imaginary = x[(*at, literal(1))]
+    imaginary = x[(*at, literal(1))].astype(dtypes.float64)
     cosine, sine = table[k, n, 0], table[k, n, 1]
     return select(part.equal(0), real * cosine - imaginary * sine, real * sine + imaginary * cosine)
 
@@ -103,12 +105,12 @@ def stft(
     expect(fits, f"frames of {length} in {samples} samples", "stft", "WEFT-E0191")
     frames = (samples - length) // step + 1
     points = length // 2 + 1 if onesided else length
-    table = _twiddles(points, length, length, signal.dtype, -1)
+    table = _twiddles(points, length, length, -1)
 
     def body(b: Expr, frame: Expr, k: Expr, part: Expr) -> Expr:
         n = reduce_axis((0, length), name="n")
         value = _complex_product(signal, (b, frame * step + n), table, k, n, part)
-        weighted = value if window is None else value * window[n]
-        return build.sum(weighted, axis=n)
+        weighted = value if window is None else value * window[n].astype(dtypes.float64)
+        return build.sum(weighted, axis=n).astype(signal.dtype)
 
     return compute((batch, frames, points, 2), body, name="frames")
