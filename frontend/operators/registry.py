@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import weft.frontend.operators as families
 from weft.errors import ExpressionError
+from weft.frontend.fresh_axes import fresh_axes
 from weft.frontend.tensor_expr import Program, Tensor
 
 Definition = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -49,4 +50,4 @@ def instantiate(name: str, inputs: Sequence[Tensor | None], **attributes: object
     """The program that calls ``name`` on placeholders ``inputs`` (None: an absent optional one)."""
     outputs = definition_of(name)(*inputs, **attributes)
     many = outputs if isinstance(outputs, tuple) else (outputs,)
-    return Program(name, tuple(t for t in inputs if t is not None), many)
+    return fresh_axes(Program(name, tuple(t for t in inputs if t is not None), many))

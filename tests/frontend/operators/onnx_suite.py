@@ -19,6 +19,7 @@ from onnx.backend.test.runner import Runner
 
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.tensor_interpreter import interpret
+from weft.frontend.tensor_verifier import verify
 from weft.graph.operator_graph import Graph
 
 
@@ -75,9 +76,10 @@ def imported(model: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> Graph:
 
 
 def evaluate(graph: Graph, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The outputs of ``graph``, node by node."""
+    """The outputs of ``graph``, node by node, each verified before."""
     values = {name: np.asarray(x) for name, x in (*inputs.items(), *graph.constants.items())}
     for node in graph.nodes:
+        verify(node.program)
         results = interpret(node.program, [values[v.name] for v in node.inputs])
         for value, result in zip(node.outputs, results, strict=True):
             assert result.shape == value.shape and result.dtype == value.dtype.numpy
