@@ -41,45 +41,55 @@ class Quotient:
             self.parent[node], node = root, self.parent[node]
         return root
 
-    def merge(self, left: int, right: int) -> Merge:
-        """Make one cluster of two, unless that closes a cycle or takes too long to find out."""
+    def merge(self, left: int, right: int, through: Sequence[int] = ()) -> Merge:
+        """Make one cluster of two, unless that closes a cycle or takes too long to find out.
+
+        ``through`` are clusters that join them: each has no neighbours but these and the two.
+        """
         a, b = sorted((self.find(left), self.find(right)), key=self.order.__getitem__)
         if a == b:
             return Merge.DONE
-        low, high = self.order[a], self.order[b]
-        forward = self._reach(a, b, self.after, low, high)
-        backward = None if forward is None else self._reach(b, a, self.before, low, high)
+        whole = (a, b, *through)
+        forward = self._reach(a, whole, self.after, self.order[a], self.order[b])
+        backward = self._reach(b, whole, self.before, self.order[a], self.order[b])
         if forward is None or backward is None:
             return Merge.TOO_FAR
         if any(b in self.after[n] for n in forward):
             return Merge.CYCLE
-        self._reorder(a, b, forward, backward)
-        self._contract(a, b)
+        self._reorder(whole, forward, backward)
+        for node in (b, *through):
+            self._contract(self.find(a), node)
         return Merge.DONE
 
     def _reach(
-        self, start: int, other: int, edges: Sequence[Mapping[int, None]], low: int, high: int
+        self,
+        start: int,
+        whole: Sequence[int],
+        edges: Sequence[Mapping[int, None]],
+        low: int,
+        high: int,
     ) -> list[int] | None:
         """What ``start`` reaches strictly between ``low`` and ``high``; None beyond the budget."""
         found: dict[int, None] = {}
         stack = [start]
         while stack:
             for node in edges[stack.pop()]:
-                if node != other and low < self.order[node] < high and node not in found:
+                if low < self.order[node] < high and node not in found and node not in whole:
                     found[node] = None
                     stack.append(node)
             if len(found) > self.search:
                 return None
         return list(found)
 
-    def _reorder(self, a: int, b: int, forward: list[int], backward: list[int]) -> None:
+    def _reorder(self, whole: Sequence[int], forward: list[int], backward: list[int]) -> None:
         """What reaches b, then the merged cluster, then what a reaches, in the same places."""
-        places = sorted(self.order[n] for n in (a, b, *forward, *backward))
+        places = sorted(self.order[n] for n in (*whole, *forward, *backward))
         backward.sort(key=self.order.__getitem__)
         forward.sort(key=self.order.__getitem__)
         for node, place in zip(backward, places, strict=False):
             self.order[node] = place
-        self.order[a] = self.order[b] = places[len(backward)]
+        for node in whole:
+            self.order[node] = places[len(backward)]
         for node, place in zip(forward, places[len(places) - len(forward) :], strict=True):
             self.order[node] = place
 

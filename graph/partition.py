@@ -1,0 +1,266 @@
+"""Operators → acyclic clusters, each of which becomes one fused program.
+
+Operators come in topological order. Each joins the clusters of its producers that its accesses
+allow and the cost model favours (``fusion_rules``), the largest intermediate first, as long as the
+graph of clusters stays acyclic (``quotient``). Contractions take in what is pointwise after them
+and what only moves elements before them; everything else grows along common outer loops. Nothing
+is decided by the name of an operator, and every decision is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from weft.errors import InternalError
+from weft.graph.canonical import canonical_text
+from weft.graph.chains import cut_evenly
+from weft.graph.fusion_rules import (
+    Draft,
+    Facts,
+    Limits,
+    bytes_of,
+    draft_of,
+    facts_of,
+    joined,
+    objection,
+    size_text,
+)
+from weft.graph.operator_graph import Graph, Node, Value
+from weft.graph.quotient import Merge, Quotient
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``nodes`` in topological order; ``outputs`` are read by other clusters or are the graph's.
+
+    ``is_view``: one node that gives its input another shape, whose output can be an alias of it.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    is_view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether two neighbouring operators, by node name, were fused, and why or why not."""
+
+    producer: str
+    consumer: str
+    fused: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """``clusters`` in an order in which they can run; every node is in exactly one."""
+
+    clusters: tuple[Cluster, ...]
+    decisions: tuple[Decision, ...]
+
+
+def partition(graph: Graph, limits: Limits | None = None) -> Partition:
+    """The fused clusters of ``graph`` and, for each pair of neighbours, why they were fused or not.
+
+    Time grows about linearly with the number of nodes. Raises ``InternalError`` (E0320) if the
+    clusters came out cyclic, which is checked independently at the end.
+    """
+    state = _Partitioner(graph, limits or Limits())
+    for number in range(len(graph.nodes)):
+        state.place(number)
+    return Partition(state.clusters(), state.decisions())
+
+
+@dataclass(slots=True)
+class _Partitioner:
+    graph: Graph
+    limits: Limits
+    facts: list[Facts] = field(init=False)
+    maker: dict[str, int] = field(init=False)  # value name -> number of its node
+    readers: dict[str, int] = field(init=False)  # value name -> how many nodes read it
+    final: set[str] = field(init=False)
+    quotient: Quotient = field(init=False)
+    drafts: dict[int, Draft] = field(init=False)  # cluster -> draft
+    cuts: frozenset[tuple[int, int]] = field(init=False)
+    reasons: dict[tuple[int, int], str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        nodes = self.graph.nodes
+        self.facts = [facts_of(node) for node in nodes]
+        self.maker = {v.name: n for n, node in enumerate(nodes) for v in node.outputs}
+        self.readers = {name: len(found) for name, found in self.graph.consumers.items()}
+        self.final = {v.name for v in self.graph.outputs}
+        self.quotient = Quotient(len(nodes), self._edges(), search=self.limits.search)
+        self.drafts = {n: draft_of(n, facts) for n, facts in enumerate(self.facts)}
+        self.cuts = self._chain_cuts()
+        self.reasons = {}
+
+    def _edges(self) -> list[tuple[int, int]]:
+        """(producer, consumer) once for each pair of neighbours."""
+        found = {
+            (self.maker[v.name], n): None
+            for n, node in enumerate(self.graph.nodes)
+            for v in node.inputs
+            if v.name in self.maker
+        }
+        return list(found)
+
+    def _chain_cuts(self) -> frozenset[tuple[int, int]]:
+        following: dict[int, int] = {}
+        for a, b in self._edges():
+            makers = {
+                self.maker[v.name] for v in self.graph.nodes[b].inputs if v.name in self.maker
+            }
+            only = sum(self.readers.get(v.name, 0) for v in self.graph.nodes[a].outputs) == 1
+            if makers == {a} and only and self.facts[a].is_map and self.facts[b].is_map:
+                following[a] = b
+        chained = {*following, *following.values()}
+        most = max((self.facts[n].statements for n in chained), default=1)
+        capacity = max(1, self.limits.statements // max(most, 1))
+        if len(following) < capacity:
+            return frozenset()
+        keys = {n: canonical_text(self.graph.nodes[n].program) for n in sorted(chained)}
+        return cut_evenly(following, keys, capacity)
+
+    def place(self, number: int) -> None:
+        """Join the node with clusters of its producers, best first."""
+        if self._is_alias(number):
+            return  # unless its one reader joins the cluster of what it views
+        accepted: list[Draft] = []
+        for link in self._links(number):
+            drafts = [*accepted, link.draft]
+            reason = link.obstacle or self._objection(number, drafts)
+            if not reason:
+                reason = _MERGED[self.quotient.merge(link.base, number, link.views)]
+            if not reason:
+                accepted = drafts
+                whole = joined(accepted, number, self.facts[number])
+                self.drafts[self.quotient.find(number)] = whole
+            for producer in link.makers:
+                self.reasons[producer, number] = reason
+
+    def _is_alias(self, number: int) -> bool:
+        """Whether the node is a view that needs no memory of its own."""
+        facts = self.facts[number]
+        return facts.is_view and not any(v.name in self.final for v in facts.node.outputs)
+
+    def _links(self, number: int) -> list[_Link]:
+        """The clusters that the node could join: largest intermediate first, then the latest."""
+        found: dict[int, _Link] = {}
+        for value in dict.fromkeys(self.graph.nodes[number].inputs):
+            if value.name not in self.maker:
+                continue
+            maker = base = self.maker[value.name]
+            views: tuple[int, ...] = ()
+            while (
+                self._is_alias(base) and self.readers[self.graph.nodes[base].outputs[0].name] == 1
+            ):
+                views = (base, *views)
+                source = self.graph.nodes[base].inputs[0].name
+                if source not in self.maker:
+                    break
+                base = self.maker[source]
+            if self._is_alias(base):
+                continue
+            cluster = self.quotient.find(base)
+            link = found.setdefault(cluster, _Link(base, self.drafts[cluster]))
+            link.add(maker, views, bytes_of(value), self.facts)
+            if (maker, number) in self.cuts:
+                link.obstacle = "a long chain is cut into equal pieces, which are compiled once"
+        order = self.quotient.order
+        return sorted(found.values(), key=lambda k: (-k.bytes, -order[self.quotient.find(k.base)]))
+
+    def _objection(self, number: int, drafts: Sequence[Draft]) -> str:
+        facts = self.facts[number]
+        inside = {name for draft in drafts for name in draft.results}
+        values = {v.name: v for v in facts.node.inputs if v.name in inside}
+        return objection(drafts, joined(drafts, number, facts), facts, values, self.limits)
+
+    def groups(self) -> list[list[int]]:
+        """The node numbers of each cluster."""
+        found: dict[int, list[int]] = {}
+        for number in range(len(self.facts)):
+            found.setdefault(self.quotient.find(number), []).append(number)
+        return list(found.values())
+
+    def decisions(self) -> tuple[Decision, ...]:
+        names = [node.name for node in self.graph.nodes]
+        return tuple(
+            Decision(names[a], names[b], *self._verdict(a, b)) for a, b in sorted(self._edges())
+        )
+
+    def _verdict(self, a: int, b: int) -> tuple[bool, str]:
+        reason = self.reasons.get((a, b), "")
+        if self.quotient.find(a) == self.quotient.find(b):
+            if reason:
+                return True, "both were fused with a third operator"
+            values = self.graph.nodes[a].outputs
+            moved = sum(bytes_of(v) for v in values if v in self.graph.nodes[b].inputs)
+            return True, f"keeps {size_text(moved)} out of memory"
+        if self._is_alias(a) or self._is_alias(b):
+            return False, reason or "a view needs no work: it is another name for the same memory"
+        return False, reason
+
+    def clusters(self) -> tuple[Cluster, ...]:
+        made = [self._cluster(k, group) for k, group in enumerate(self._ordered(self.groups()))]
+        return tuple(made)
+
+    def _ordered(self, groups: list[list[int]]) -> list[list[int]]:
+        """``groups`` in an order in which they can run, close to that of the nodes."""
+        home = {node: g for g, group in enumerate(groups) for node in group}
+        quotient = nx.DiGraph()
+        quotient.add_nodes_from(range(len(groups)))
+        quotient.add_edges_from((home[a], home[b]) for a, b in self._edges() if home[a] != home[b])
+        if not nx.is_directed_acyclic_graph(quotient):
+            raise InternalError("WEFT-E0320", "clusters form a cycle", where=self.graph.name)
+        order = nx.lexicographical_topological_sort(quotient, key=lambda g: groups[g][-1])
+        return [groups[g] for g in order]
+
+    def _cluster(self, position: int, group: list[int]) -> Cluster:
+        nodes = [self.graph.nodes[n] for n in group]
+        made = {v.name for node in nodes for v in node.outputs}
+        inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v.name not in made)
+        inner: dict[str, int] = {}
+        for node in nodes:
+            for name in {v.name for v in node.inputs}:
+                inner[name] = inner.get(name, 0) + 1
+        outputs = tuple(
+            v
+            for node in nodes
+            for v in node.outputs
+            if v.name in self.final or self.readers.get(v.name, 0) > inner.get(v.name, 0)
+        )
+        ops = "_".join(dict.fromkeys(node.op for node in nodes))[:40]
+        is_view = len(group) == 1 and self._is_alias(group[0])
+        return Cluster(f"k{position}_{ops}", tuple(nodes), tuple(inputs), outputs, is_view)
+
+
+_MERGED = {
+    Merge.DONE: "",
+    Merge.CYCLE: "an operator outside would have to run both after and before the cluster",
+    Merge.TOO_FAR: "too many operators lie between the two to be sure of the order",
+}
+
+
+@dataclass(slots=True)
+class _Link:
+    """A producer's cluster, as seen by a node: directly, or through views that only it reads."""
+
+    base: int
+    draft: Draft
+    views: tuple[int, ...] = ()
+    makers: tuple[int, ...] = ()
+    bytes: int = 0
+    obstacle: str = ""
+
+    def add(self, maker: int, views: tuple[int, ...], n_bytes: int, facts: Sequence[Facts]) -> None:
+        for view in views:
+            self.draft = joined([self.draft], view, facts[view])
+        self.views += views
+        self.makers += (maker,)
+        self.bytes += n_bytes
