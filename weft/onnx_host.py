@@ -8,7 +8,7 @@ Host data: arrays, strings as object arrays, sequences as lists, an empty option
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -108,6 +108,26 @@ class Host:
         key = (self.node, op, len(inputs), outputs, tuple(sorted(attributes.items())))
         region = self.frame.region_of(key, make)
         return self.frame.run_tensors(region, dict(zip(given, inputs, strict=True)))
+
+    def itself(
+        self,
+        inputs: Sequence[np.ndarray | None],
+        attributes: Mapping[str, object] | None = None,
+    ) -> list[np.ndarray]:
+        """This very node on other inputs, and with other attributes, by compiled code."""
+        node = self.node
+        given = tuple("" if x is None else f"in{i}" for i, x in enumerate(inputs))
+        made = tuple(f"out{i}" if name else "" for i, name in enumerate(node.outputs))
+        wanted = tuple(filter(None, made))
+
+        def make() -> Region:
+            with_ = node.attributes if attributes is None else attributes
+            copy = replace(node, inputs=given, outputs=made, attributes=with_)
+            return Region(node.name, tuple(map(Port, filter(None, given))), wanted, (copy,), {})
+
+        region = self.frame.region_of((node, given, repr(attributes)), make)
+        arrays = {n: x for n, x in zip(given, inputs, strict=True) if x is not None}
+        return self.frame.run_tensors(region, arrays)
 
     def malformed(self, reason: str) -> ModelError:
         return ModelError("WEFT-E0231", reason, where=self.node.where)

@@ -18,6 +18,7 @@ import numpy as np
 
 import weft.onnx_control_flow
 import weft.onnx_sequences
+import weft.onnx_strings
 from weft.dtypes import as_dtype
 from weft.errors import ModelError, UnsupportedError
 from weft.frontend.onnx.check_model import checked_region
@@ -38,6 +39,7 @@ Data = Any  # an array, or on the host a list (a sequence) or None (an empty opt
 HOST: HostTable = {
     **weft.onnx_control_flow.OPERATORS,
     **weft.onnx_sequences.OPERATORS,
+    **weft.onnx_strings.OPERATORS,
 }
 
 

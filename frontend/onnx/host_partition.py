@@ -22,7 +22,7 @@ HOST_OPERATORS = frozenset({
     "Loop", "Scan", "SequenceMap", "SequenceConstruct", "SequenceEmpty", "SequenceInsert",
     "SequenceErase", "SequenceAt", "SequenceLength", "SplitToSequence", "ConcatFromSequence",
     "Optional", "OptionalHasElement", "OptionalGetElement", "StringConcat", "StringSplit",
-    "StringNormalizer", "RegexFullMatch", "TfIdfVectorizer",
+    "StringNormalizer", "RegexFullMatch",
 })  # fmt: skip
 
 Kinds = dict[str, str]

@@ -1,8 +1,6 @@
-"""The handler of TfIdfVectorizer, for integers."""
+"""Handler of TfIdfVectorizer over integers; strings are numbered on the host first."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 
@@ -10,50 +8,56 @@ from weft import dtypes
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.graph.operator_graph import Value
 
+_MODES = ("TF", "IDF", "TFIDF")
 
-@handler("TfIdfVectorizer", since=9)
+
+@handler("TfIdfVectorizer")
 def tf_idf_vectorizer(node: NodeContext) -> Results:
     x = node.input(0)
+    if len(x.shape) not in (1, 2) or not x.dtype.is_integer:
+        raise node.malformed("the input must be one or two dimensions of integers")
+    places = node.required("ngram_indexes")
     mode = node.required("mode")
-    if mode not in ("TF", "IDF", "TFIDF"):
-        raise node.malformed(f"unknown mode {mode!r}")
-    columns = np.array(node.required("ngram_indexes"), np.int64)
-    if len(x.shape) > 2 or not columns.size or columns.min() < 0:
-        raise node.malformed(f"an input of shape {x.shape} and ngram_indexes {columns[:9]}")
-    rows = x if len(x.shape) == 2 else node.call("reshape", x, shape=(1, *(x.shape or (1,))))
-    width = int(columns.max()) + 1
-    counts = node.call("fill", shape=(rows.shape[0], width), value=0, dtype=dtypes.int64)
-    lowest, highest = node.required("min_gram_length"), node.required("max_gram_length")
-    at = 0
-    for length, grams in enumerate(_grams(node, x), 1):
-        if lowest <= length <= highest and len(grams):
-            given = (
-                node.constant(grams.astype(x.dtype.numpy)),
-                node.constant(columns[at : at + len(grams)]),
-            )
+    if mode not in _MODES or not places or min(places) < 0:
+        raise node.malformed(f"mode {mode!r} with {len(places)} n-grams")
+    rows = node.call("reshape", x, shape=(1, *x.shape)) if len(x.shape) == 1 else x
+    if rows.dtype.name != "int64":
+        rows = node.call("cast", rows, to=dtypes.int64)
+    width = max(places) + 1
+    counts, used = _counts(node, rows, places)
+    weights = node.attribute("weights") if mode != "TF" else None
+    given = None
+    if weights:
+        if len(weights) < width:
+            raise node.malformed(f"{len(weights)} weights for {width} places")
+        given = node.constant(np.array(weights[:width], np.float32))
+    where = node.constant(np.array(used, np.int64))
+    vectors = node.call("ngram_vectors", counts, where, given, width=width, binary=mode == "IDF")
+    return node.call("reshape", vectors, shape=(width,)) if len(x.shape) == 1 else vectors
+
+
+def _counts(node: NodeContext, rows: Value, places: list[int]) -> tuple[Value, list[int]]:
+    """(row, gram) -> count for the grams of all wanted lengths, and the grams' places."""
+    shortest, longest = node.required("min_gram_length"), node.required("max_gram_length")
+    pool, starts = node.attribute("pool_int64s") or [], node.required("ngram_counts")
+    bounds = [*starts, len(pool)]
+    if sorted(bounds) != bounds or bounds[0] < 0:
+        raise node.malformed(f"ngram_counts {starts} of a pool of {len(pool)}")
+    parts: list[Value] = []
+    used: list[int] = []
+    first = 0
+    for length in range(1, len(starts) + 1):
+        tokens = pool[bounds[length - 1] : bounds[length]]
+        number = len(tokens) // length
+        if shortest <= length <= longest and number:
+            grams = np.array(tokens[: number * length], np.int64).reshape(number, length)
             skips = node.required("max_skip_count")
-            counts = node.call("count_ngrams", rows, counts, *given, most_skipped=skips)
-        at += len(grams)
-    if at != len(columns):
-        raise node.malformed(f"{at} n-grams for {len(columns)} ngram_indexes")
-    weights = np.array(node.attribute("weights", []), np.float32)
-    if mode == "TF" or not weights.size:
-        weights = np.ones(width, np.float32)
-    if len(weights) != width:
-        raise node.malformed(f"{len(weights)} weights for {width} columns")
-    result = node.call("weight_counts", counts, node.constant(weights), as_flags=mode == "IDF")
-    return result if len(x.shape) == 2 else node.call("reshape", result, shape=(width,))
-
-
-def _grams(node: NodeContext, x: Value) -> list[np.ndarray]:
-    """The pool's n-grams (gram, n) for n = 1, 2, …."""
-    if node.attribute("pool_strings"):
-        raise node.unsupported("strings")
-    pool = np.array(node.attribute("pool_int64s", []), np.int64)
-    starts = [*node.required("ngram_counts"), len(pool)]
-    if any(not 0 <= a <= b <= len(pool) for a, b in itertools.pairwise(starts)):
-        raise node.malformed(f"ngram_counts {starts[:-1]} in a pool of {len(pool)}")
-    parts = [pool[a:b] for a, b in itertools.pairwise(starts)]
-    if any(len(part) % n for n, part in enumerate(parts, 1)):
-        raise node.malformed(f"ngram_counts {starts[:-1]} cut an n-gram")
-    return [part.reshape(-1, n) for n, part in enumerate(parts, 1)]
+            parts.append(node.call("ngram_counts", rows, node.constant(grams), skips=skips))
+            used += places[first : first + number]
+        first += number
+    if first > len(places):
+        raise node.malformed(f"{len(places)} places for {first} n-grams")
+    if not parts:
+        empty = np.zeros((0, 1), np.int64)
+        parts.append(node.call("ngram_counts", rows, node.constant(empty), skips=0))
+    return parts[0] if len(parts) == 1 else node.call("concat", *parts, axis=1), used

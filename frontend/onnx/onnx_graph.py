@@ -39,6 +39,7 @@ class OnnxNode:
     attributes: Mapping[str, object]
     where: str
     opsets: Mapping[str, int] = field(default_factory=dict)  # of the graph or function around it
+    proto: onnx.NodeProto | None = None  # as it was read, where it has bodies and no formal names
 
     @property
     def bodies(self) -> tuple[Region, ...]:

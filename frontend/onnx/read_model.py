@@ -203,6 +203,9 @@ class _Reader:
             attributes,
             where,
             scope.opsets,
+            proto
+            if scope.names is None and any(a.HasField("g") for a in proto.attribute)
+            else None,
         )
 
     def inlined(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx
 from onnx import defs
 
-from weft.frontend.onnx.onnx_graph import OnnxNode, Region
+from weft.frontend.onnx.onnx_graph import OnnxNode
 from weft.frontend.onnx.read_model import inlined
 from weft.frontend.onnx.tensors import element_type_of
 from weft.frontend.tensor_expr import constant_size
@@ -23,7 +23,7 @@ def depends_on_types(node: OnnxNode) -> bool:
 def expand(node: OnnxNode, values: Sequence[Value | None]) -> list[OnnxNode] | None:
     """The nodes that define ``node`` for inputs of these types; None where there are none."""
     schema = schema_of(node)
-    if schema is None or node.bodies:
+    if schema is None or (node.bodies and node.proto is None):
         return None
     data = _definition(schema, node, values)
     if not data:
@@ -73,13 +73,13 @@ def _type_of(value: Value | None) -> onnx.TypeProto:
 
 
 def _proto_of(node: OnnxNode) -> onnx.NodeProto:
-    """The node as ONNX wrote it, but for its bodies."""
+    """The node as ONNX writes it."""
+    if node.proto is not None:
+        return node.proto
     proto = onnx.NodeProto(
         op_type=node.op_type, domain=node.domain, input=node.inputs, output=node.outputs
     )
     for name, value in node.attributes.items():
-        if isinstance(value, Region):
-            continue
         if hasattr(value, "dtype"):
             value = onnx.numpy_helper.from_array(value)
         proto.attribute.append(onnx.helper.make_attribute(name, value))

@@ -1,59 +1,66 @@
-"""Counting n-grams of integers, which word vectorisers weight."""
+"""Counting n-grams of tokens that are numbers."""
 
 from __future__ import annotations
 
-from weft import dtypes
-from weft.frontend import build
-from weft.frontend.build import all_of, compute, reduce_axis, scatter, select
+from weft.frontend.build import all_of, compute, minimum, reduce_axis, scatter, select, sum
 from weft.frontend.operators.arguments import expect, expect_same
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.tensor_expr import Tensor, as_size, constant_size
+from weft.frontend.scalar_expr import Expr, literal
+from weft.frontend.tensor_expr import Tensor
 
 
-@operator("count_ngrams")
-def count_ngrams(
-    x: Tensor, counts: Tensor, grams: Tensor, columns: Tensor, *, most_skipped: int
-) -> Tensor:
-    """``counts`` (row, column) plus how often the ``grams`` (gram, n) are in the rows of ``x``.
+@operator("ngram_counts")
+def ngram_counts(x: Tensor, grams: Tensor, *, skips: int) -> Tensor:
+    """(row, gram) -> how often the gram stands in the row ``x`` (row, token). float32.
 
-    Gram g counts in column ``columns[g]``. Its items follow each other in the row at one distance
-    of up to ``most_skipped`` items in between; single items count once.
+    ``grams`` is (gram, token). A gram's tokens are 1 to ``skips`` + 1 apart, all equally far;
+    single tokens are counted once.
     """
-    expect(x.rank == 2, f"{x.shape} is not (row, item)", "count_ngrams", "WEFT-E0191")
-    expect(x.dtype == grams.dtype, f"grams of {grams.dtype}", "count_ngrams", "WEFT-E0192")
-    expect_same(columns.shape, grams.shape[:1], "count_ngrams")
-    length = constant_size(grams.shape[1])
-    expect(length is not None and length > 0, f"grams of {length} items", "count_ngrams")
-    assert length is not None
-    distances = 1 if length == 1 else most_skipped + 1
+    where = "ngram_counts"
+    expect(x.rank == 2 and grams.rank == 2, "x and grams are matrices", where, "WEFT-E0191")
+    expect(x.dtype == grams.dtype, f"{grams.dtype} grams of {x.dtype}", where, "WEFT-E0192")
+    length = int(str(grams.shape[1]))
+    expect(0 <= skips <= 1000 and length >= 1, f"{skips} skips, {length} tokens", where)
+    steps = range(1, 2 if length == 1 else skips + 2)
 
-    def frequency(row: Expr, gram: Expr) -> Expr:
-        skip = reduce_axis((0, distances), name="skip")
-        first = reduce_axis((0, x.shape[1]), name="first")
-        reach = first + (skip + 1) * (length - 1)
-        items = [x[row, first + (skip + 1) * n].equal(grams[gram, n]) for n in range(length)]
-        found = select(reach < as_size(x.shape[1]), all_of(items), False)
-        return build.sum(found.astype(dtypes.int64), axis=(skip, first))
+    def body(row: Expr, gram: Expr) -> Expr:
+        counts: Expr = literal(0.0, "float32")
+        for step in steps:
+            start = reduce_axis((0, x.shape[1]), name=f"start_{step}")
+            inside = start + (length - 1) * step < x.shape[1]
+            same = all_of([x[row, start + k * step].equal(grams[gram, k]) for k in range(length)])
+            hit = select(inside, same.astype("float32"), literal(0.0, "float32"))
+            counts = counts + sum(hit, axis=start)
+        return counts
 
-    found = compute((x.shape[0], grams.shape[0]), frequency, name="frequency")
-    return scatter(
-        counts,
-        found.shape,
-        lambda row, gram: ((row, columns[gram]), found[row, gram]),
-        combine="add",
-        name="counts",
+    return compute((x.shape[0], grams.shape[0]), body, name="counts")
+
+
+@operator("ngram_vectors")
+def ngram_vectors(
+    counts: Tensor, places: Tensor, weights: Tensor | None, *, width: int, binary: bool
+) -> Tensor:
+    """(row, place) -> the counts of all grams at ``places``; 0 or 1 if ``binary``; weighted."""
+    where = "ngram_vectors"
+    expect_same(counts.shape[1:], places.shape, where)
+    zeros = compute(
+        (counts.shape[0], width),
+        lambda i, j: literal(0.0, "float32"),
+        name="zeros",
+        dtype="float32",
     )
+    total = scatter(
+        zeros,
+        counts.shape,
+        lambda i, g: ((i, places[g]), counts[i, g]),
+        combine="add",
+        name="total",
+    )
+    if weights is not None:
+        expect_same(weights.shape, (width,), where)
 
+    def body(i: Expr, j: Expr) -> Expr:
+        value = minimum(total[i, j], 1.0) if binary else total[i, j]
+        return value if weights is None else value * weights[j]
 
-@operator("weight_counts")
-def weight_counts(counts: Tensor, weights: Tensor, *, as_flags: bool) -> Tensor:
-    """``counts`` (row, column), or 1 where they are not 0, times ``weights`` (column). float32."""
-    expect_same(counts.shape[1:], weights.shape, "weight_counts")
-
-    def body(row: Expr, column: Expr) -> Expr:
-        count = counts[row, column]
-        value = (count > 0).astype(weights.dtype) if as_flags else count.astype(weights.dtype)
-        return value * weights[column]
-
-    return compute(counts.shape, body, name="weighted")
+    return compute((counts.shape[0], width), body, name="vectors")

@@ -30,7 +30,7 @@ from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt, Runner
 from weft.errors import UnsupportedError
 from weft.graph.interpreter import interpret_graph
 from weft.graph.operator_graph import Graph
-from weft.graph.verifier import verify
+from weft.graph.verifier import verify_graph
 from weft.onnx_model import OnnxModel, load_model
 
 STATUSES = ("pass", "wrong", "unsupported", "error", "timeout")
@@ -40,7 +40,7 @@ class Interpreted:
     """A graph in the interpreter, in the place of an executable."""
 
     def __init__(self, graph: Graph) -> None:
-        verify(graph)
+        verify_graph(graph)
         self.graph = graph
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
