@@ -5,6 +5,7 @@ They are checked on Python integers, before anything is allocated or any loop is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from weft.dtypes import DType
@@ -13,6 +14,7 @@ from weft.frontend.tensor_expr import Size, constant_size
 
 MAX_TENSOR_BYTES = 2**34
 MAX_ELEMENTS = 2**62  # strides and offsets stay inside int64, empty tensors included
+MAX_COMPARISONS = 2**37  # of operators that compare all pairs: about a minute
 
 
 def check_tensor(name: str, shape: Sequence[Size], dtype: DType) -> None:
@@ -39,4 +41,20 @@ def check_tensor(name: str, shape: Sequence[Size], dtype: DType) -> None:
             where=name,
             why=f"a single tensor may have at most {MAX_TENSOR_BYTES >> 30} GiB",
             hint="check the sizes, repeats or pads that the program asks for",
+        )
+
+
+def check_comparisons(name: str, *factors: Size) -> None:
+    """Refuse to compare more pairs than ``MAX_COMPARISONS``: the product of ``factors``.
+
+    Symbolic sizes count as 1. Raises ``BudgetError`` WEFT-E0291.
+    """
+    known = [extent for size in factors if (extent := constant_size(size)) is not None]
+    if math.prod(known) > MAX_COMPARISONS:
+        raise BudgetError(
+            "WEFT-E0291",
+            f"{name} would compare {' × '.join(map(str, known))} pairs of elements",
+            where=name,
+            why=f"it compares all pairs, of which {MAX_COMPARISONS} are the limit",
+            hint="select fewer elements, or of a smaller tensor",
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from weft import dtypes
 from weft.frontend import build
 from weft.frontend.build import compute, isnan, reduce_axis, scan, scatter, select
+from weft.frontend.limits import check_comparisons
 from weft.frontend.operators.arguments import axis_index, expect, replaced, without
 from weft.frontend.operators.registry import operator
 from weft.frontend.scalar_expr import Expr, Var, literal
@@ -31,6 +32,7 @@ def less(a: Expr, b: Expr) -> Expr:
 def ranks(x: Tensor, axis: int, before: Ordering) -> Tensor:
     """How many elements along ``axis`` come before each one; equal ones keep their order. int64."""
     size = x.shape[axis]
+    check_comparisons("sorting", *x.shape, size)
 
     def body(*i: Expr) -> Expr:
         j = reduce_axis((0, size), name="j")
@@ -76,6 +78,7 @@ def _sort_first(x: Tensor, k: int, axis: int, before: Ordering) -> Tensor:
 
 def _select_first(x: Tensor, k: int, axis: int, before: Ordering) -> Tensor:
     """Indices of the ``k`` first: each is the first of those after the one found before it."""
+    check_comparisons("top_k", k, *x.shape)
     others = without(x.shape, axis)
     first = _first_of(x, before)
 

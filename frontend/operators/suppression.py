@@ -16,6 +16,7 @@ from weft.frontend.build import (
     scatter,
     select,
 )
+from weft.frontend.limits import check_comparisons
 from weft.frontend.operators.arguments import expect, expect_same, total
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sort import greater, ranks
@@ -46,6 +47,7 @@ def non_max_suppression(
     expect(boxes.rank == scores.rank == 3, f"{boxes.shape} and {scores.shape}", where, "WEFT-E0191")
     expect_same(boxes.shape, (scores.shape[0], scores.shape[2], 4), where)
     expect(boxes.dtype.is_float, f"boxes of {boxes.dtype}", where, "WEFT-E0192")
+    check_comparisons(where, *scores.shape, scores.shape[2])
     order = _by_score(scores)
     corners = _corners(boxes, center_point_box)
     kept = _kept(corners, scores, order, _scalar(most, 0), iou_threshold, score_threshold)

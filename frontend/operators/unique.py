@@ -11,7 +11,8 @@ from collections.abc import Callable
 from weft import dtypes
 from weft.frontend import build
 from weft.frontend.build import compute, reduce_axis, scan, scatter, select
-from weft.frontend.operators.arguments import total
+from weft.frontend.limits import check_comparisons
+from weft.frontend.operators.arguments import total, without
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sort import greater
 from weft.frontend.scalar_expr import Expr, Var, literal
@@ -82,6 +83,7 @@ def unique(x: Tensor, *, axis: int | None, sorted_: bool) -> tuple[Tensor, Tenso
     """
     compare = _comparison(x, axis)
     size = total(x.shape) if axis is None else x.shape[axis]
+    check_comparisons("unique", size, size, *(() if axis is None else without(x.shape, axis)))
 
     def pairwise(i: Expr) -> tuple[Axis, Expr]:
         j = reduce_axis((0, size), name="j")

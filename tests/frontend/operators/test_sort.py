@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from run_operator import run
 
-from weft.errors import ExpressionError
+from weft.errors import BudgetError, ExpressionError
 from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
 from weft.frontend.tensor_interpreter import interpret
@@ -85,3 +85,12 @@ def test_symbolic_sizes():
 def test_k_is_within_the_axis(k):
     with pytest.raises(ExpressionError, match=f"k = {k} of 5"):
         run("top_k", np.zeros(5, np.float32), k=k, axis=0, largest=True)
+
+
+def test_no_more_comparisons_than_a_minute_allows():
+    x = placeholder((2**20,), name="x")
+    instantiate("top_k", [x], k=2**10, axis=0, largest=True)
+    with pytest.raises(BudgetError, match="WEFT-E0291"):
+        instantiate("top_k", [x], k=2**20, axis=0, largest=True)
+    with pytest.raises(BudgetError, match="WEFT-E0291"):
+        instantiate("unique", [x], axis=None, sorted_=True)
