@@ -409,3 +409,12 @@ def sample_pair(
 
 def _coordinate(point: isl.Point, kind: Any, position: int) -> int:
     return int(point.get_coordinate_val(kind, position).to_python())
+
+
+def sample_named(points: isl.UnionSet) -> tuple[str, str, dict[str, int], tuple[int, ...]]:
+    """(kind, name, parameters, coordinates) of one point of ``points``, which are not empty."""
+    one = isl.UnionSet.from_point(points.sample_point())
+    only = isl.Set.from_union_set(one)
+    identifier = only.get_tuple_name()
+    parameters, point = sample(only) or ({}, ())
+    return identifier[0], decode(identifier), parameters, point

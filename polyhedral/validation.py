@@ -1,0 +1,266 @@
+"""Does a transformed Scop still compute the original? Dataflow validation.
+
+``legality`` compares two orders of the same instances. Here the instances and the storage may have
+changed: values recomputed in overlapping tiles, copied into packed or local buffers, inlined into
+their readers, or held in temporaries of their own. ``Statement.origin`` says which original
+instance each instance stands for; everything else is found out by comparing the flow of values.
+
+For each read of each instance, and for the final value of each tensor that outlives the Scop:
+
+    the instances (or initial elements) whose values it sees, in the order of the transformed tree,
+    must stand for those that the read sees in the original.
+
+* Statements that are new (no origin, no such name in the original) are looked through: a read of
+  what they compute counts as their reads. So are original statements that are gone, on the other
+  side. A statement that was changed in this way (an inlined producer, a hoisted constant) is
+  compared by the set of all that it reads, else read by read.
+* Of an associative and commutative update, a read must see the same contributions, in any order,
+  each once; other updates keep their order.
+* What the bodies compute is not looked at.
+
+By induction along the flow, the transformed program then ends with the original values, for all
+sizes in its context. See Verdoolaege, Janssens, Bruynooghe, "Equivalence checking of static affine
+programs using widening" (2012), for the general problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import islpy as isl
+
+from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.analysis.dependences import reassociable
+from weft.polyhedral.analysis.flow import FINAL, Read, flow
+from weft.polyhedral.analysis.seen import Seen, instances, reads_of
+from weft.polyhedral.contraction import check_contraction
+from weft.polyhedral.named_isl import (
+    access_map,
+    bounded,
+    context_set,
+    domain_set,
+    encode,
+    multi_aff,
+    parameter_space,
+    sample_named,
+    schedule_map,
+    tensor_box,
+    tuple_space,
+)
+from weft.polyhedral.schedule_tree import Tree
+from weft.polyhedral.schedule_verifier import (
+    for_parameters,
+    instance,
+    source_of,
+    verify_schedule,
+)
+from weft.polyhedral.scop import Origin, Scop, Statement
+
+
+def validate(original: Scop, transformed: Scop, tree: Tree) -> None:
+    """Check that ``transformed``, run as ``tree`` says, computes what ``original`` computes.
+
+    Raises IllegalScheduleError (WEFT-E0440: a read sees another value than in the original; E0441:
+    a contribution to a reduction is counted twice; E0442: an origin that makes no sense; E0443: a
+    copy reads itself; the codes of ``verify_schedule`` and ``check_contraction``) with an instance,
+    what it sees and what it should see, and BudgetError (WEFT-E0400) rather than running unbounded.
+    """
+    verify_schedule(transformed, tree)
+    check_contraction(transformed, tree)
+    with bounded(what="the validation of the transformed program"):
+        _Comparison(original, transformed, tree).run()
+
+
+class _Comparison:
+    def __init__(self, original: Scop, transformed: Scop, tree: Tree) -> None:
+        self.original = original
+        self.transformed = transformed
+        self.folding = _folding(original)
+        self.origins = _origins(original, transformed)
+        self.stands_for = self._stands_for()
+        kept = {origin.statement for origin in self.origins.values()}
+        gone = [s for s in original.statements if s.name not in kept and s.update is None]
+        new = [s for s in transformed.statements if s.name not in self.origins]
+        before = flow(original, folds=lambda s: s.name in self.folding)
+        after = flow(transformed, schedule_map(transformed, tree), folds=self._folds)
+        self.before, self.after = Seen(original, before, gone), Seen(transformed, after, new)
+        self.composed = instances(transformed, [s for s in new if len(s.reads) != 1])
+
+    def run(self) -> None:
+        for statement in self.transformed.statements:
+            if statement.name in self.origins:
+                self._compare(statement)
+        for tensor in self.original.tensors:
+            final = Read(tensor.name, FINAL)
+            self._equal(f"the final value of {tensor.name}", [final], self.before.by([final]))
+        self._contributions_once()
+
+    def _folds(self, statement: Statement) -> bool:
+        origin = self.origins.get(statement.name)
+        return origin is not None and origin.statement in self.folding and reassociable(statement)
+
+    def _stands_for(self) -> isl.UnionMap:
+        """Instances → original instances; initial elements → themselves."""
+        scop = self.transformed
+        result = isl.UnionMap.empty(parameter_space(scop))
+        for name, origin in self.origins.items():
+            statement, source = scop.statement(name), self.original.statement(origin.statement)
+            target = tuple_space(scop, encode("S", source.name), len(source.dims))
+            part = isl.Map.from_multi_aff(multi_aff(scop, statement, origin.instance, target))
+            part = part.intersect_domain(domain_set(scop, statement))
+            clones, sources = instances(scop, [statement]), instances(self.original, [source])
+            if not clones.apply(part.to_union_map()).is_subset(sources):
+                _misleading(statement, f"some of its instances stand for none of {source.name}")
+            result = result.union(part.to_union_map())
+        for tensor in scop.tensors:
+            result = result.union(tensor_box(scop, tensor.name).to_union_set().identity())
+        return result
+
+    def _compare(self, statement: Statement) -> None:
+        """Compare what ``statement`` reads, read by read where both sides have the same reads."""
+        source = self.original.statement(self.origins[statement.name].statement)
+        to_source = self.stands_for.intersect_domain(instances(self.transformed, [statement]))
+        mine = reads_of(statement, self._folds(statement))
+        theirs = reads_of(source, source.name in self.folding)
+        if len(mine) != len(theirs) or self._restructured(mine, theirs):
+            expected = to_source.apply_range(self.before.by(theirs))
+            self._equal(f"what {statement.name} reads", mine, expected)
+            return
+        for number, (read, old) in enumerate(zip(mine, theirs, strict=True)):
+            expected = to_source.apply_range(self.before.by([old]))
+            self._equal(f"operand {number} of {statement.name}", [read], expected)
+
+    def _restructured(self, mine: Sequence[Read], theirs: Sequence[Read]) -> bool:
+        """Whether reads go through statements that are gone, or through new ones of many reads."""
+        old = self.before.directly(theirs).intersect_range(self.before.inside)
+        now = self.after.directly(mine).intersect_range(self.composed)
+        return not (old.is_empty() and now.is_empty())
+
+    def _equal(self, what: str, reads: Sequence[Read], expected: isl.UnionMap) -> None:
+        """Check that ``reads`` see what stands for ``expected``."""
+        actual = self.after.by(reads).apply_range(self.stands_for)
+        expected = expected.intersect_params(context_set(self.transformed))
+        if actual.is_equal(expected):
+            return
+        surplus, missing = actual.subtract(expected), expected.subtract(actual)
+        wrong = surplus if not surplus.is_empty() else missing
+        reader = isl.UnionSet.from_point(wrong.domain().sample_point())
+        parts = [
+            f"{verb} {self._shown(values.intersect_domain(reader).range(), self.original)}"
+            for verb, values in (("sees", surplus), ("should see", missing))
+            if not values.intersect_domain(reader).is_empty()
+        ]
+        raise IllegalScheduleError(
+            "WEFT-E0440",
+            f"{what} is not what it was before the transformations",
+            where=self._where(reader),
+            why=f"{self._shown(reader, self.transformed)} {', but '.join(parts)}",
+            hint="some tile, halo, copy or buffer comes too early or too late, or is too small",
+        )
+
+    def _where(self, reader: isl.UnionSet) -> str:
+        kind, name, _, _ = sample_named(reader)
+        return source_of(self.transformed.statement(name)) if kind == "S" else name
+
+    def _shown(self, points: isl.UnionSet, scop: Scop) -> str:
+        kind, name, parameters, point = sample_named(points)
+        if kind == "S":
+            return instance(scop.statement(name), point) + for_parameters(parameters)
+        return f"{name}{list(point)}{for_parameters(parameters)}"
+
+    def _contributions_once(self) -> None:
+        """No read sees two instances that stand for the same contribution to a reduction."""
+        for name in sorted(self.folding):
+            clones = [s for s in self.transformed.statements if self._is_clone(s, name)]
+            own = self.stands_for.intersect_domain(instances(self.transformed, clones))
+            twice = own.apply_range(own.reverse())
+            twice = twice.subtract(own.domain().identity())
+            if not twice.is_empty() and not self._copied_into(clones):
+                twice = twice.intersect(self._same_element(clones))
+            if not twice.is_empty():
+                self._refuse_twice(twice)
+
+    def _copied_into(self, clones: Sequence[Statement]) -> bool:
+        """Whether an accumulator of ``clones`` may start from a copy of another one."""
+        accumulators = {s.writes[0].tensor for s in clones}
+        return any(w.tensor in accumulators for s in self.after.transparent for w in s.writes)
+
+    def _same_element(self, clones: Sequence[Statement]) -> isl.UnionMap:
+        into = isl.UnionMap.empty(parameter_space(self.transformed))
+        for s in clones:
+            into = into.union(access_map(self.transformed, s, s.writes[0]).to_union_map())
+        return into.apply_range(into.reverse())
+
+    def _is_clone(self, statement: Statement, name: str) -> bool:
+        return statement.name in self.origins and self.origins[statement.name].statement == name
+
+    def _refuse_twice(self, twice: isl.UnionMap) -> None:
+        """Raise if some read sees both of a pair of ``twice``; a write between may part them."""
+        for read in self.after.flow.sources:
+            seen = self.after.by([read])
+            pairs = twice.intersect(seen.reverse().apply_range(seen))
+            if pairs.is_empty():
+                continue
+            first = isl.UnionSet.from_point(pairs.domain().sample_point())
+            second = pairs.intersect_domain(first).range()
+            raise IllegalScheduleError(
+                "WEFT-E0441",
+                "a contribution to a reduction is counted twice",
+                where=self._where(first),
+                why=f"{self._shown(first, self.transformed)} and "
+                f"{self._shown(second, self.transformed)} both add the same",
+                hint="tiles that overlap may recompute values, but not fold into one accumulator",
+            )
+
+
+def _folding(original: Scop) -> frozenset[str]:
+    """Updates whose order is free, and that share their tensors with no other kind of update."""
+    by_tensor: dict[str, list[Statement]] = {}
+    for s in original.statements:
+        for write in s.writes:
+            by_tensor.setdefault(write.tensor, []).append(s)
+    return frozenset(
+        s.name
+        for s in original.statements
+        if s.update is not None
+        and all(
+            other.update is None or (reassociable(other) and other.update.monoid == s.update.monoid)
+            for write in s.writes
+            for other in by_tensor[write.tensor]
+        )
+    )
+
+
+def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:
+    """What each statement of ``transformed`` stands for, new ones left out."""
+    by_name = {s.name: s for s in original.statements}
+    found = {}
+    for statement in transformed.statements:
+        origin = statement.origin
+        if origin is None or not origin.statement:
+            if statement.name not in by_name:
+                if statement.update is not None:
+                    _misleading(statement, "it is an update, but of no original statement")
+                continue
+            origin = Origin(statement.name, tuple(Var(d) for d in statement.dims))
+        source = by_name.get(origin.statement)
+        if source is None:
+            _misleading(statement, f"the original has no statement {origin.statement!r}")
+        if len(source.dims) != len(origin.instance):
+            _misleading(statement, f"{source.name} has the dims {', '.join(source.dims)}")
+        old, now = source.update, statement.update
+        if (old and old.monoid) != (now and now.monoid):
+            _misleading(statement, f"only one of it and {source.name} is that kind of update")
+        found[statement.name] = origin
+    return found
+
+
+def _misleading(statement: Statement, why: str) -> NoReturn:
+    raise IllegalScheduleError(
+        "WEFT-E0442",
+        f"statement {statement.name} has an origin that makes no sense",
+        where=source_of(statement),
+        why=why,
+    )
