@@ -103,7 +103,7 @@ def extent(size: Size) -> int:
     if known is not None:
         return known
     assert isinstance(size, Expr)
-    return ASSUMED ** sum(isinstance(node, Var) for node in walk(size))
+    return int(ASSUMED ** min(sum(isinstance(node, Var) for node in walk(size)), 5))
 
 
 def elements(shape: Sequence[Size]) -> int:

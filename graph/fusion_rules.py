@@ -116,8 +116,20 @@ def joined(drafts: Sequence[Draft], number: int, facts: Facts) -> Draft:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A value that a node reads from its cluster; ``elsewhere``: others read it too."""
+
+    value: Value
+    elsewhere: bool
+
+
 def objection(
-    drafts: Sequence[Draft], whole: Draft, facts: Facts, values: Mapping[str, Value], limits: Limits
+    drafts: Sequence[Draft],
+    whole: Draft,
+    facts: Facts,
+    values: Mapping[str, Passed],
+    limits: Limits,
 ) -> str:
     """Why ``whole``, made of ``drafts`` and the node of ``facts``, is no good cluster; '' if it is.
 
@@ -133,11 +145,11 @@ def objection(
     n_values = len(whole.reads | whole.results)
     if n_values > limits.values:
         return f"together {n_values} values, more than {limits.values}"
-    return _rereads(drafts, facts, values, limits) or _loops(whole, facts, values, limits)
+    return _rereads(drafts, facts, values, limits) or _loops(whole, values, limits)
 
 
 def _rereads(
-    drafts: Sequence[Draft], facts: Facts, values: Mapping[str, Value], limits: Limits
+    drafts: Sequence[Draft], facts: Facts, values: Mapping[str, Passed], limits: Limits
 ) -> str:
     """Objects to values that would move into a reader which reads their elements many times."""
     placeholders = {
@@ -152,9 +164,10 @@ def _rereads(
                 continue
             if any(index.how is How.DATA for index in read.indices):
                 return f"it reads {name} at places that depend on data"
-            value = values[name]
+            value, elsewhere = values[name].value, values[name].elsewhere
             times = read.times / max(elements(value.shape), 1)
-            if times > limits.rereads and bytes_of(value) > limits.small_bytes and not moves:
+            matters = bytes_of(value) > limits.small_bytes or elsewhere
+            if times > limits.rereads and matters and not moves:
                 return (
                     f"each element of {name} is read about {times:.3g} times, "
                     "so that storing it is cheaper than computing it again"
@@ -162,14 +175,16 @@ def _rereads(
     return ""
 
 
-def _loops(whole: Draft, facts: Facts, values: Mapping[str, Value], limits: Limits) -> str:
+def _loops(whole: Draft, values: Mapping[str, Passed], limits: Limits) -> str:
     """Objects to a nest without enough common outer loops."""
     nest = whole.nest
     if nest.shared is None:
         return ""
     if not nest.keeps_contractions:
-        return "the contraction would lose a loop, and with it its reuse" + _because(nest.losses)
-    large = sum(n for v in values.values() if (n := bytes_of(v)) > limits.small_bytes)
+        why = _because(nest.losses) or ", because the others do not run along all of its loops"
+        return f"the contraction would lose a loop, and with it its reuse{why}"
+    sizes = [bytes_of(passed.value) for passed in values.values()]
+    large = sum(size for size in sizes if size > limits.small_bytes)
     if not large:
         return ""
     enough = min(limits.parallelism, whole.parallelism)

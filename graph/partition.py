@@ -21,6 +21,7 @@ from weft.graph.fusion_rules import (
     Draft,
     Facts,
     Limits,
+    Passed,
     bytes_of,
     draft_of,
     facts_of,
@@ -178,7 +179,11 @@ class _Partitioner:
     def _objection(self, number: int, drafts: Sequence[Draft]) -> str:
         facts = self.facts[number]
         inside = {name for draft in drafts for name in draft.results}
-        values = {v.name: v for v in facts.node.inputs if v.name in inside}
+        values = {
+            v.name: Passed(v, self.readers[v.name] > 1)
+            for v in facts.node.inputs
+            if v.name in inside
+        }
         return objection(drafts, joined(drafts, number, facts), facts, values, self.limits)
 
     def groups(self) -> list[list[int]]:

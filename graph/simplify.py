@@ -8,12 +8,12 @@ y = op(x); z = op(x)                 uses of z read y        (common subexpressi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from weft.frontend.scalar_affine import simplify as simplify_expr
-from weft.frontend.scalar_expr import Expr, Load, substitute, walk
+from weft.frontend.scalar_expr import Load, substitute, walk
 from weft.frontend.tensor_expr import (
+    Axis,
     Compute,
     Program,
     Reduce,
@@ -25,6 +25,8 @@ from weft.graph.canonical import canonical_text
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.verifier import same_shape
+
+_LONG = 64  # nodes of index expressions beyond which two moves stay two
 
 
 def simplify(graph: Graph) -> Graph:
@@ -115,7 +117,7 @@ def moved(program: Program) -> Load | None:
     return value if affine else None
 
 
-def _axes(tensor: Tensor) -> tuple[Expr, ...]:
+def _axes(tensor: Tensor) -> tuple[Axis, ...]:
     assert isinstance(tensor.operation, Compute)
     return tensor.operation.axes
 
@@ -131,11 +133,10 @@ def _composition(first: Program, second: Program) -> Program | None:
     if outer is None or inner is None:
         return None
     axes = _axes(first.outputs[0])
-    taken: Mapping[str, Expr] = {
-        axis.name: index
-        for axis, index in zip(axes, outer.indices, strict=True)  # type: ignore[attr-defined]
-    }
-    indices = tuple(simplify_expr(substitute(i, dict(taken))) for i in inner.indices)
+    taken = {axis.name: index for axis, index in zip(axes, outer.indices, strict=True)}
+    indices = tuple(simplify_expr(substitute(i, taken)) for i in inner.indices)
+    if sum(1 for index in indices for _ in walk(index)) > _LONG:
+        return None
     operation = result.operation
     assert isinstance(operation, Compute)
     moved_twice = replace(operation, values=(Load(source, indices, inner.dtype),))
