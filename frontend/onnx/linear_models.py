@@ -219,9 +219,6 @@ def svm_regressor(node: NodeContext) -> Results:
 
 @handler("SVMClassifier", domain=ML)
 def svm_classifier(node: NodeContext) -> Results:
-    """Without calibrated probabilities, which ONNX defines by an iteration that stops on data."""
-    if node.attribute("prob_a"):
-        raise node.unsupported("calibrated probabilities of an SVMClassifier")
     x = rows_of(node)
     labels = label_values(node, "classlabels_ints")
     classes = max(class_count(node, "classlabels_ints"), 1)
@@ -236,6 +233,10 @@ def svm_classifier(node: NodeContext) -> Results:
         scores = _scores(node, _kernel(node, x, vectors), duels, table(node, rho, len(pairs)))
         sides = (node.constant(np.array(s, np.int64)) for s in zip(*pairs, strict=True))
         votes = node.call("pairwise_votes", scores, *sides, classes=classes)
+        if node.attribute("prob_a"):
+            label = label_of(node, best_class(node, votes), labels)
+            chances = as_float(node, _probabilities(node, scores, pairs, classes))
+            return label, node.call("post_transform", chances, kind=kind)
     else:
         weights = table(node, coefficients, classes, width_of(node, x))
         scores = votes = _scores(node, x, weights, rho[:1])
@@ -261,6 +262,21 @@ def _duels(
         weights[row, ends[i] : ends[i + 1]] = own[j - 1, ends[i] : ends[i + 1]]
         weights[row, ends[j] : ends[j + 1]] = own[i, ends[j] : ends[j + 1]]
     return weights, pairs
+
+
+def _probabilities(
+    node: NodeContext, scores: Value, pairs: Sequence[tuple[int, int]], classes: int
+) -> Value:
+    pair_of = np.zeros((classes, classes), np.int64)
+    for number, (i, j) in enumerate(pairs):
+        pair_of[i, j] = number
+    slopes, offsets = (
+        table(node, floats(node, name, scores.dtype), len(pairs)) for name in ("prob_a", "prob_b")
+    )
+    result: Value = node.call(
+        "couple_duels", scores, *map(node.constant, (slopes, offsets, pair_of))
+    )
+    return result
 
 
 def _svm_label(

@@ -188,6 +188,16 @@ def test_svm_classifier(kind, per_class, transform):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", TRANSFORMS[:3])
+def test_svm_classifier_with_probabilities(kind):
+    check(
+        "SVMClassifier", X, n_outputs=2, kernel_type="RBF", kernel_params=[0.4, 0.0, 0.0],
+        coefficients=RNG.standard_normal(5).tolist(), rho=[0.1], vectors_per_class=[2, 3],
+        support_vectors=RNG.standard_normal(20).tolist(), post_transform=kind,
+        prob_a=[-1.5], prob_b=[0.2], classlabels_ints=[4, 9],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_linear_svm_classifier(classes):
     check(
