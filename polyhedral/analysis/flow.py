@@ -25,6 +25,7 @@ import islpy as isl
 from weft.polyhedral.named_isl import (
     access_map,
     bounded,
+    context_set,
     encode,
     original_schedule,
     parameter_space,
@@ -113,7 +114,7 @@ class _Problem:
             self._add(Read(statement.name, number), own, touched, row)
 
     def _final(self, name: str) -> None:
-        box = tensor_box(self.scop, name)
+        box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
         times = self.times.get_map_list()
         length = times.get_at(0).dim(isl.dim_type.out) if times.n_map() else 1
         row = isl.Map.from_domain(box).add_dims(isl.dim_type.out, length)
