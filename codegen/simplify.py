@@ -1,0 +1,160 @@
+"""Simplify: index arithmetic in normal form, decided conditions, loops of one turn, dead code.
+
+Loop variables have known ranges, and inside an ``If`` its condition narrows them, so that most
+``min``s, floors and remainders that tiling brings vanish here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from weft import dtypes
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Check,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from weft.frontend.scalar_affine import Range, bounds, simplify
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, substitute
+
+Ranges = Mapping[str, Range]
+
+
+def simplify_kernel(kernel: Kernel) -> Kernel:
+    """``kernel`` with the same effects and less arithmetic. Size parameters are not negative."""
+    scope = _Scope(dict.fromkeys(kernel.parameters, (0, None)), {})
+    return replace(kernel, body=scope.stmt(kernel.body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is known here: ``ranges`` of variables, and ``values`` to put for those that vanish."""
+
+    ranges: Ranges
+    values: Mapping[str, Expr]
+
+    def expr(self, expr: Expr) -> Expr:
+        return simplify(substitute(expr, dict(self.values)), self.ranges)
+
+    def exprs(self, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(map(self.expr, given))
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Block(stmts):
+                return block([self.stmt(s) for s in stmts])
+            case For():
+                return self._for(stmt)
+            case If():
+                return self._if(stmt)
+            case Let():
+                return self._let(stmt)
+            case Store(buffer, indices, value):
+                return Store(buffer, self.exprs(indices), self.expr(value))
+            case Update(targets, monoid, values):
+                moved = tuple((name, self.exprs(indices)) for name, indices in targets)
+                return Update(moved, monoid, self.exprs(values))
+            case Check(condition, code, (first, second)):
+                checked = self.expr(condition)
+                if _is(checked, True):
+                    return Block(())
+                return Check(checked, code, (self.expr(first), self.expr(second)))
+            case Allocate(buffer, body):
+                inner = self.stmt(body)
+                return inner if _empty(inner) else Allocate(buffer, inner)
+            case While(condition, body):
+                return While(self.expr(condition), self.stmt(body))
+            case Comment():
+                return stmt
+
+    def _for(self, loop: For) -> Stmt:
+        lower, upper = self.expr(loop.lower), self.expr(loop.upper)
+        trips = bounds(upper - lower, self.ranges)
+        if trips[1] is not None and trips[1] <= 0:
+            return Block(())
+        if trips == (1, 1) and isinstance(lower, Literal | Var) and loop.kind != "vector":
+            return self._with_value(loop.var, lower).stmt(loop.body)
+        last = bounds(upper - 1, self.ranges)[1]
+        first = bounds(lower, self.ranges)[0]
+        body = self._with_range(loop.var, (first, last)).stmt(loop.body)
+        return body if _empty(body) else replace(loop, lower=lower, upper=upper, body=body)
+
+    def _if(self, stmt: If) -> Stmt:
+        condition = self.expr(stmt.condition)
+        if isinstance(condition, Literal):
+            return self.stmt(stmt.then if condition.value else stmt.otherwise)
+        then = self._given(condition, True).stmt(stmt.then)
+        otherwise = self._given(condition, False).stmt(stmt.otherwise)
+        return Block(()) if _empty(then) and _empty(otherwise) else If(condition, then, otherwise)
+
+    def _let(self, stmt: Let) -> Stmt:
+        value = self.expr(stmt.value)
+        if isinstance(value, Literal | Var):
+            return self._with_value(stmt.name, value).stmt(stmt.body)
+        scope = self._hiding(stmt.name)
+        if value.dtype == dtypes.int64:
+            scope = scope._with_range(stmt.name, bounds(value, self.ranges))
+        body = scope.stmt(stmt.body)
+        return body if _empty(body) else Let(stmt.name, value, body)
+
+    def _hiding(self, name: str) -> _Scope:
+        return _Scope(
+            {n: r for n, r in self.ranges.items() if n != name},
+            {n: v for n, v in self.values.items() if n != name},
+        )
+
+    def _with_value(self, name: str, value: Expr) -> _Scope:
+        return _Scope(self.ranges, {**self.values, name: value})
+
+    def _with_range(self, name: str, limits: Range) -> _Scope:
+        if limits[0] is not None and limits[0] == limits[1]:
+            return self._with_value(name, literal(limits[0]))
+        hidden = self._hiding(name)
+        return _Scope({**hidden.ranges, name: limits}, hidden.values)
+
+    def _given(self, condition: Expr, holds: bool) -> _Scope:
+        """This scope where ``condition`` is known to hold (or not)."""
+        match condition:
+            case Apply("and", (left, right)) if holds:
+                return self._given(left, True)._given(right, True)
+            case Apply("lt", (Var(name), Literal(limit))) if name in self.ranges:
+                return (
+                    self._narrowed(name, None, int(limit) - 1)
+                    if holds
+                    else self._narrowed(name, int(limit), None)
+                )
+        return self
+
+    def _narrowed(self, name: str, low: int | None, high: int | None) -> _Scope:
+        old_low, old_high = self.ranges[name]
+        if low is not None:
+            old_low = low if old_low is None else max(low, old_low)
+        if high is not None:
+            old_high = high if old_high is None else min(high, old_high)
+        return self._with_range(name, (old_low, old_high))
+
+
+def block(stmts: list[Stmt]) -> Stmt:
+    """One statement for several: nested blocks flattened, empty ones dropped."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.stmts if isinstance(stmt, Block) else (stmt,))
+    return flat[0] if len(flat) == 1 else Block(tuple(flat))
+
+
+def _empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Block) and not stmt.stmts
+
+
+def _is(expr: Expr, value: bool) -> bool:
+    return isinstance(expr, Literal) and expr.value is value

@@ -1,0 +1,104 @@
+"""Split tails: a tile loop tells full tiles from the partial one, so register tiles stay constant.
+
+    for t in 0…T:                              for t in 0…T:
+      for p < min(14, N - 14·t) unrolled:  →     if t < N // 14: for p < 14 unrolled: …
+        …                                        else:           for p < N - 14·t unrolled: …
+
+With constant sizes the partial tile's bounds are constant too. With symbolic ones, its unrolled
+loops become serial and its register buffers local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from weft.codegen.loop_ir import Allocate, For, If, Kernel, Stmt, children
+from weft.codegen.rebuild import map_children
+from weft.codegen.simplify import simplify_kernel
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var
+from weft.polyhedral.analysis.linear import linear, mentions
+
+
+def split_tails(kernel: Kernel) -> Kernel:
+    """``kernel`` with full and partial tiles apart, simplified."""
+    kernel = simplify_kernel(replace(kernel, body=_split(kernel.body)))
+    return replace(kernel, body=_without_dynamic_registers(kernel.body))
+
+
+def _split(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, For) or stmt.kind in ("vector", "unrolled"):
+        return map_children(stmt, _split)
+    bounds = dict.fromkeys(_tail_bounds(stmt.body, stmt.var))
+    limits = [limit for limit in (_full_below(b, stmt.var) for b in bounds) if limit is not None]
+    if not limits:
+        return replace(stmt, body=_split(stmt.body))
+    full = stmt.body
+    for bound in bounds:
+        full = _with_bound(full, bound, _constant_part(bound))
+    condition: Expr | None = None
+    for limit in dict.fromkeys(limits):
+        part = Apply("lt", (Var(stmt.var), limit))
+        condition = part if condition is None else condition & part
+    assert condition is not None
+    return replace(stmt, body=If(condition, _split(full), _split(stmt.body)))
+
+
+def _tail_bounds(stmt: Stmt, var: str) -> Iterator[Expr]:
+    """Upper bounds ``min(constant, …)`` of the point loops below that depend on ``var``."""
+    if isinstance(stmt, For) and stmt.kind in ("vector", "unrolled"):
+        if _constant_part(stmt.upper) is not None and mentions(stmt.upper, (var,)):
+            yield stmt.upper
+    for child in children(stmt):
+        yield from _tail_bounds(child, var)
+
+
+def _constant_part(bound: Expr) -> Literal | None:
+    match bound:
+        case Apply("min", (Literal() as size, _)) | Apply("min", (_, Literal() as size)):
+            return size
+    return None
+
+
+def _full_below(bound: Expr, var: str) -> Expr | None:
+    """The value of ``var`` below which ``min(size, rest)`` is ``size``."""
+    size = _constant_part(bound)
+    assert isinstance(bound, Apply) and size is not None
+    rest = next(arg for arg in bound.args if arg is not size)
+    split = linear(rest - size, (var,))
+    step = None if split is None else split.coefficients.get(var, 0)
+    if split is None or step is None or step >= 0:
+        return None
+    return split.rest // -step + 1
+
+
+def _with_bound(stmt: Stmt, old: Expr, new: Expr | None) -> Stmt:
+    def change(node: Stmt) -> Stmt:
+        node = map_children(node, change)
+        if isinstance(node, For) and node.upper == old and new is not None:
+            return replace(node, upper=new)
+        return node
+
+    return change(stmt)
+
+
+def _without_dynamic_registers(stmt: Stmt) -> Stmt:
+    """Demote unrolled loops without constant trips, and registers that they would index."""
+    match stmt:
+        case For(kind="unrolled") if not _constant_trips(stmt):
+            return replace(stmt, kind="serial", body=_without_dynamic_registers(stmt.body))
+        case Allocate(buffer, body) if buffer.scope == "register" and _dynamic_loops(body):
+            local = replace(buffer, scope="local")
+            return Allocate(local, _without_dynamic_registers(body))
+    return map_children(stmt, _without_dynamic_registers)
+
+
+def _constant_trips(loop: For) -> bool:
+    return isinstance(loop.lower, Literal) and isinstance(loop.upper, Literal)
+
+
+def _dynamic_loops(stmt: Stmt) -> bool:
+    """Whether a point loop below has a trip count that is not constant."""
+    if isinstance(stmt, For) and stmt.kind in ("vector", "unrolled") and not _constant_trips(stmt):
+        return True
+    return any(_dynamic_loops(child) for child in children(stmt))
