@@ -5,8 +5,6 @@ payload with its own checksum. Anything unexpected is a miss, and the entry is r
 file, flipped bits, another format, a key that merely hashes alike. Entries appear by renaming, so
 readers and writers in many processes need no lock. The least recently used entries go first once
 the folder exceeds its limit.
-
-    WEFT_CACHE_DIR   another folder; empty or "off": no cache at all
 """
 
 from __future__ import annotations
@@ -122,14 +120,13 @@ class Cache:
         return found
 
 
-def open_cache(limit: int = LIMIT) -> Cache | None:
-    """The user's cache as the environment asks for it; None where it is off or not safe to use."""
-    named = os.environ.get("WEFT_CACHE_DIR")
-    if named is not None and named.strip().lower() in ("", "off", "0"):
-        return None
-    folder = user_cache_path("weft") if named is None else Path(named)
+def open_cache(folder: str | None = None, limit: int = LIMIT) -> Cache | None:
+    """The cache in ``folder``, by default in the user's cache folder.
+
+    None, with a warning, where it cannot be used safely.
+    """
     try:
-        return Cache(folder, limit)
+        return Cache(user_cache_path("weft") if folder is None else Path(folder), limit)
     except OSError as error:
         warnings.warn(
             f"WEFT-E0710: compiled programs are not kept: {error}", WeftWarning, stacklevel=2
