@@ -1,0 +1,98 @@
+"""Flow is what an execution sees: the last writer of every element that is read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+import islpy as isl
+import pytest
+
+from tests.polyhedral.example_scops import gemm, gemm_tree
+from tests.polyhedral.scops import Constraint, Var, at, box, instances, scop, statement, tensor
+from tests.properties.brute_force import Element, all_parameters, touched
+from tests.properties.random_scops import random_scop
+from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow
+from weft.polyhedral.named_isl import constrained, decode, parameter_space, schedule_map, union_maps
+from weft.polyhedral.scop import Scop
+
+i, j, k = Var("i"), Var("j"), Var("k")
+
+Pair = tuple[tuple[int, ...], str, tuple[int, ...]]  # reader's point, writer or tensor, point
+
+
+def _executed(of: Scop, parameters: Mapping[str, int]) -> dict[Read, set[Pair]]:
+    """What every read sees, by running ``of``."""
+    rows = []
+    for number, s in enumerate(of.statements):
+        for env in instances(s, parameters, -1, 6):
+            key = tuple(env[p] if isinstance(p, str) else p for p in s.position)
+            rows.append(((*key, *[0] * (20 - len(key)), number), s, env))
+    memory: dict[Element, tuple[str, tuple[int, ...]]] = {}
+    found: dict[Read, set[Pair]] = defaultdict(set)
+    for _, s, env in sorted(rows, key=lambda row: row[0]):
+        point = tuple(env[d] for d in s.dims)
+        implicit = [w if s.update or w.may else None for w in s.writes]
+        for number, access in enumerate((*s.reads, *implicit)):
+            for element in () if access is None else touched(of, access, env):
+                found[Read(s.name, number)].add((point, *memory.get(element, element)))
+        for write in s.writes:
+            memory.update(dict.fromkeys(touched(of, write, env), (s.name, point)))
+    for t in of.tensors:
+        for (name, point), writer in memory.items():
+            size = 5 if t.shape else 0
+            if name == t.name and all(0 <= p < size for p in point):
+                found[Read(t.name, FINAL)].add((point, *writer))
+    return found
+
+
+def _computed(of: Scop, seen: Flow, parameters: Mapping[str, int]) -> dict[Read, set[Pair]]:
+    here = tuple(Constraint(Var(p) - v, equality=True) for p, v in parameters.items())
+    space = parameter_space(of).set_from_params()
+    fixed = isl.Set(constrained(space, (), here)).params()
+    found: dict[Read, set[Pair]] = defaultdict(set)
+    for part in (seen.sources, seen.initial):
+        for read, pairs in part.items():
+            for one in union_maps(pairs.intersect_params(fixed)):
+                split = one.dim(isl.dim_type.in_)
+                name = decode(one.get_tuple_name(isl.dim_type.out))
+                points: list[isl.Point] = []
+                one.wrap().flatten().foreach_point(points.append)
+                for p in points:
+                    row = tuple(
+                        p.get_coordinate_val(isl.dim_type.set, q).to_python()
+                        for q in range(split + one.dim(isl.dim_type.out))
+                    )
+                    final_initial = read.number == FINAL and part is seen.initial
+                    if not final_initial:  # elements that nothing writes
+                        found[read].add((row[:split], name, row[split:]))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_scops_against_execution(seed: int) -> None:
+    of = random_scop(Random(seed))
+    of = replace(of, tensors=tuple(replace(t, role="output") for t in of.tensors))
+    seen = flow(of)
+    for parameters in all_parameters(of):
+        assert _computed(of, seen, parameters) == _executed(of, parameters)
+
+
+def test_folds_show_all_contributions() -> None:
+    seen = flow(gemm(4), schedule_map(gemm(4), gemm_tree()), folds=lambda s: s.update is not None)
+    final = _computed(gemm(4), seen, {})[Read("C", FINAL)]
+    at_corner = {pair[1:] for pair in final if pair[0] == (0, 3)}
+    assert at_corner == {("init", (0, 3)), *(("mac", (0, 3, q)) for q in range(4))}
+    assert Read("mac", 2) not in seen.sources
+
+
+def test_only_what_outlives_the_scop_is_final() -> None:
+    of = scop(
+        (tensor("T", 4), tensor("U", 4, role="input"), tensor("Y", 4, role="output")),
+        statement("a", box(i=4), at("T", i)),
+        statement("b", box(i=4), at("Y", i), (at("T", i), at("U", i)), position=1),
+    )
+    assert {read.name for read in flow(of).sources if read.number == FINAL} == {"Y"}
+    assert set(flow(of).initial) == {Read("b", 1)}

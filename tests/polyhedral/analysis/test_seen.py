@@ -1,0 +1,64 @@
+"""Reads through copies see what the copies see."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.polyhedral.scops import Constraint, Var, at, box, scop, statement, tensor
+from weft.errors import IllegalScheduleError
+from weft.polyhedral.analysis.flow import Read, flow
+from weft.polyhedral.analysis.seen import Seen, instances, reads_of
+from weft.polyhedral.named_isl import bounded, sample_named
+from weft.polyhedral.scop import Access, Scop
+
+i = Var("i")
+
+
+def _scop() -> Scop:
+    """p → T, the first half of T → L by copy, the rest of L from X; c reads L."""
+    return scop(
+        (tensor("X", 8, role="input"), tensor("T", 8), tensor("L", 8), tensor("Y", 8)),
+        statement("p", box(i=8), at("T", i), position=0),
+        statement("near", box(i=4), at("L", i), (at("T", i),), position=1),
+        statement("far", box(i=(4, 8)), at("L", i), (at("X", i),), position=2),
+        statement("c", box(i=8), at("Y", i), (at("L", i),), position=3),
+    )
+
+
+def test_what_is_behind_copies() -> None:
+    of = _scop()
+    with bounded():
+        seen = Seen(of, flow(of), [of.statement("near"), of.statement("far")])
+        behind = seen.by([Read("c", 0)])
+        here = instances(of, [of.statement("p")])
+        assert (
+            behind.intersect_range(here)
+            .domain()
+            .is_equal(instances(of, [statement("c", box(i=4), at("Y", i))]))
+        )
+        rest = behind.subtract_range(here)
+        kind, name, _, point = sample_named(rest.range())
+        assert (kind, name) == ("A", "X") and point[0] >= 4
+        direct = seen.directly([Read("c", 0)]).range()
+        assert direct.is_equal(instances(of, [of.statement("near"), of.statement("far")]))
+
+
+def test_a_copy_onto_itself_ends() -> None:
+    of = scop(
+        (tensor("T", 8, role="input"),),
+        statement("slide", box(i=7), at("T", i + 1), (at("T", i),)),
+    )
+    with bounded(), pytest.raises(IllegalScheduleError) as caught:
+        Seen(of, flow(of), of.statements)
+    assert caught.value.code == "WEFT-E0443"
+
+
+def test_implicit_reads() -> None:
+    anywhere = Access("Y", (), may=True)
+    plain = statement("s", box(i=8), at("Y", i), (at("X", i),))
+    update = statement("s", box(i=8), at("Y", i), (at("X", i),), reduce=("i",))
+    scatter = statement("s", box(i=8), anywhere, (at("X", i, guard=(Constraint(i),)),))
+    assert reads_of(plain, folds=False) == [Read("s", 0)]
+    assert reads_of(update, folds=False) == [Read("s", 0), Read("s", 1)]
+    assert reads_of(update, folds=True) == [Read("s", 0)]
+    assert reads_of(scatter, folds=False) == [Read("s", 0), Read("s", 1)]
