@@ -1,4 +1,4 @@
-"""The neural-network operators through their handlers: ONNX's own tests, older opsets, bad nodes."""
+"""Neural-network operators through their handlers: ONNX's tests, older opsets, bad nodes."""
 
 import numpy as np
 import pytest
