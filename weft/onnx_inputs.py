@@ -71,9 +71,12 @@ def _checked(port: Port, data: Data, sizes: dict[str, tuple[int, str]], valid: s
         return array
     tensor = port.type.tensor_type
     if tensor.elem_type == onnx.TensorProto.STRING:
-        if array.dtype.kind not in "OUS":
+        if array.dtype.kind == "S":
+            array = np.char.decode(array, "utf-8", "replace")
+        texts = array.astype(object)
+        if array.dtype.kind not in "OU" or not all(isinstance(text, str) for text in texts.flat):
             raise CallError("WEFT-E0612", f"input {port.name!r} takes strings", hint=valid)
-        return array.astype(object)
+        return texts
     expected = dtype_of(tensor.elem_type)
     if array.dtype != expected.numpy:
         given = array.dtype.name
