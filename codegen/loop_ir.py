@@ -27,7 +27,8 @@ Semantics:
 * ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
   once.
 * ``Check``: where the condition is false, the first failing instance sets the status of the call to
-  ``code`` with the two int64 values of ``detail``; execution goes on with the guarded access
+  ``code`` (1 or more: ``messages[code - 1]``) with the two int64 values of ``detail``; which of
+  several failures is first is open where order is. Execution goes on with the guarded access
   left out (its value is 0), so nothing is read or written out of bounds.
 * ``Select`` is lazy as in ``scalar_expr``: a masked-off load touches no memory.
 * A 'register' buffer has constant shape, is only indexed by constants and by variables of
@@ -37,11 +38,13 @@ Semantics:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr
+from weft.frontend.scalar_expr import Expr, Load
+from weft.frontend.scalar_expr import walk as walk_expr
 from weft.frontend.tensor_expr import Monoid
 
 Kind = Literal["serial", "parallel", "vector", "unrolled"]
@@ -153,6 +156,27 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
     return ()
 
 
+def with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
+    """``stmt`` around other statements, as many as ``children`` gives."""
+    match stmt:
+        case Block():
+            return Block(new)
+        case For() | While() | Let() | Allocate():
+            return replace(stmt, body=new[0])
+        case If():
+            return If(stmt.condition, *new)
+    return stmt
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """``stmt`` and every statement inside it, outer ones first."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions that ``stmt`` itself evaluates, not those inside its children."""
     match stmt:
@@ -169,3 +193,34 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
         case Check():
             return (stmt.condition, *stmt.detail)
     return ()
+
+
+def with_expressions(stmt: Stmt, new: tuple[Expr, ...]) -> Stmt:
+    """``stmt`` with other expressions, as many as ``expressions`` gives."""
+    match stmt:
+        case For():
+            return replace(stmt, lower=new[0], upper=new[1])
+        case While() | If():
+            return replace(stmt, condition=new[0])
+        case Let():
+            return replace(stmt, value=new[0])
+        case Store():
+            return replace(stmt, indices=new[:-1], value=new[-1])
+        case Update():
+            rest = iter(new)
+            targets = tuple((name, tuple(next(rest) for _ in old)) for name, old in stmt.targets)
+            return replace(stmt, targets=targets, values=tuple(rest))
+        case Check():
+            return replace(stmt, condition=new[0], detail=(new[1], new[2]))
+    return stmt
+
+
+def buffers_touched(stmt: Stmt) -> frozenset[str]:
+    """Names of the buffers that ``stmt`` itself loads from or writes, not its children."""
+    found = {str(n.source) for e in expressions(stmt) for n in walk_expr(e) if isinstance(n, Load)}
+    match stmt:
+        case Store(buffer=name):
+            found.add(name)
+        case Update(targets=targets):
+            found.update(name for name, _ in targets)
+    return frozenset(found)

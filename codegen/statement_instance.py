@@ -1,0 +1,227 @@
+"""One instance of an affine statement as loop IR: its dims are given, its accesses become loads,
+stores and updates, its data-dependent accesses are checked.
+
+* A guarded read is selected around where the body does not do so itself.
+* A may access is checked where, and only if, it is performed; where the check fails it is left out
+  and reads as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from weft import dtypes
+from weft.codegen.loop_ir import Block, Check, If, Let, Stmt, Store, Update
+from weft.frontend.scalar_expr import (
+    Expr,
+    Literal,
+    Load,
+    Select,
+    Var,
+    cast,
+    literal,
+    rewrite,
+    select,
+    substitute,
+    walk,
+)
+from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
+
+_TRUE, _FALSE = literal(True, dtypes.bool_), literal(False, dtypes.bool_)
+
+
+@dataclass(slots=True)
+class Instances:
+    """Makes instances of one Scop; collects the messages of their checks."""
+
+    scop: Scop
+    messages: list[str] = field(default_factory=list)
+    _tensors: dict[str, Tensor] = field(default_factory=dict)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        self._tensors = {t.name: t for t in self.scop.tensors}
+
+    def make(self, statement: Statement, values: Sequence[Expr]) -> Stmt:
+        """``statement`` at the point whose coordinates are ``values``."""
+        return _Instance(self, statement, dict(zip(statement.dims, values, strict=True))).make()
+
+    def fresh(self, hint: str) -> str:
+        self._count += 1
+        return f"{hint}.{self._count}"
+
+    def tensor(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def message(self, text: str) -> int:
+        """The code of a check that says ``text``."""
+        if text not in self.messages:
+            self.messages.append(text)
+        return self.messages.index(text) + 1
+
+
+@dataclass(slots=True)
+class _Instance:
+    made: Instances
+    statement: Statement
+    names: dict[str, Expr]  # dims and lets of the statement in loop IR's names
+    lets: list[tuple[str, Expr] | Check] = field(default_factory=list)
+
+    def make(self) -> Stmt:
+        body = self.statement.body
+        for name, value in body.lets:
+            new = self.made.fresh(name)
+            self.lets.append((new, self._body(value)))
+            self.names = {**self.names, name: Var(new, value.dtype)}
+        results = [self._body(result) for result in body.results]
+        if len(results) > 1:  # all reads come before the first write
+            results = [self._bound(result) for result in results]
+        stmt = self._writes(results)
+        for entry in reversed(self.lets):
+            if isinstance(entry, Check):
+                rest = stmt.stmts if isinstance(stmt, Block) else (stmt,)
+                stmt = Block((entry, *rest))
+            else:
+                stmt = Let(*entry, stmt)
+        return stmt
+
+    def _bound(self, value: Expr) -> Expr:
+        if isinstance(value, Literal | Var):
+            return value
+        name = self.made.fresh("result")
+        self.lets.append((name, value))
+        return Var(name, value.dtype)
+
+    # ---- values -------------------------------------------------------------------------------
+
+    def _body(self, expr: Expr) -> Expr:
+        """A body expression in loop IR; checks of its may accesses are added before it."""
+        reads = self.statement.reads
+        loads = [n for n in walk(expr) if isinstance(n, Load) and isinstance(n.source, int)]
+        delicate = [n for n in loads if reads[_number(n)].may or reads[_number(n)].guard]
+        where = _evaluated_where(expr) if delicate else {}
+        values = {
+            id(n): self._read(reads[_number(n)], where.get(id(n), _TRUE) != _TRUE) for n in loads
+        }
+
+        def change(node: Expr) -> Expr | None:
+            if isinstance(node, Var):
+                return self.names.get(node.name)
+            return values.get(id(node)) if isinstance(node, Load) else None
+
+        for node in delicate:
+            if reads[_number(node)].may:
+                self._check(reads[_number(node)], rewrite(where[id(node)], change))
+        return rewrite(expr, change)
+
+    def _read(self, access: Access, selected: bool) -> Expr:
+        tensor = self.made.tensor(access.tensor)
+        value: Expr = Load(tensor.name, self._indices(access, tensor), tensor.dtype)
+        zero = literal(0, tensor.dtype)
+        if access.may:
+            return select(self._inside(access, tensor), value, zero)
+        if access.guard and not selected:
+            return select(self._holds(access.guard), value, zero)
+        return value
+
+    def _indices(self, access: Access, tensor: Tensor) -> tuple[Expr, ...]:
+        """Subscripts of the storage: without the dimensions that have none."""
+        return tuple(self._logical(access))[tensor.contracted :]
+
+    def _logical(self, access: Access) -> Iterator[Expr]:
+        for index in access.body_indices if access.may else access.indices:
+            yield cast(self._plain(index), dtypes.int64)
+
+    def _plain(self, expr: Expr) -> Expr:
+        """An expression whose own loads are of earlier reads."""
+
+        def change(node: Expr) -> Expr | None:
+            if isinstance(node, Var):
+                return self.names.get(node.name)
+            if isinstance(node, Load) and isinstance(node.source, int):
+                return self._read(self.statement.reads[node.source], False)
+            return None
+
+        return rewrite(expr, change)
+
+    def _holds(self, guard: Sequence[Constraint]) -> Expr:
+        condition: Expr = _TRUE
+        for c in guard:
+            expr = substitute(c.expr, self.names)
+            condition = condition & (expr.equal(0) if c.equality else expr >= 0)
+        return condition
+
+    # ---- data-dependent accesses --------------------------------------------------------------
+
+    def _inside(self, access: Access, tensor: Tensor) -> Expr:
+        condition: Expr = _TRUE
+        for index, size in zip(self._logical(access), tensor.shape, strict=True):
+            condition = condition & (index >= 0) & (index < size)
+        return condition
+
+    def _check(self, access: Access, where: Expr) -> None:
+        """Every index within its dimension, where ``where``; those of earlier reads before."""
+        tensor = self.made.tensor(access.tensor)
+        for index in access.body_indices:
+            for node in walk(index):
+                if isinstance(node, Load) and self.statement.reads[_number(node)].may:
+                    self._check(self.statement.reads[_number(node)], where)
+        source = self.statement.origin.source if self.statement.origin else ""
+        for k, (index, size) in enumerate(zip(self._logical(access), tensor.shape, strict=True)):
+            inside = select(where, (index >= 0) & (index < size), _TRUE)
+            text = f"index {{0}} of {tensor.name} is outside dimension {k} of size {{1}}"
+            code = self.made.message(f"{text}, in {source or self.statement.name}")
+            self.lets.append(Check(inside, code, (index, size)))
+
+    # ---- writes -------------------------------------------------------------------------------
+
+    def _writes(self, results: list[Expr]) -> Stmt:
+        statement = self.statement
+        targets, conditions = [], []
+        for access in statement.writes:
+            tensor = self.made.tensor(access.tensor)
+            condition = self._holds(access.guard)
+            if access.may:
+                self._check(access, condition)
+                condition = condition & self._inside(access, tensor)
+            targets.append((tensor.name, self._indices(access, tensor)))
+            conditions.append(condition)
+        if statement.update is not None:
+            whole: Expr = _TRUE
+            for condition in conditions:
+                whole = whole & condition
+            update = Update(tuple(targets), statement.update.monoid, tuple(results))
+            return _under(whole, update)
+        stores = [
+            _under(condition, Store(name, indices, value))
+            for (name, indices), condition, value in zip(targets, conditions, results, strict=True)
+        ]
+        return stores[0] if len(stores) == 1 else Block(tuple(stores))
+
+
+def _under(condition: Expr, stmt: Stmt) -> Stmt:
+    return stmt if condition == _TRUE else If(condition, stmt)
+
+
+def _number(load: Load) -> int:
+    assert isinstance(load.source, int)
+    return load.source
+
+
+def _evaluated_where(expr: Expr) -> dict[int, Expr]:
+    """For every node of ``expr``, by id: the condition, itself lazy, for it to be evaluated."""
+    found: dict[int, Expr] = {id(expr): _TRUE}
+    for node in reversed(list(walk(expr))):
+        here = found[id(node)]
+        for child in node.children:
+            there = here
+            if isinstance(node, Select) and child is not node.condition:
+                taken = node.condition if child is node.if_true else ~node.condition
+                if node.if_true is not node.if_false:
+                    there = taken if here == _TRUE else select(here, taken, _FALSE)
+            known = found.get(id(child), _FALSE)
+            found[id(child)] = there if known == _FALSE else select(known, _TRUE, there)
+            if _TRUE in (known, there):
+                found[id(child)] = _TRUE
+    return found
