@@ -68,8 +68,10 @@ def _buffer(tensor: Tensor, writable: bool) -> Buffer:
         strides.append(step)
         step = step * size
     strides.reverse()
+    # A caller's array may lie anywhere; our own memory is aligned either way, and costs no less.
+    alignment = tensor.dtype.itemsize if tensor.scope == "global" else 64
     return Buffer(
-        tensor.name, tensor.dtype, shape, tuple(strides), tensor.scope, writable=writable
+        tensor.name, tensor.dtype, shape, tuple(strides), tensor.scope, alignment, writable
     )
 
 
