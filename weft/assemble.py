@@ -1,0 +1,183 @@
+"""Clusters' kernels → one host program: bindings, what runs at compile time, places in memory.
+
+bind      each cluster's tensors become buffers of the whole program
+hoist     launches that read constants only run once, when compiling
+place     inputs, outputs, constants, and an arena planned by liveness
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.program import (
+    Arena,
+    Buffer,
+    Constant,
+    Input,
+    Launch,
+    Output,
+    Place,
+    Program,
+)
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr, Var, literal, walk
+from weft.frontend.tensor_expr import as_size
+from weft.graph.memory_plan import Lifetime, plan
+from weft.graph.operator_graph import Graph, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What a buffer holds: dtype and shape."""
+
+    dtype: DType
+    shape: tuple[Expr, ...]
+
+    @property
+    def bytes(self) -> Expr:
+        total: Expr = literal(self.dtype.itemsize)
+        for size in self.shape:
+            total = total * size
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One launch before buffers have places: buffer names by kernel argument."""
+
+    kernel: Kernel
+    arguments: tuple[str, ...]
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """``prepare`` computes constants from constants and runs when compiling (None: nothing to do);
+    ``main`` is the program; ``main_constants`` are names of graph constants or results of ``prepare``."""
+
+    main: Program
+    prepare: Program | None
+
+
+def assemble(
+    graph: Graph,
+    steps: Sequence[Step],
+    storage: Mapping[str, Storage],
+    derived: Mapping[str, Expr],
+    name: str,
+) -> Assembly:
+    """The program that runs ``steps`` for ``graph``.
+
+    ``storage`` describes every buffer that a step names, ``derived`` the parameters that are
+    functions of size symbols. Graph values that are views of others have
+    been replaced by the viewed value's name in ``steps``.
+    """
+    once, always = _split(graph, steps)
+    used = {n for step in always for n in (*step.reads, *step.writes)}
+    computed = [n for step in once for n in sorted(step.writes)]
+    results = tuple(n for n in dict.fromkeys(computed) if n in used)
+    prepare = None
+    if once:
+        outputs = {n: Output(k) for k, n in enumerate(results)}
+        prepare = _program(
+            f"{name}_prepare", once, storage, derived, outputs, graph, (), results, frozenset()
+        )
+    places: dict[str, Place] = {v.name: Input(k) for k, v in enumerate(graph.inputs)}
+    places |= {v.name: Output(k) for k, v in enumerate(graph.outputs)}
+    main = _program(
+        name,
+        always,
+        storage,
+        derived,
+        places,
+        graph,
+        tuple(v.name for v in graph.inputs),
+        tuple(v.name for v in graph.outputs),
+        frozenset(results),
+    )
+    return Assembly(replace(main, in_place=graph.in_place), prepare)
+
+
+def _split(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """(steps that run when compiling, the others): the former depend on constants alone."""
+    varying = {v.name for v in (*graph.inputs, *graph.outputs)}
+    for step in steps:  # a buffer that any varying step writes is not constant
+        if step.reads & varying or step.writes & varying:
+            varying |= step.writes
+    once = [s for s in steps if not (s.reads | s.writes) & varying]
+    return once, [s for s in steps if (s.reads | s.writes) & varying]
+
+
+def _program(
+    name: str,
+    steps: Sequence[Step],
+    storage: Mapping[str, Storage],
+    known: Mapping[str, Expr],
+    places: Mapping[str, Place],
+    graph: Graph,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    extra_constants: frozenset[str],
+) -> Program:
+    named = list(dict.fromkeys(n for step in steps for n in step.arguments))
+    constants = [
+        n for n in named if (n in graph.constants or n in extra_constants) and n not in places
+    ]
+    temporaries = [n for n in named if n not in places and n not in constants]
+    offsets, arena = _plan(steps, storage, temporaries)
+    where: dict[str, Place] = {
+        **places,
+        **{n: Constant(n) for n in constants},
+        **{n: Arena(offsets[n]) for n in temporaries},
+    }
+    ports = [*inputs, *outputs]
+    buffers = {
+        n: Buffer(n, storage[n].dtype, storage[n].shape, where[n])
+        for n in dict.fromkeys([*ports, *named])
+    }
+    kernels = {step.kernel.name: step.kernel for step in steps}
+    derived = {n: e for n, e in known.items() if any(n in k.parameters for k in kernels.values())}
+    parameters = dict.fromkeys(
+        [*_symbols(buffers[n] for n in inputs), *derived]
+        + [p for kernel in kernels.values() for p in kernel.parameters]
+    )
+    return Program(
+        name=name,
+        parameters=tuple(parameters),
+        inputs=tuple(buffers[n] for n in inputs),
+        outputs=tuple(buffers[n] for n in outputs),
+        constants=tuple(buffers[n] for n in constants),
+        buffers=tuple(buffers.values()),
+        arena=arena,
+        steps=tuple(Launch(s.kernel.name, s.arguments) for s in steps),
+        kernels=tuple(kernels.values()),
+        derived=tuple(derived.items()),
+    )
+
+
+def _symbols(buffers: Iterable[Buffer]) -> Iterator[str]:
+    """Size symbols in the shapes of ``buffers``."""
+    for buffer in buffers:
+        for size in buffer.shape:
+            yield from (node.name for node in walk(size) if isinstance(node, Var))
+
+
+def _plan(
+    steps: Sequence[Step], storage: Mapping[str, Storage], names: Sequence[str]
+) -> tuple[dict[str, Expr], Expr]:
+    """Offsets of the temporaries and the arena's size, in bytes."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        for n in step.arguments:
+            first.setdefault(n, number)
+            last[n] = number
+    return plan([Lifetime(n, storage[n].bytes, first[n], last[n]) for n in names])
+
+
+def graph_storage(values: Sequence[Value]) -> dict[str, Storage]:
+    """Storage of graph values by name."""
+    return {v.name: Storage(v.dtype, tuple(map(as_size, v.shape))) for v in values}

@@ -1,0 +1,138 @@
+"""One cluster: tensor program → affine statements → legal schedule → kernels in loop IR."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.loop_printer import print_kernel
+from weft.codegen.simplify import simplify_kernel
+from weft.codegen.split_tails import split_tails
+from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
+from weft.graph.cluster_program import ClusterProgram
+from weft.passes import Passes
+from weft.polyhedral.coalesce import coalesce
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.schedule import schedule
+from weft.polyhedral.schedule_printer import print_schedule
+from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
+from weft.polyhedral.scop import Scop, Tensor
+
+print_scop = str
+
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.validation import validate
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterKernel:
+    """A kernel and the Scop tensors that its buffers are, in order."""
+
+    kernel: Kernel
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        return tuple(buffer.name for buffer in self.kernel.buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCode:
+    """Everything about one cluster that is independent of the names around it.
+
+    ``inputs`` and ``outputs`` are Scop tensors in the order of the cluster program's; ``fallback``
+    says why the serial schedule was taken, '' where the scheduler's own is used.
+    """
+
+    scheduled: Scheduled
+    kernels: tuple[ClusterKernel, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    fallback: str = ""
+
+
+def cluster_code(
+    cluster: ClusterProgram, constant: frozenset[int], name: str, machine: Machine, passes: Passes
+) -> ClusterCode:
+    """The kernels of ``cluster``; ``constant`` numbers the inputs whose data is known."""
+    lowered = passes.run(
+        "scop", lambda: lower(cluster.program, name, sources=cluster.sources), show=print_scop
+    )
+    scop = passes.run(
+        "coalesce", lambda: coalesce(_with_constants(lowered, constant)), show=print_scop
+    )
+    passes.run("bounds", lambda: check_bounds(scop))
+    scheduled, fallback = _legal_schedule(scop, machine, passes)
+    kernels = passes.run(
+        "loops",
+        lambda: _kernels(scheduled, name),
+        show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
+    )
+    return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
+
+
+def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
+    wanted = ("input", "constant") if role == "input" else (role,)
+    return tuple(t for t in scop.tensors if t.role in wanted)
+
+
+def _with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
+    """``scop`` with the inputs numbered ``constant`` marked as such."""
+    inputs = [t.name for t in scop.tensors if t.role == "input"]
+    known = {inputs[k] for k in constant}
+    tensors = tuple(replace(t, role="constant") if t.name in known else t for t in scop.tensors)
+    return replace(scop, tensors=tensors)
+
+
+def _legal_schedule(scop: Scop, machine: Machine, passes: Passes) -> tuple[Scheduled, str]:
+    """The scheduler's choice if the checkers accept it, else the serial one, loudly."""
+    try:
+        scheduled = passes.run(
+            "schedule", lambda: schedule(scop, machine), show=lambda s: print_schedule(s.tree)
+        )
+        passes.run("legality", lambda: _prove(scop, scheduled))
+        return scheduled, ""
+    except (IllegalScheduleError, BudgetError) as error:
+        warnings.warn(
+            f"{scop.name}: serial schedule; no fusion, tiling or parallel loops\n{error}",
+            WeftWarning,
+            stacklevel=2,
+        )
+        serial = initial(scop)
+        passes.run("legality", lambda: _prove(scop, serial))
+        return serial, str(error)
+
+
+def _prove(scop: Scop, scheduled: Scheduled) -> None:
+    """Raise unless the schedule is legal and computes what the Scop does."""
+    check_bounds(scheduled.scop)
+    check(scheduled.scop, scheduled.tree)
+    validate(scop, scheduled.scop, scheduled.tree)
+
+
+def _kernels(scheduled: Scheduled, name: str) -> tuple[ClusterKernel, ...]:
+    """One kernel for each top-level nest: threads meet between kernels."""
+    tree = scheduled.tree
+    parts: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
+    return tuple(
+        _kernel(scheduled.scop, part, f"{name}_{k}" if len(parts) > 1 else name)
+        for k, part in enumerate(parts)
+    )
+
+
+def _kernel(scop: Scop, tree: Tree, name: str) -> ClusterKernel:
+    inside = set(statements_below(tree))
+    statements = tuple(s for s in scop.statements if s.name in inside)
+    written = {w.tensor for s in statements for w in s.writes}
+    read = {r.tensor for s in statements for r in s.reads}
+    tensors = tuple(t for t in scop.tensors if t.name in written | read)
+    part = replace(scop, name=name, tensors=tensors, statements=statements)
+    shared = {t.name for t in tensors if t.scope == "global"}
+    kernel = split_tails(simplify_kernel(build_kernel(part, tree, name)))
+    return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared))

@@ -1,0 +1,182 @@
+"""The compiler, top to bottom. Every stage is named; every stage between two IRs is verified.
+
+operator graph        fold, simplify, partition into acyclic clusters      graph/
+tensor expressions    one program for each cluster                         frontend/
+affine statements     Scop, coalesced                                      polyhedral/
+schedule tree         fused, tiled, vectorised, parallel; proved legal     polyhedral/
+loop IR               one kernel for each nest                             codegen/
+host program          launches over one planned arena                      codegen/
+LLVM, object code     one entry point                                      codegen/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from weft.assemble import Assembly, assemble
+from weft.cluster_code import ClusterCode, cluster_code
+from weft.codegen.llvm_kernel import emit_kernel
+from weft.codegen.llvm_program import emit_program
+from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.machines.host import host_machine
+from weft.codegen.program import Buffer
+from weft.codegen.program import Program as HostProgram
+from weft.codegen.program_printer import print_program
+from weft.codegen.program_verifier import verify_program
+from weft.compiled import ArraySpec, Compiled, InPlace
+from weft.executable import Executable
+from weft.explain import explain, statistics
+from weft.frontend.tensor_verifier import verify as verify_tensors
+from weft.graph.canonical import canonical_text
+from weft.graph.cluster_program import ClusterProgram, cluster_program
+from weft.graph.eliminate_dead import eliminate_dead
+from weft.graph.fold_constants import FoldBudget, fold_constants
+from weft.graph.operator_graph import Graph
+from weft.graph.partition import Cluster, partition
+from weft.graph.printer import print_graph
+from weft.graph.simplify import simplify
+from weft.graph.verifier import verify_graph
+from weft.lowered import Lowered
+from weft.link import bind, objects_of
+from weft.options import Options
+from weft.passes import Passes
+from weft.polyhedral.machine import Machine
+
+
+def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
+    """``graph`` as machine code for this processor. Raises ``CompileError``."""
+    chosen = options or Options()
+    target = host_target()
+    lowered = lower_graph(graph, chosen)
+    constants = dict(lowered.constants)
+    if lowered.assembly.prepare is not None:
+        constants |= _prepare(lowered.assembly.prepare, constants, target, lowered.passes)
+    compiled = _machine_code(lowered.assembly.main, constants, target, lowered.passes)
+    done = replace(
+        compiled,
+        stats=statistics(lowered),
+        texts=lowered.passes.texts,
+        explanation=explain(lowered),
+    )
+    return Executable(done, threads=chosen.threads)
+
+
+def lower_graph(graph: Graph, options: Options | None = None) -> Lowered:
+    """``graph`` down to a host program of kernels in loop IR."""
+    chosen = options or Options()
+    passes = Passes(chosen, graph.name)
+    graph = optimised(graph, passes)
+    parts = passes.run("partition", lambda: partition(graph))
+    codes = _cluster_codes(graph, parts.clusters, host_machine(), passes)
+    assembly = passes.run(
+        "program", lambda: _assemble(graph, parts.clusters, codes), show=_print_assembly
+    )
+    verify_program(assembly.main)
+    return Lowered(graph, parts, codes, assembly, graph.constants, passes)
+
+
+def optimised(graph: Graph, passes: Passes) -> Graph:
+    """``graph`` simplified: constants folded, copies and dead code gone."""
+    budget = FoldBudget(bytes=passes.options.fold_bytes)
+    verify_graph(graph)
+    for stage, action in (
+        ("fold", lambda g: fold_constants(g, budget)),
+        ("simplify", simplify),
+        ("dead", eliminate_dead),
+    ):
+        before = graph
+        graph = passes.run(stage, lambda: action(before), show=print_graph, verify=verify_graph)
+    return graph
+
+
+# ---- clusters -----------------------------------------------------------------------------------
+
+
+def _cluster_codes(
+    graph: Graph, clusters: Sequence[Cluster], machine: Machine, passes: Passes
+) -> tuple[ClusterCode | None, ...]:
+    """The code of each cluster; clusters that compute the same share one."""
+    done: dict[object, ClusterCode] = {}
+    codes: list[ClusterCode | None] = []
+    for cluster in clusters:
+        if cluster.is_view:
+            codes.append(None)
+            continue
+        program = passes.run("cluster", lambda: _verified_program(cluster))
+        constant = frozenset(
+            k for k, value in enumerate(cluster.inputs) if value.name in graph.constants
+        )
+        symbols = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
+        key = (canonical_text(program.program), constant, repr(symbols))
+        if key not in done:
+            done[key] = cluster_code(program, constant, f"kernel{len(done)}", machine, passes)
+        codes.append(done[key])
+    return tuple(codes)
+
+
+def _verified_program(cluster: Cluster) -> ClusterProgram:
+    program = cluster_program(cluster)
+    verify_tensors(program.program)
+    return program
+
+
+def _assemble(
+    graph: Graph, clusters: Sequence[Cluster], codes: Sequence[ClusterCode | None]
+) -> Assembly:
+    steps, storage = bind(graph, clusters, codes)
+    derived = {n: e for code in codes if code for n, e in code.scheduled.scop.derived}
+    return assemble(graph, steps, storage, derived, "main")
+
+
+def _print_assembly(assembly: Assembly) -> str:
+    parts = [assembly.prepare, assembly.main]
+    return "\n\n".join(print_program(p) for p in parts if p is not None)
+
+
+# ---- machine code -------------------------------------------------------------------------------
+
+
+def _prepare(
+    program: HostProgram,
+    constants: Mapping[str, np.ndarray],
+    target: LlvmTarget,
+    passes: Passes,
+) -> dict[str, np.ndarray]:
+    """Constants computed from constants, packed weights say, by running their kernels now."""
+    compiled = _machine_code(program, constants, target, passes)
+    return passes.run("prepare", lambda: Executable(compiled).run({}))
+
+
+def _machine_code(
+    program: HostProgram,
+    constants: Mapping[str, np.ndarray],
+    target: LlvmTarget,
+    passes: Passes,
+) -> Compiled:
+    entry = f"weft_{program.name}"
+    kernels = passes.run("llvm", lambda: [emit_kernel(k, target) for k in program.kernels])
+    main = emit_program(program, {k.symbols.function: k.symbols for k in kernels}, entry)
+    texts = [*(k.text for k in kernels), main]
+    objects = passes.run("object", lambda: objects_of(texts, target, passes.options))
+    messages = {kernel.name: kernel.messages for kernel in program.kernels}
+    return Compiled(
+        name=program.name,
+        inputs=_specs(program.inputs),
+        outputs=_specs(program.outputs),
+        parameters=program.parameters,
+        target=target,
+        entry=entry,
+        objects=tuple(objects),
+        constants=tuple((b.name, constants[b.name]) for b in program.constants),
+        derived=program.derived,
+        in_place=tuple(InPlace(o, i) for o, i in program.in_place),
+        checks=tuple(messages[step.kernel] for step in program.steps),
+        llvm=tuple(texts),
+    )
+
+
+def _specs(buffers: Sequence[Buffer]) -> tuple[ArraySpec, ...]:
+    return tuple(ArraySpec(b.name, b.dtype, b.shape) for b in buffers)

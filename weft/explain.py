@@ -1,0 +1,111 @@
+"""What the compiler decided and why, in the user's terms; and the counts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from weft.assemble import Assembly
+from weft.cluster_code import ClusterCode
+from weft.codegen.program import Program
+from weft.frontend.scalar_expr import Literal
+from weft.frontend.tensor_expr import Size, constant_size
+from weft.graph.operator_graph import Graph, Node
+from weft.graph.partition import Cluster, Partition
+from weft.lowered import Lowered
+from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.schedule_printer import print_schedule
+from weft.polyhedral.scop import Statement
+
+
+def statistics(lowered: Lowered) -> dict[str, object]:
+    """Counts, bytes and seconds of one compilation, as JSON data."""
+    codes = [code for code in lowered.codes if code is not None]
+    unique = list({id(code): code for code in codes}.values())
+    main = lowered.assembly.main
+    return {
+        "operators": len(lowered.graph.nodes),
+        "statements": sum(len(code.scheduled.original.statements) for code in codes),
+        "clusters": len(codes),
+        "unique_clusters": len(unique),
+        "kernels": len(main.kernels),
+        "launches": len(main.steps),
+        "prepared": len(lowered.assembly.prepare.steps) if lowered.assembly.prepare else 0,
+        "schedules_checked": len(unique),
+        "serial_fallbacks": sum(bool(code.fallback) for code in unique),
+        "arena_bytes": _constant(main),
+        "intermediate_bytes": intermediate_bytes(lowered.graph),
+        "seconds": {stage: round(s, 4) for stage, s in lowered.passes.seconds.items()},
+        "host": 0,
+    }
+
+
+def _constant(program: Program) -> int | None:
+    return int(program.arena.value) if isinstance(program.arena, Literal) else None
+
+
+def intermediate_bytes(graph: Graph) -> int | None:
+    """Bytes of all values between the operators of the unfused graph, None where sizes are symbolic."""
+    final = {v.name for v in graph.outputs}
+    total = 0
+    for node in graph.nodes:
+        for value in node.outputs:
+            elements = _elements(value.shape)
+            if elements is None:
+                return None
+            if value.name not in final:
+                total += elements * value.dtype.itemsize
+    return total
+
+
+def _elements(shape: Sequence[Size]) -> int | None:
+    sizes = [constant_size(size) for size in shape]
+    return prod(size for size in sizes if size is not None) if None not in sizes else None
+
+
+def explain(lowered: Lowered) -> str:
+    """Clusters with their statements, dependences and schedule, and every fusion decision."""
+    lines = [f"{lowered.graph.name}: {len(lowered.graph.nodes)} operators"]
+    seen: dict[int, str] = {}
+    for cluster, code in zip(lowered.partition.clusters, lowered.codes, strict=True):
+        lines += ["", f"{cluster.name}: {', '.join(_node(n) for n in cluster.nodes)}"]
+        lines += _cluster(cluster, code, seen)
+    lines += ["", "why neighbouring operators were or were not fused"]
+    lines += [
+        f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
+        for d in lowered.partition.decisions
+    ]
+    lines += ["", *_memory(lowered.assembly)]
+    return "\n".join(lines) + "\n"
+
+
+def _node(node: Node) -> str:
+    return f"{node.name} ({node.op})"
+
+
+def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -> list[str]:
+    if code is None:
+        return ["  a view: no code, no memory"]
+    if id(code) in seen:
+        return [f"  the same code as {seen[id(code)]}"]
+    seen[id(code)] = cluster.name
+    lines = ["  statements"]
+    lines += [f"    {_statement(s)}" for s in code.scheduled.original.statements]
+    lines += ["  dependences"]
+    lines += [f"    {d}" for d in dependences(code.scheduled.original)]
+    lines += ["  schedule, checked against every dependence"]
+    if code.fallback:
+        lines += [f"    serial, because: {code.fallback}"]
+    lines += [f"    {line}" for line in print_schedule(code.scheduled.tree).splitlines()]
+    return lines
+
+
+def _statement(s: Statement) -> str:
+    source = f"  # {s.origin.source}" if s.origin and s.origin.source else ""
+    written = ", ".join(w.tensor for w in s.writes)
+    kind = f" folds {s.update.monoid.name} over {', '.join(s.update.dims)}" if s.update else ""
+    return f"{s.name}[{', '.join(s.dims)}] writes {written}{kind}{source}"
+
+
+def _memory(assembly: Assembly) -> list[str]:
+    return [f"arena: {_constant(assembly.main)} bytes, {len(assembly.main.steps)} launches"]
