@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from weft.codegen.kernel_work import kernel_work
 from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import (
@@ -25,6 +26,10 @@ from weft.frontend.scalar_expr import (
     walk,
 )
 
+# Scalar operations that are worth a thread: some 10 µs, against 0.2 µs to share work with a worker
+# that spins and 50 µs to wake one that sleeps.
+GRAIN = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class KernelSymbols:
@@ -36,8 +41,13 @@ class KernelSymbols:
     scratch: Expr = field(default_factory=lambda: literal(0))  # bytes a thread, over its parameters
 
 
-def emit_program(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -> str:
-    """The module that defines ``entry`` and ``entry_arena`` for ``program``."""
+def emit_program(
+    program: Program, symbols: Mapping[str, KernelSymbols], entry: str, *, grain: int = GRAIN
+) -> str:
+    """The module that defines ``entry`` and ``entry_arena`` for ``program``.
+
+    ``grain``: how many scalar operations of a kernel are worth a thread.
+    """
     used = [symbols[kernel.name] for kernel in program.kernels]
     lines = [
         f"; host program {_comment(program.name)}",
@@ -50,7 +60,7 @@ def emit_program(program: Program, symbols: Mapping[str, KernelSymbols], entry: 
         ),
         *(f"declare i64 {_symbol(name)}(ptr)" for name in dict.fromkeys(s.extent for s in used)),
     ]
-    lines += _entry(program, symbols, entry) + _arena(program, symbols, entry)
+    lines += _entry(program, symbols, entry, grain) + _arena(program, symbols, entry)
     return "\n".join(lines) + "\n"
 
 
@@ -89,10 +99,11 @@ class _Function:
     def __init__(self, parameters: Sequence[str]) -> None:
         self.lines: list[str] = []
         self.count = 0
-        self.known: dict[Expr, str] = {}
+        self.parameters: dict[str, str] = {}
+        self.known: dict[int, tuple[Expr, str]] = {}  # by identity: structure may be deep
         for number, name in enumerate(parameters):
             at = self.value(f"getelementptr i64, ptr %parameters, i64 {number}")
-            self.known[Var(name)] = self.value(f"load i64, ptr {at}, align 8")
+            self.parameters[name] = self.value(f"load i64, ptr {at}, align 8")
 
     def value(self, instruction: str) -> str:
         name = f"%v{self.count}"
@@ -106,13 +117,15 @@ class _Function:
     def size(self, expr: Expr) -> str:
         """The i64 (or i1) operand that holds ``expr``."""
         for node in walk(expr):
-            if node not in self.known:
-                self.known[node] = self._node(node)
-        return self.known[expr]
+            if id(node) not in self.known:
+                self.known[id(node)] = (node, self._node(node))
+        return self.known[id(expr)][1]
 
     def _node(self, node: Expr) -> str:
-        operands = [self.known[child] for child in node.children]
+        operands = [self.known[id(child)][1] for child in node.children]
         match node:
+            case Var(name) if name in self.parameters:
+                return self.parameters[name]
             case Literal(bool(value)):
                 return "true" if value else "false"
             case Literal(value):
@@ -169,10 +182,13 @@ _LOGIC = frozenset({"and", "or", "xor"})
 _COMPARE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 
 
-def _entry(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -> list[str]:
+def _entry(
+    program: Program, symbols: Mapping[str, KernelSymbols], entry: str, grain: int
+) -> list[str]:
     function = _Function(program.parameters)
     buffers = {b.name: b for b in program.buffers}
     kernels = {kernel.name: kernel.parameters for kernel in program.kernels}
+    work = {kernel.name: kernel_work(kernel) for kernel in program.kernels}
     constants = {b.place: number for number, b in enumerate(program.constants)}
     arguments = max((len(step.arguments) for step in program.steps), default=0)
     counts = [len(kernel.parameters) for kernel in program.kernels]
@@ -189,10 +205,11 @@ def _entry(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -
             function.do(f"store ptr {pointer}, ptr {slot}, align 8")
         given = _parameters(function, program, kernels[step.kernel], step, sizes)
         kernel = symbols[step.kernel]
+        few = _team(function, work[step.kernel] // grain, kernels[step.kernel], step, team)
         extent = function.value(f"call i64 {_symbol(kernel.extent)}(ptr {given})")
         code = function.value(
             f"call i32 @weft_launch(ptr {_symbol(kernel.function)}, ptr {table}, ptr {given},"
-            f" ptr %status, ptr {scratch}, i64 {stride}, i64 {extent}, i32 {team})"
+            f" ptr %status, ptr {scratch}, i64 {stride}, i64 {extent}, i32 {few})"
         )
         failed = function.value(f"icmp ne i32 {code}, 0")
         function.do(f"br i1 {failed}, label %fail{number}, label %step{number + 1}")
@@ -211,6 +228,20 @@ def _entry(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -
         "  ret i32 0",
         "}",
     ]
+
+
+def _team(function: _Function, worth: Expr, names: Sequence[str], step: Launch, team: str) -> str:
+    """How many of the team's threads run the launch, as an i32: one at least."""
+    if step.parameters is not None:
+        worth = substitute(worth, dict(zip(names, step.parameters, strict=True)))
+    worth = apply("max", worth, literal(1))
+    if worth == literal(1):
+        return "1"
+    wide = function.value(f"sext i32 {team} to i64")
+    count = function.size(worth)
+    fewer = function.value(f"icmp slt i64 {count}, {wide}")
+    chosen = function.value(f"select i1 {fewer}, i64 {count}, i64 {wide}")
+    return function.value(f"trunc i64 {chosen} to i32")
 
 
 def _pointer(function: _Function, buffer: Buffer, constants: Mapping[Place, int]) -> str:

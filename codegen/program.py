@@ -6,8 +6,9 @@
     Place   ::= Input(i) | Output(i) | Constant(name) | Arena(offset)
     Step    ::= Launch(kernel, arguments: buffer names, parameters: Expr…)
 
-* One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end on all
-  the threads of the call; its outermost parallel loop is split into equal chunks.
+* One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end, on as
+  many of the call's threads as its work is worth; its outermost parallel loop is split into equal
+  chunks.
 * Buffers at one place may overlap in time but not in liveness; a buffer that is a view of another
   (a reshape) has the same place.
 * Parameters are size symbols, bound from the inputs' shapes at the call; ``derived`` gives those

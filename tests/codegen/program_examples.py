@@ -9,17 +9,25 @@ import numpy as np
 from weft.codegen import loop_ir
 from weft.codegen.llvm_program import KernelSymbols, emit_program
 from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.loop_ir import Block, Kernel
+from weft.codegen.loop_ir import Block, Check, For, Kernel, Stmt, Store
 from weft.codegen.native_library import NativeProgram
 from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Program
 from weft.dtypes import DType, float32
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal
 
-n = Var("n")
+n, i = Var("n"), Var("i")
 
 
 def formal(name: str, *shape: Expr, dtype: DType = float32, writable: bool = False, **more):
     return loop_ir.Buffer(name, dtype, shape, (literal(1),) * len(shape), writable=writable, **more)
+
+
+def element(name: str) -> Expr:
+    return Load(name, (i,), float32)
+
+
+def spread(size: Expr, body: Stmt) -> Stmt:
+    return For("i", literal(0), size, "parallel", body)
 
 
 def chain(size: Expr = n) -> Program:
@@ -33,10 +41,14 @@ def chain(size: Expr = n) -> Program:
         "add",
         parameters,
         (formal("a", size), formal("b", size), formal("c", size, writable=True)),
-        Block(()),
+        spread(size, Store("c", (i,), element("a") + element("b"))),
     )
+    failing = Check(element("a") >= 0, 1, (i, literal(0)))
     double = Kernel(
-        "double", parameters, (formal("a", size), formal("b", size, writable=True)), Block(())
+        "double",
+        parameters,
+        (formal("a", size), formal("b", size, writable=True)),
+        spread(size, Block((failing, Store("b", (i,), element("a") + element("a"))))),
     )
     return Program(
         "chain",
@@ -154,7 +166,7 @@ def objects(program: Program) -> list[bytes]:
     return [
         to_object(KERNELS_IR, target),
         to_object(reverse_ir(size.value if isinstance(size, Literal) else 0), target),
-        to_object(emit_program(program, SYMBOLS, "run"), target),
+        to_object(emit_program(program, SYMBOLS, "run", grain=1), target),
     ]
 
 
@@ -202,6 +214,7 @@ def long_chain(count: int, size: Expr) -> Program:
     ping = [Buffer(f"t{i}", float32, (size,), Arena(bytes_ * i)) for i in (0, 1)]
     names = ["x", *(f"t{i % 2}" for i in range(count - 1)), "y"]
     formals = (formal("a", size), formal("b", size), formal("c", size, writable=True))
+    reversing = Store("c", (size - 1 - i,), element("a") + element("b"))
     return Program(
         "long",
         (),
@@ -211,5 +224,5 @@ def long_chain(count: int, size: Expr) -> Program:
         (x, y, one, *ping),
         bytes_ * 2,
         tuple(Launch("reverse", (names[i], "one", names[i + 1])) for i in range(count)),
-        (Kernel("reverse", (), formals, Block(())),),
+        (Kernel("reverse", (), formals, spread(size, reversing)),),
     )

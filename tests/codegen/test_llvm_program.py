@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from program_examples import SYMBOLS, NativeCall, chain, run_chain_kernel
+from program_examples import SYMBOLS, NativeCall, chain, formal, run_chain_kernel, spread
 
 from weft.codegen.llvm_program import KernelSymbols, emit_program, scratch_stride
 from weft.codegen.llvm_target import host_target, to_object
+from weft.codegen.loop_ir import Kernel, Store
 from weft.codegen.native_library import NativeProgram
-from weft.codegen.program import Arena, Buffer, Launch, Program
+from weft.codegen.program import Arena, Buffer, Launch, Output, Program
 from weft.codegen.program_interpreter import interpret_program
 from weft.codegen.size_arithmetic import evaluate, text
 from weft.dtypes import float32
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import Load, Var, apply, literal, select
 
-n = Var("n")
+n, i, zero = Var("n"), Var("i"), literal(0.0, float32)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,38 @@ def test_scratch_lies_behind_the_arena_for_every_thread() -> None:
     parameters = np.array([100], np.int64)
     for threads in (1, 2, 8):
         assert native.native.arena_bytes(parameters.ctypes.data, threads) == 448 + 64 * threads
+
+
+def test_a_launch_gets_the_threads_that_its_work_is_worth() -> None:
+    """``ends`` notes where chunks end: one mark for each thread that took part."""
+    ends = """
+        define void @ends(ptr %buffers, ptr %p, ptr %s, ptr %scratch, i64 %begin, i64 %end) {
+          %out = load ptr, ptr %buffers
+          %last = sub i64 %end, 1
+          %at = getelementptr float, ptr %out, i64 %last
+          store float 1.0, ptr %at
+          ret void
+        }
+        define i64 @extent(ptr %params) {
+          %n = load i64, ptr %params
+          ret i64 %n
+        }
+    """
+    fill = Kernel(
+        "ends", ("n",), (formal("y", n, writable=True),), spread(n, Store("y", (i,), zero))
+    )
+    y = Buffer("y", float32, (n,), Output(0))
+    step = Launch("ends", ("y",))
+    program = Program("p", ("n",), (), (y,), (), (y,), literal(0), (step,), (fill,))
+    symbols = {"ends": KernelSymbols("ends", "extent")}
+    target = host_target()
+    code = [to_object(ends, target)]
+    code.append(to_object(emit_program(program, symbols, "run", grain=100), target))
+    native = NativeCall(program, code)
+    for size, team in [(1, 1), (99, 1), (199, 1), (200, 2), (399, 3), (400, 4), (5000, 4)]:
+        out = np.zeros(size, np.float32)
+        native([], [out], [], [size], threads=4)
+        assert out.sum() == team
 
 
 expressions = st.recursive(

@@ -15,14 +15,17 @@ def test_steps_in_order_over_the_arena(size: int) -> None:
     bias = np.full(size, 3, np.float32)
     (y,) = interpret_program(chain(), [x], {"b": bias}, run_chain_kernel)
     np.testing.assert_array_equal(y, (x + 3) * 2)
+    (again,) = interpret_program(chain(), [x], {"b": bias})  # by the interpreter of loop IR
+    np.testing.assert_array_equal(again, y)
     assert not np.shares_memory(y, x)
 
 
 def test_failed_check_stops_the_program_and_names_the_step() -> None:
     x = np.array([1, 2, -9, 4], np.float32)
-    with pytest.raises(CheckFailed) as caught:
-        interpret_program(chain(), [x], {"b": np.zeros(4, np.float32)}, run_chain_kernel)
-    assert caught.value.args == (1, 1, 2, 0)
+    for run_kernel in (run_chain_kernel, None):
+        with pytest.raises(CheckFailed) as caught:
+            interpret_program(chain(), [x], {"b": np.zeros(4, np.float32)}, run_kernel)
+        assert caught.value.args == (1, 1, 2, 0)
 
 
 def test_unwritten_arena_is_garbage() -> None:

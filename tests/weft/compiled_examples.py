@@ -35,7 +35,7 @@ def compiled(program: Program, constants=(), messages=None, **more) -> Compiled:
     symbols = {name: kernel.symbols for name, kernel in kernels.items()}
     llvm = (
         *(kernel.text for kernel in kernels.values()),
-        emit_program(program, symbols, "entry"),
+        emit_program(program, symbols, "entry", grain=1),
     )
     by_name = {k.name: k.messages for k in program.kernels}
     names = [[b.name for b in group] for group in (program.inputs, program.outputs)]

@@ -1,0 +1,92 @@
+"""How much a kernel computes, roughly, as a size expression: is it worth a second thread?
+
+Scalar operations, loads and stores of every statement times the trip counts around it. A trip
+count that depends on outer loops is taken midway between their first and last iteration, which is
+exact for triangles and within a factor of two for partial tiles; one that depends on data counts
+as ``UNKNOWN``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.codegen.loop_ir import (
+    For,
+    If,
+    Kernel,
+    Stmt,
+    Store,
+    Update,
+    While,
+    children,
+    expressions,
+)
+from weft.frontend.scalar_expr import Apply, Expr, Load, Var, apply, literal, substitute, walk
+
+UNKNOWN = 64  # trips of a loop whose bounds are data
+_COSTLY = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "atan2", "div", "sqrt",
+    "floordiv", "mod", "truncdiv", "rem",
+})  # fmt: skip
+_COSTLY_WORK = 10
+
+_Range = tuple[Expr, Expr]  # first and last value of a loop variable, over parameters
+
+
+def kernel_work(kernel: Kernel) -> Expr:
+    """Scalar operations of one run of ``kernel``, over its parameters; an estimate."""
+    ranges: dict[str, _Range] = {}
+    return _work(kernel.body, ranges, frozenset(kernel.parameters))
+
+
+def _work(stmt: Stmt, ranges: Mapping[str, _Range], parameters: frozenset[str]) -> Expr:
+    own: Expr = literal(sum(_cost(expr) for expr in expressions(stmt)))
+    inner = ranges
+    trips: Expr = literal(1)
+    match stmt:
+        case For(var, lower, upper, _, _, step):
+            trips = _midway(upper - lower, ranges, parameters)
+            trips = apply("max", (trips + (step - 1)) // step, literal(0))
+            first = _at(lower, ranges, parameters, last=False)
+            last = _at(upper - 1, ranges, parameters, last=True)
+            if first is not None and last is not None:
+                inner = {**ranges, var: (first, last)}
+        case While():
+            trips = literal(UNKNOWN)
+        case Store():
+            own = own + 1
+        case Update(_, monoid, _):
+            own = own + 1 + sum(_cost(expr) for expr in monoid.combined)
+    below: Expr = literal(0)
+    for child in children(stmt):
+        work = _work(child, inner, parameters)
+        below = apply("max", below, work) if isinstance(stmt, If) else below + work
+    return own + trips * below
+
+
+def _cost(expr: Expr) -> int:
+    total = 0
+    for node in walk(expr):
+        if isinstance(node, Apply):
+            total += _COSTLY_WORK if node.op in _COSTLY else 1
+        elif isinstance(node, Load):
+            total += 1
+    return total
+
+
+def _midway(extent: Expr, ranges: Mapping[str, _Range], parameters: frozenset[str]) -> Expr:
+    ends = [_at(extent, ranges, parameters, last=last) for last in (False, True)]
+    if ends[0] is None or ends[1] is None:
+        return literal(UNKNOWN)
+    return ends[0] if ends[0] == ends[1] else (ends[0] + ends[1] + 1) // 2
+
+
+def _at(
+    expr: Expr, ranges: Mapping[str, _Range], parameters: frozenset[str], *, last: bool
+) -> Expr | None:
+    """``expr`` at the first or last iteration of all loops around it; None if that is not known."""
+    names = {node.name for node in walk(expr) if isinstance(node, Var)}
+    if any(isinstance(node, Load) for node in walk(expr)) or not names <= {*ranges, *parameters}:
+        return None
+    return substitute(expr, {name: ranges[name][last] for name in names & ranges.keys()})

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from weft.codegen.kernel_work import UNKNOWN, kernel_work
+from weft.codegen.loop_ir import Block, Check, For, If, Kernel, Let, Stmt, Store, Update, While
+from weft.codegen.size_arithmetic import evaluate
+from weft.dtypes import float32, int64
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+
+i, j, n, m = Var("i"), Var("j"), Var("n"), Var("m")
+ZERO = literal(0)
+X = Load("x", (i,), float32)
+
+
+def loop(var: str, lower: Expr | int, upper: Expr | int, body: Stmt, step: int = 1) -> For:
+    low, high = (literal(e) if isinstance(e, int) else e for e in (lower, upper))
+    return For(var, low, high, "serial", body, step)
+
+
+def work(body: Stmt, **sizes: int) -> int:
+    return evaluate(kernel_work(Kernel("k", ("n", "m"), (), body)), sizes)
+
+
+ADD = Store("y", (i,), X + X)  # a load (the two are one node), an addition and a store
+
+
+def test_straight_code() -> None:
+    assert work(ADD) == 3
+    assert work(Store("y", (i,), apply("exp", X))) == 12
+    assert work(Block((ADD, ADD, Check(X < 3.0, 1, (i, i))))) == 6 + 2
+    fold = Update((("y", (i,)),), monoid("min", float32), (X * X,))
+    assert work(fold) == 2 + 1 + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 100])
+def test_loops_multiply(size: int) -> None:
+    assert work(loop("i", 0, n, ADD), n=size) == 3 * size
+    nest = loop("i", 0, n, loop("j", 0, m, ADD))
+    assert work(nest, n=size, m=3) == 3 * 3 * size
+    assert work(loop("i", 3, n, ADD, step=4), n=size) == 3 * len(range(3, size, 4))
+
+
+def test_triangles_and_tiles() -> None:
+    triangle = loop("i", 0, n, loop("j", 0, i, ADD))
+    assert abs(work(triangle, n=101) - 3 * 5050) <= 3 * 101
+    for size in (32, 33, 63, 64, 1000):
+        tiles = loop("i", 0, (n + 31) // 32, loop("j", i * 32, apply("min", n, i * 32 + 32), ADD))
+        assert size <= work(tiles, n=size) <= 2 * 3 * size
+
+
+def test_the_dearer_branch_and_data_dependent_loops() -> None:
+    assert work(If(X < 3.0, ADD, Block((ADD, ADD)))) == 2 + 6
+    assert work(While(X < 3.0, ADD)) == 2 + UNKNOWN * 3
+    assert work(loop("j", 0, Load("x", (i,), int64), ADD)) == 1 + UNKNOWN * 3
+    inner = loop("i", 0, Var("t"), ADD)
+    assert work(Let("t", Load("x", (ZERO,), int64), inner)) == 1 + UNKNOWN * 3
+
+
+def test_deep_nests_stay_small() -> None:
+    body: Stmt = ADD
+    for depth in range(40, 0, -1):
+        body = loop(f"i{depth}", 0, Var(f"i{depth - 1}") + 1 if depth > 1 else n, body)
+    expr = kernel_work(Kernel("k", ("n",), (), body))
+    assert evaluate(expr, {"n": 1}) > 0
