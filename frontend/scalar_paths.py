@@ -16,10 +16,10 @@ def operands(node: Expr) -> tuple[Expr, ...]:
     return node.children if isinstance(node, SCALAR) else ()
 
 
-def walk_scalar(expr: Expr) -> Iterator[Expr]:
+def walk_scalar(*exprs: Expr) -> Iterator[Expr]:
     """As ``scalar_expr.walk``, but not into nodes that bind variables of their own."""
     seen: set[int] = set()
-    stack = [(expr, False)]
+    stack = [(expr, False) for expr in reversed(exprs)]
     while stack:
         node, expanded = stack.pop()
         if expanded:
@@ -30,13 +30,13 @@ def walk_scalar(expr: Expr) -> Iterator[Expr]:
             stack.extend((child, False) for child in reversed(operands(node)))
 
 
-def path_guards(expr: Expr) -> dict[int, tuple[Guard, ...]]:
-    """For every node of ``expr``, by ``id``: the select conditions that hold on every way to it.
+def path_guards(*exprs: Expr) -> dict[int, tuple[Guard, ...]]:
+    """For every node of ``exprs``, by ``id``: the select conditions that hold on every way to it.
 
     A node shared by several branches has the conditions that these have in common.
     """
-    found: dict[int, dict[tuple[int, bool], Guard]] = {id(expr): {}}
-    for node in reversed(list(walk_scalar(expr))):
+    found: dict[int, dict[tuple[int, bool], Guard]] = {id(expr): {} for expr in exprs}
+    for node in reversed(list(walk_scalar(*exprs))):
         here = found[id(node)]
         for child, taken in _uses(node):
             there = here if taken is None else here | {(id(taken[0]), taken[1]): taken}

@@ -1,0 +1,178 @@
+"""From a scalar expression over tensors to the reads and the body of a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.frontend.scalar_affine import Affine, Ranges, simplify, to_affine, to_expr
+from weft.frontend.scalar_condition import Conjunction, conjunction
+from weft.frontend.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, select, walk
+from weft.frontend.scalar_paths import SCALAR, Guard, path_guards, walk_scalar
+from weft.frontend.scalar_reshape import reshape_indices
+from weft.frontend.tensor_expr import Axis
+from weft.polyhedral.lower_domain import Domain, constraints
+from weft.polyhedral.lower_names import Symbols
+from weft.polyhedral.scop import Access
+
+MAX_PIECES = 8  # accesses into which min, max and select in indices may split one load
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the elements of something are: in ``tensor``, through reshapes from the outside in."""
+
+    tensor: str
+    shape: tuple[Expr, ...]  # of the tensor itself
+    reshapes: tuple[tuple[tuple[Expr, ...], tuple[Expr, ...]], ...] = ()  # (shape, source's shape)
+    keeps_guard: bool = False  # elements outside the guard may not exist yet
+
+    def indices(self, outer: Sequence[Expr], symbols: Symbols, ranges: Ranges) -> tuple[Expr, ...]:
+        """The indices into ``tensor`` of element ``outer``."""
+        found = tuple(symbols.normal(index) for index in outer)
+        for shape, source in self.reshapes:
+            moved = reshape_indices(found, shape, source, ranges)
+            found = tuple(symbols.normal(index) for index in moved)
+        return found
+
+
+class BodyBuilder:
+    """Collects the reads of one statement while its expressions are rewritten over operands."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        symbols: Symbols,
+        place: Callable[[Hashable], Place],
+        fold: Callable[[Expr, tuple[Guard, ...]], tuple[Place, tuple[Expr, ...]]],
+    ) -> None:
+        """``place`` locates what a load names; ``fold`` the element that holds a reduction."""
+        self.domain, self.symbols, self.place, self.fold = domain, symbols, place, fold
+        self.reads: list[Access] = []
+        self._numbers: dict[Access, int] = {}
+        self._facts: dict[tuple[int, bool], Conjunction] = {}  # of conditions, by identity
+        self._kept: list[Expr] = []  # keeps those identities from being used again
+
+    def translate(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+        """``exprs`` with loads and reductions replaced by operands, axes by dims."""
+        guards = path_guards(*exprs)
+        done: dict[int, Expr] = {}
+        for node in walk_scalar(*exprs):
+            if isinstance(node, Axis):
+                done[id(node)] = Var(node.name, node.dtype)
+            elif isinstance(node, Load):
+                place = self.place(node.source)
+                outer = tuple(done[id(index)] for index in node.indices)
+                indices = place.indices(outer, self.symbols, self.domain.ranges)
+                known = self._known([(done[id(c)], holds) for c, holds in guards[id(node)]])
+                done[id(node)] = self._load(place, indices, known, node.dtype, MAX_PIECES)
+            elif not isinstance(node, SCALAR):
+                place, indices = self.fold(node, guards[id(node)])
+                known = self._known([(done[id(c)], holds) for c, holds in guards[id(node)]])
+                done[id(node)] = self._load(place, indices, known, node.dtype, 1)
+            else:
+                operands = tuple(done[id(child)] for child in node.children)
+                same = all(a is b for a, b in zip(operands, node.children, strict=True))
+                done[id(node)] = node if same else node.rebuild(operands)
+        return tuple(done[id(expr)] for expr in exprs)
+
+    def _known(self, guards: Sequence[Guard]) -> Conjunction:
+        """What follows from ``guards``; of parallel inequalities the tightest one."""
+        least: dict[object, Affine] = {}
+        equal: list[Affine] = []
+        exact = True
+        for condition, holds in guards:
+            key = (id(condition), holds)
+            if key not in self._facts:
+                self._facts[key] = conjunction(self.symbols.normal(condition), holds)
+                self._kept.append(condition)
+            found = self._facts[key]
+            for form in found.at_least:
+                other = least.get(form.terms, form)
+                least[form.terms] = min(form, other, key=lambda f: f.constant)
+            equal += found.equal
+            exact = exact and found.exact
+        return Conjunction(tuple(least.values()), tuple(equal), exact)
+
+    def _load(
+        self, place: Place, indices: tuple[Expr, ...], known: Conjunction, dtype: DType, pieces: int
+    ) -> Expr:
+        """The operand for an element; several, selected, where an index has cases."""
+        forms = [to_affine(index, self.domain.ranges) for index in indices]
+        if None in forms and pieces > 1:
+            found = _split(indices, self.domain.ranges)
+            if found is not None:
+                condition, yes, no = found
+                left, right = known & conjunction(condition), known & conjunction(condition, False)
+                if self.domain.where(left).is_empty:
+                    return self._load(place, no, known, dtype, pieces)
+                if self.domain.where(right).is_empty:
+                    return self._load(place, yes, known, dtype, pieces)
+                return select(
+                    condition,
+                    self._load(place, yes, left, dtype, pieces // 2),
+                    self._load(place, no, right, dtype, pieces // 2),
+                )
+        return Load(self._read(self._access(place, indices, forms, known)), (), dtype)
+
+    def _access(
+        self,
+        place: Place,
+        indices: tuple[Expr, ...],
+        forms: Sequence[Affine | None],
+        known: Conjunction,
+    ) -> Access:
+        affine = [form for form in forms if form is not None]
+        guard = constraints(self.domain.news(known))
+        plain = tuple(literal(0) if form is None else to_expr(form) for form in forms)
+        if len(affine) == len(forms):
+            sizes = [to_affine(size) for size in place.shape]
+            if not place.keeps_guard and self.domain.holds(affine, sizes):
+                return Access(place.tensor, plain)
+            if known.exact or self.domain.where(known).holds(affine, sizes):
+                return Access(place.tensor, plain, guard)
+        return Access(place.tensor, plain, guard, True, indices)
+
+    def _read(self, access: Access) -> int:
+        if not access.may:
+            number = self._numbers.setdefault(access, len(self.reads))
+            if number < len(self.reads):
+                return number
+        self.reads.append(access)
+        return len(self.reads) - 1
+
+
+Case = tuple[Expr, tuple[Expr, ...], tuple[Expr, ...]]  # condition, indices where true and false
+
+
+def _split(indices: tuple[Expr, ...], ranges: Ranges) -> Case | None:
+    """The first case distinction on quasi-affine values in ``indices``, if there is one."""
+    for index in indices:
+        for node in walk(index):
+            if node.dtype != dtypes.int64 or isinstance(node, Load):
+                continue
+            match node:
+                case Apply("min", (a, b)):
+                    cases = (a <= b, a, b)
+                case Apply("max", (a, b)):
+                    cases = (a >= b, a, b)
+                case Apply("abs", (a,)):
+                    cases = (a >= 0, a, -a)
+                case Select(condition, a, b):
+                    cases = (condition, a, b)
+                case _:
+                    continue
+            if _is_comparison(cases[0]):
+                yes = tuple(_replaced(i, node, cases[1], ranges) for i in indices)
+                return cases[0], yes, tuple(_replaced(i, node, cases[2], ranges) for i in indices)
+    return None
+
+
+def _is_comparison(condition: Expr) -> bool:
+    return conjunction(condition).exact and conjunction(condition, False).exact
+
+
+def _replaced(expr: Expr, old: Expr, new: Expr, ranges: Ranges) -> Expr:
+    return simplify(rewrite(expr, lambda node: new if node == old else None), ranges)

@@ -1,0 +1,110 @@
+"""Names and size symbols of a Scop that is being built from a tensor program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from weft import dtypes
+from weft.frontend.scalar_affine import Range, bounds, simplify, to_affine
+from weft.frontend.scalar_expr import Expr, Load, Var, literal, walk
+from weft.frontend.scalar_polynomial import Monomial, polynomial
+from weft.polyhedral.scop import Constraint
+
+_RESERVED = frozenset({
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
+    "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict",
+    "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
+    "unsigned", "void", "volatile", "while",
+})  # fmt: skip
+_LONGEST = 60  # characters of a name; models may name things with megabytes
+
+
+class Names:
+    """Hands out C identifiers that resemble what they are asked for, each once."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def fresh(self, wanted: str) -> str:
+        base = re.sub(r"[^A-Za-z0-9_]", "_", wanted[:_LONGEST]) or "_"
+        if base[0].isdigit() or base in _RESERVED:
+            base = f"_{base}"
+        name, number = base, self._next.get(base, 2)
+        while name in self._taken:
+            name, number = f"{base}_{number}", number + 1
+        self._next[base] = number
+        self._taken.add(name)
+        return name
+
+
+class Symbols:
+    """The parameters of a Scop: size symbols, and what is derived from them."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, Range] = {}  # of every parameter
+        self.derived: dict[str, Expr] = {}
+        self._products: dict[Monomial, Var] = {}
+        self._names: Names | None = None  # of derived ones, which come last
+
+    def declare(self, sizes: Iterable[Expr]) -> None:
+        """Make parameters of the symbols in ``sizes``, before any is derived."""
+        for size in sizes:
+            for node in walk(size):
+                if isinstance(node, Var) and node.name not in self.ranges:
+                    self.ranges[node.name] = (0, None)
+
+    def normal(self, expr: Expr) -> Expr:
+        """``expr`` with parts that are not quasi-affine in the parameters as derived parameters."""
+        if to_affine(expr) is not None:
+            return expr
+        done: dict[int, Expr] = {}
+        fixed: dict[int, bool] = {}  # whether over parameters alone
+        for node in walk(expr):
+            children = node.children
+            fixed[id(node)] = self._is_leaf(node) and all(fixed[id(child)] for child in children)
+            if fixed[id(node)] or not children:
+                done[id(node)] = node
+            else:
+                operands = [self.size(c) if fixed[id(c)] else done[id(c)] for c in children]
+                done[id(node)] = node.rebuild(tuple(operands))
+        return self.size(expr) if fixed[id(expr)] else done[id(expr)]
+
+    def _is_leaf(self, node: Expr) -> bool:
+        """Whether ``node`` on operands that are sizes is a size itself."""
+        known = not isinstance(node, Var) or node.name in self.ranges
+        return known and node.dtype == dtypes.int64 and not isinstance(node, Load)
+
+    def size(self, expr: Expr) -> Expr:
+        """A size as a quasi-affine expression."""
+        form = to_affine(expr)
+        if form is not None:
+            return simplify(expr)
+        total: Expr = literal(0)
+        for monomial, coefficient in polynomial(expr).items():
+            total = total + self._product(monomial) * coefficient
+        return total
+
+    def _product(self, monomial: Monomial) -> Expr:
+        if not monomial:
+            return literal(1)
+        if len(monomial) == 1 and to_affine(monomial[0]) is not None:
+            return monomial[0]
+        if monomial not in self._products:
+            value: Expr = literal(1)
+            for factor in monomial:
+                value = value * factor
+            plain = all(isinstance(factor, Var) for factor in monomial)
+            wanted = "_x_".join(f.name for f in monomial if isinstance(f, Var)) if plain else "size"
+            self._names = self._names or Names(self.ranges)
+            name = self._names.fresh(wanted)
+            self.ranges[name] = bounds(value, self.ranges)
+            self.derived[name] = value
+            self._products[monomial] = Var(name)
+        return self._products[monomial]
+
+    def context(self) -> tuple[Constraint, ...]:
+        """What is known of the parameters: sizes are not negative."""
+        lows = ((name, low) for name, (low, _) in self.ranges.items())
+        return tuple(Constraint(Var(name) - low) for name, low in lows if low is not None)

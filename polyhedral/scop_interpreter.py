@@ -1,0 +1,258 @@
+"""The meaning of affine statements: one instance after the other, in NumPy, without isl.
+
+Slow and obvious. Memory that was never written holds garbage (NaN, or a large number), so that a
+schedule that reads it too early gives a visibly wrong result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.dtypes import DType
+from weft.errors import CallError, ExecutionError, InternalError
+from weft.frontend.scalar_affine import Affine, Range, to_affine
+from weft.frontend.scalar_condition import narrow
+from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.frontend.scalar_interpreter import Array, evaluate
+from weft.polyhedral.schedule_tree import Band, Leaf, Mark, Tree
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
+from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
+
+Point = dict[str, int]
+MAX_POINTS = 1 << 24  # of the box around a domain
+
+
+def interpret(
+    scop: Scop,
+    inputs: Mapping[str, Array],
+    parameters: Mapping[str, int] | None = None,
+    *,
+    tree: Tree | None = None,
+) -> dict[str, Array]:
+    """The output tensors of ``scop`` by name, as new arrays.
+
+    ``inputs`` has an array for every tensor of role 'input' or 'constant'; their shapes give the
+    parameters that ``parameters`` does not. Instances run in the order of ``tree``, by default in
+    the initial order. Raises ``CallError`` (E0690) for arrays that do not fit, ``ExecutionError``
+    (E0140) for a data-dependent index out of range, and ``InternalError`` (E0940) where the Scop
+    breaks its own rules.
+    """
+    values = bind_parameters(scop, inputs, parameters)
+    memory = {t.name: _Memory(t, _shape(t, values), inputs.get(t.name)) for t in scop.tensors}
+    for statement, point in instances(scop, values, tree):
+        _Instance(statement, memory, {**values, **point}).run()
+    return {t.name: memory[t.name].data for t in scop.tensors if t.role == "output"}
+
+
+def bind_parameters(
+    scop: Scop, inputs: Mapping[str, Array], parameters: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The value of every parameter; ``CallError`` (E0690) where the inputs disagree."""
+    values = dict(parameters or {})
+    given = [t for t in scop.tensors if t.role in ("input", "constant")]
+    for tensor in given:
+        array = inputs.get(tensor.name)
+        if array is None or array.ndim != len(tensor.shape) or array.dtype != tensor.dtype.numpy:
+            raise CallError("WEFT-E0690", f"no array fits {tensor.name}", where=scop.name)
+        for size, n in zip(tensor.shape, array.shape, strict=True):
+            if isinstance(size, Var):
+                values.setdefault(size.name, n)
+    for name, value in scop.derived:
+        values[name] = int(evaluate(value, values))
+    missing = [name for name in scop.parameters if name not in values]
+    if missing:
+        raise CallError("WEFT-E0690", f"no value for {', '.join(missing)}", where=scop.name)
+    wrong = [t.name for t in given if _shape(t, values) != inputs[t.name].shape]
+    if wrong or not all(_holds(c, values) for c in scop.context):
+        what = f"the shape of {wrong[0]} does not fit" if wrong else "the context does not hold"
+        raise CallError("WEFT-E0690", what, where=scop.name)
+    return values
+
+
+def _shape(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(int(evaluate(size, values)) for size in tensor.shape)
+
+
+def _holds(constraint: Constraint, values: Mapping[str, int]) -> bool:
+    value = evaluate(constraint.expr, values)
+    return bool(value == 0 if constraint.equality else value >= 0)
+
+
+# ---- instances ----------------------------------------------------------------------------------
+
+
+def instances(
+    scop: Scop, parameters: Mapping[str, int], tree: Tree | None = None
+) -> Iterator[tuple[Statement, Point]]:
+    """Every instance of every statement, in order."""
+    paths = {s.name: _textual_path(s) for s in scop.statements} if tree is None else _paths(tree)
+    everything: list[tuple[tuple[int, ...], int, Point]] = []
+    for number, statement in enumerate(scop.statements):
+        points = domain_points(statement, parameters)
+        columns = [
+            np.broadcast_to(evaluate(entry, {**parameters, **points}), _count(points))
+            for entry in paths[statement.name]
+        ]
+        for k in range(_count(points)):
+            time = tuple(int(column[k]) for column in columns)
+            everything.append((time, number, {d: int(points[d][k]) for d in statement.dims}))
+    everything.sort(key=lambda entry: entry[:2])
+    for _, number, point in everything:
+        yield scop.statements[number], point
+
+
+def domain_points(statement: Statement, parameters: Mapping[str, int]) -> dict[str, Array]:
+    """The points of the domain, one column for each dim and one, called '', that counts them."""
+    box = _box(statement, parameters)
+    extents = [max(0, high - low + 1) for low, high in box]
+    total = int(np.prod(extents, dtype=object)) if extents else 1
+    if total > MAX_POINTS:
+        raise InternalError("WEFT-E0940", f"statement {statement.name} has {total} instances")
+    columns: dict[str, Array] = {"": np.arange(total)}
+    places = (
+        np.unravel_index(columns[""], extents) if extents and total else [columns[""]] * len(box)
+    )
+    for dim, (low, _), place in zip(statement.dims, box, places, strict=True):
+        columns[dim] = np.asarray(place) + low
+    inside = np.ones(total, bool)
+    for constraint in statement.domain:
+        value = evaluate(constraint.expr, {**parameters, **columns})
+        inside &= value == 0 if constraint.equality else value >= 0
+    return {name: column[inside] for name, column in columns.items()}
+
+
+def _count(points: Mapping[str, Array]) -> int:
+    return int(points[""].size)
+
+
+def _box(statement: Statement, parameters: Mapping[str, int]) -> list[tuple[int, int]]:
+    """An interval for every dim, by propagating the constraints."""
+    facts: list[Affine] = []
+    for constraint in statement.domain:
+        form = to_affine(constraint.expr)
+        if form is not None:
+            facts += [form, form.scaled(-1)] if constraint.equality else [form]
+    ranges: dict[str, Range] = {name: (value, value) for name, value in parameters.items()}
+    for _ in range(len(statement.dims) + 1):
+        ranges = narrow(ranges, facts)
+    found = []
+    for dim in statement.dims:
+        low, high = ranges.get(dim, (None, None))
+        if low is None or high is None:
+            raise InternalError("WEFT-E0940", f"dim {dim} of {statement.name} is not bounded")
+        found.append((low, high))
+    return found
+
+
+def _textual_path(statement: Statement) -> list[Expr]:
+    return [Var(p) if isinstance(p, str) else literal(p) for p in statement.position]
+
+
+def _paths(tree: Tree) -> dict[str, list[Expr]]:
+    """For every statement what orders its instances: loop values, and places in sequences."""
+    found: dict[str, list[Expr]] = {}
+    stack: list[tuple[Tree, tuple[Mapping[str, Expr] | int, ...]]] = [(tree, ())]
+    while stack:
+        node, above = stack.pop()
+        match node:
+            case Leaf(name):
+                found[name] = [literal(e) if isinstance(e, int) else e[name] for e in above]
+            case Band(loops, child):
+                stack.append((child, (*above, *(loop.at for loop in loops))))
+            case Mark(_, child):
+                stack.append((child, above))
+            case TreeSequence(children):
+                stack += [(child, (*above, place)) for place, child in enumerate(children)]
+    return found
+
+
+# ---- execution ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The elements of a tensor; of a contracted one those of the tile that was last at work."""
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    given: Array | None
+    data: Array = field(init=False)
+    tile: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.given is not None:
+            self.data = np.array(self.given)
+        else:
+            self.data = _garbage(self.shape[self.tensor.contracted :], self.tensor.dtype)
+
+    def at(self, indices: tuple[int, ...]) -> tuple[int, ...]:
+        """Where the element is in ``data``, after another tile's elements are gone."""
+        tile, rest = indices[: self.tensor.contracted], indices[self.tensor.contracted :]
+        if tile != self.tile:
+            self.data, self.tile = _garbage(self.data.shape, self.tensor.dtype), tile
+        return rest
+
+
+def _garbage(shape: tuple[int, ...], dtype: DType) -> Array:
+    if dtype.is_float:
+        return np.full(shape, np.nan, np.float32).astype(dtype.numpy)
+    return np.full(shape, dtype.highest, np.uint64 if dtype.bits == 64 else np.int64).astype(
+        dtype.numpy
+    )
+
+
+@dataclass(slots=True)
+class _Instance:
+    statement: Statement
+    memory: Mapping[str, _Memory]
+    values: dict[str, Any]
+
+    def run(self) -> None:
+        statement, update = self.statement, self.statement.update
+        for name, expr in statement.body.lets:
+            self.values[name] = self.body(expr)
+        results = [self.body(result) for result in statement.body.results]
+        if update is not None:
+            sides = dict(zip((v.name for v in update.monoid.right), results, strict=True))
+            for left, write in zip(update.monoid.left, statement.writes, strict=True):
+                memory, place = self.place(write)
+                sides[left.name] = memory.data[place]
+            results = [evaluate(part, sides) for part in update.monoid.combined]
+        for write, result in zip(statement.writes, results, strict=True):
+            if all(_holds(constraint, self.values) for constraint in write.guard):
+                memory, place = self.place(write)
+                memory.data[place] = result
+
+    def body(self, expr: Expr) -> Array:
+        return evaluate(expr, self.values, self.read)
+
+    def read(self, source: Hashable, _: tuple[Array, ...]) -> Array:
+        assert isinstance(source, int)
+        access = self.statement.reads[source]
+        if not all(_holds(constraint, self.values) for constraint in access.guard):
+            raise self.broken(f"the guard of operand {source} is false where it is used")
+        memory, place = self.place(access)
+        return np.asarray(memory.data[place])
+
+    def place(self, access: Access) -> tuple[_Memory, tuple[int, ...]]:
+        memory = self.memory[access.tensor]
+        exprs: Sequence[Expr] = access.body_indices if access.may else access.indices
+        indices = tuple(int(self.body(index)) for index in exprs)
+        if len(indices) != len(memory.shape):
+            raise self.broken(f"{access.tensor} has {len(memory.shape)} dimensions")
+        for dim, (index, size) in enumerate(zip(indices, memory.shape, strict=True)):
+            if not 0 <= index < size:
+                what = f"index {index} in dimension {dim} of {access.tensor}, whose size is {size}"
+                if not access.may:
+                    raise self.broken(f"{what}, is out of range")
+                where = self.statement.origin.source if self.statement.origin else ""
+                raise ExecutionError("WEFT-E0140", f"{what}, is out of range", where=where)
+        return memory, memory.at(indices)
+
+    def broken(self, what: str) -> InternalError:
+        point = {dim: int(self.values[dim]) for dim in self.statement.dims}
+        return InternalError("WEFT-E0940", what, where=f"{self.statement.name} at {point}")
