@@ -421,6 +421,20 @@ def test_a_scatter_that_adds_may_be_reordered() -> None:
     validate(of, of, nest("s", -i))
 
 
+def test_a_partial_sum_must_not_have_more() -> None:
+    of = scop(
+        (X, Y, tensor("s"), tensor("Z", 1, role="output")),
+        statement("zero", (), at("s"), position=0),
+        statement("low", box(k=4), at("s"), (at("X", k),), position=1, reduce=("k",)),
+        statement("part", box(i=1), at("Z", i), (at("s"),), position=2),
+        statement("high", box(k=(4, 8)), at("s"), (at("X", k),), position=3, reduce=("k",)),
+        statement("all", box(i=1), at("Y", i), (at("s"),), position=4),
+    )
+    validate(of, of, _ordered(of, "zero low part high all"))
+    text = _refused(of, of, _ordered(of, "zero low high part all"))
+    assert "operand 0 of part" in text and "sees high[k=" in text and "should see" not in text
+
+
 # --- origins -------------------------------------------------------------------------------------
 
 
