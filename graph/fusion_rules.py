@@ -191,7 +191,7 @@ def _loops(whole: Draft, values: Mapping[str, Passed], limits: Limits) -> str:
     if nest.parallelism < enough:
         return (
             f"{nest.parallelism} common outer iterations are left of {whole.parallelism}"
-            + _because(nest.losses)
+            + (_because(nest.losses) or ": they run along different dimensions")
         )
     each = large // nest.parallelism
     if each > limits.private_bytes:

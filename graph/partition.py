@@ -135,7 +135,8 @@ class _Partitioner:
         accepted: list[Draft] = []
         for link in self._links(number):
             drafts = [*accepted, link.draft]
-            reason = link.obstacle or self._objection(number, drafts)
+            reason = link.obstacle or self._rift(accepted, link.draft)
+            reason = reason or self._objection(number, drafts)
             if not reason:
                 reason = _MERGED[self.quotient.merge(link.base, number, link.views)]
             if not reason:
@@ -175,6 +176,18 @@ class _Partitioner:
                 link.obstacle = "a long chain is cut into equal pieces, which are compiled once"
         order = self.quotient.order
         return sorted(found.values(), key=lambda k: (-k.bytes, -order[self.quotient.find(k.base)]))
+
+    def _rift(self, accepted: Sequence[Draft], other: Draft) -> str:
+        """Objects to a third operator that would bring together two that were left apart."""
+        side = {n: 0 for draft in accepted for n in draft.nodes} | dict.fromkeys(other.nodes, 1)
+        for consumer in side:
+            for value in self.graph.nodes[consumer].inputs:
+                producer = self.maker.get(value.name, consumer)
+                if side.get(producer, side[consumer]) != side[consumer]:
+                    names = self.graph.nodes[producer].name, self.graph.nodes[consumer].name
+                    why = self.reasons.get((producer, consumer), "")
+                    return f"{names[0]} and {names[1]} are better apart: {why}"
+        return ""
 
     def _objection(self, number: int, drafts: Sequence[Draft]) -> str:
         facts = self.facts[number]

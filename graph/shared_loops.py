@@ -117,7 +117,7 @@ class _State:
                 for label in labels
             )
         self.nests.append(frozenset(own.values()))
-        self.needed += [own[loop] for loop in sorted(nest.needed)]
+        self.needed += [own[loop] for loop in sorted(nest.needed & nest.shared)]
 
     def fresh(self, extent: int) -> int:
         self.extents[len(self.extents)] = extent
