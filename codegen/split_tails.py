@@ -16,7 +16,7 @@ from dataclasses import replace
 from weft.codegen.loop_ir import Allocate, For, If, Kernel, Stmt, children
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal
 from weft.polyhedral.analysis.linear import linear, mentions
 
 
@@ -26,22 +26,32 @@ def split_tails(kernel: Kernel) -> Kernel:
     return replace(kernel, body=_without_dynamic_registers(kernel.body))
 
 
-def _split(stmt: Stmt) -> Stmt:
+def _split(stmt: Stmt, outer: tuple[str, ...] = ()) -> Stmt:
+    """``outer``: variables of the parallel loops directly around, which stay perfectly nested."""
     if not isinstance(stmt, For) or stmt.kind in ("vector", "unrolled"):
         return map_children(stmt, _split)
-    bounds = dict.fromkeys(_tail_bounds(stmt.body, stmt.var))
-    limits = [limit for limit in (_full_below(b, stmt.var) for b in bounds) if limit is not None]
+    variables = (*outer, stmt.var)
+    if stmt.kind == "parallel" and isinstance(stmt.body, For) and stmt.body.kind == "parallel":
+        return replace(stmt, body=_split(stmt.body, variables))
+    return replace(stmt, body=_tell_apart(stmt.body, variables))
+
+
+def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
+    """Full and partial tiles of the loop over each of ``variables``, then of those inside."""
+    if not variables:
+        return _split(body)
+    variable, rest = variables[0], variables[1:]
+    bounds = dict.fromkeys(_tail_bounds(body, variable))
+    limits = [limit for limit in (_full_below(b, variable) for b in bounds) if limit is not None]
     if not limits:
-        return replace(stmt, body=_split(stmt.body))
-    full = stmt.body
+        return _tell_apart(body, rest)
+    full = body
     for bound in bounds:
         full = _with_bound(full, bound, _constant_part(bound))
-    condition: Expr | None = None
+    condition: Expr = literal(True, "bool")
     for limit in dict.fromkeys(limits):
-        part = Apply("lt", (Var(stmt.var), limit))
-        condition = part if condition is None else condition & part
-    assert condition is not None
-    return replace(stmt, body=If(condition, _split(full), _split(stmt.body)))
+        condition = condition & Apply("lt", (Var(variable), limit))
+    return If(condition, _tell_apart(full, rest), _tell_apart(body, rest))
 
 
 def _tail_bounds(stmt: Stmt, var: str) -> Iterator[Expr]:

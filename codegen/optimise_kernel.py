@@ -1,0 +1,13 @@
+"""What every kernel goes through between its schedule and an emitter, in order."""
+
+from __future__ import annotations
+
+from weft.codegen.collapse_parallel import collapse_parallel
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.simplify import simplify_kernel
+from weft.codegen.split_tails import split_tails
+
+
+def optimise_kernel(kernel: Kernel) -> Kernel:
+    """``kernel`` in normal form, partial tiles told apart, its parallel loops in one."""
+    return collapse_parallel(split_tails(simplify_kernel(kernel)))
