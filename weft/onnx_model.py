@@ -77,21 +77,24 @@ class OnnxModel:
         makes the model ill-formed, and ``ExecutionError`` as compiled code does.
         """
         given = checked_inputs(self.region, inputs)
+        moved: set[OnnxNode] = set()
         while True:
             try:
                 results = _Frame(self, self.plan, dict(given)).run()
             except NeedsHost as stop:
+                if stop.node in moved:
+                    raise
+                moved.add(stop.node)
                 self.move_to_host(stop.node)
             else:
                 return dict(zip(self.region.outputs, results, strict=True))
 
     def move_to_host(self, node: OnnxNode) -> None:
         """From now on run ``node``, whose definition needs control flow, on the host."""
-        if node in self.on_host:
-            raise NeedsHost(node)
-        self.on_host[node] = None
-        self.stats["host"] += 1
-        self.plans.clear()
+        if node not in self.on_host:
+            self.on_host = {**self.on_host, node: None}
+            self.stats["host"] += 1
+        self.plans = {}
         self.plan = partition(self.region, on_host=self.on_host)
 
     def executables(self, region: Region) -> Staged:

@@ -8,6 +8,7 @@ and the bound data, so that a second call with the same shapes compiles nothing.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ class Staged:
     compile_graph: CompileGraph
     stats: Counter[str]
     steps: OrderedDict[Key, _Step] = field(default_factory=OrderedDict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, inputs: Arrays, constants: Arrays) -> list[np.ndarray]:
         """The region's outputs; ``constants`` are inputs whose data never changes."""
@@ -77,12 +79,13 @@ class Staged:
     def step(self, inputs: Values, constants: Arrays, known: Arrays) -> _Step:
         """What to run next for inputs of these shapes; imported and compiled where it is new."""
         key = _key(inputs, known)
-        step = self.steps.get(key)
-        if step is None:
-            step = self.steps[key] = self._import(inputs, constants, known)
-            if len(self.steps) > MAX_EXECUTABLES:
-                self.steps.popitem(last=False)
-        self.steps.move_to_end(key)
+        with self.lock:
+            step = self.steps.get(key)
+            if step is None:
+                step = self.steps[key] = self._import(inputs, constants, known)
+                if len(self.steps) > MAX_EXECUTABLES:
+                    self.steps.popitem(last=False)
+            self.steps.move_to_end(key)
         return step
 
     def _import(self, inputs: Values, constants: Arrays, known: Arrays) -> _Step:
