@@ -55,15 +55,14 @@ class _Worker:
         )
         self.jobs = cast(BinaryIO, self.process.stdin)
         self.answers = cast(BinaryIO, self.process.stdout)
-        self.ready = False
+        self.greeted = False
 
     def greet(self) -> None:
         """Wait until the worker is up; ``EOFError`` where it never will be."""
-        if not self.ready:
-            self._wait(START_TIMEOUT)
-            if receive(self.answers) != HELLO:
-                raise EOFError("no Weft worker")
-            self.ready = True
+        self._wait(START_TIMEOUT)
+        if receive(self.answers) != HELLO:
+            raise EOFError("no Weft worker")
+        self.greeted = True
 
     def ask(self, job: Job, timeout: float | None) -> Answer:
         send(self.jobs, msgspec.msgpack.encode(job))
@@ -149,37 +148,61 @@ class WorkerPool:
     ) -> None:
         self.close()
 
+    def warm(self) -> None:
+        """Start the workers now, without waiting for them, so that they are up when needed."""
+        self._disown()
+        while len(self._idle) < self.size and (worker := self._spawn()) is not None:
+            self._idle.append(worker)
+
     def take(self) -> _Worker | None:
-        """An idle or a new worker; None where there can be none."""
+        """A worker that is up; None where there can be none."""
+        self._disown()
+        while True:
+            worker: _Worker | None
+            try:
+                worker = self._idle.pop()
+            except IndexError:
+                worker = self._spawn()
+            if worker is None or self._ready(worker):
+                return worker
+
+    def _disown(self) -> None:
         if os.getpid() != self._owner:  # a forked child: those workers are its parent's
             self._owner = os.getpid()
             self._idle.clear()
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.process.poll() is None:
-                return worker
-            worker.bury()
-        return None if self._unavailable else self._start()
 
-    def _start(self) -> _Worker | None:
-        worker = None
-        try:
-            worker = _Worker()
-            worker.greet()
-            return worker
-        except (OSError, ValueError, TypeError, EOFError, _TooLong) as error:
-            why = str(error)
-            if worker is not None:
-                worker.bury()
-                why = worker.last_words() or why
-            if not self._unavailable:
-                self._unavailable = True
-                warnings.warn(
-                    f"compiler workers cannot be started, compiling in this process: {why}",
-                    WeftWarning,
-                    stacklevel=2,
-                )
+    def _spawn(self) -> _Worker | None:
+        if self._unavailable:
             return None
+        try:
+            return _Worker()
+        except (OSError, ValueError, TypeError) as error:
+            self._give_up(str(error))
+            return None
+
+    def _ready(self, worker: _Worker) -> bool:
+        """Whether ``worker`` answers; it is buried if not."""
+        if worker.greeted:
+            if worker.process.poll() is None:
+                return True
+            worker.bury()  # it died while idle, which says nothing about the next
+            return False
+        try:
+            worker.greet()
+            return True
+        except (OSError, EOFError, _TooLong) as error:
+            worker.bury()
+            self._give_up(worker.last_words() or str(error))
+            return False
+
+    def _give_up(self, why: str) -> None:
+        if not self._unavailable:
+            self._unavailable = True
+            warnings.warn(
+                f"compiler workers cannot be started, compiling in this process: {why}",
+                WeftWarning,
+                stacklevel=2,
+            )
 
     def give_back(self, worker: _Worker) -> None:
         self._idle.append(worker)
