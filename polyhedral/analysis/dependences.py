@@ -81,9 +81,10 @@ def dependences(scop: Scop) -> tuple[Dependence, ...]:
 
 def gisted(scop: Scop, dependence: Dependence) -> isl.Map:
     """The map without what the domains imply: what isl's scheduler should be given."""
-    source = domain_set(scop, dependence.source)
-    sink = domain_set(scop, dependence.sink)
-    return dependence.map.gist_domain(source).gist_range(sink)
+    with bounded(what="the simplification of a dependence"):
+        source = domain_set(scop, dependence.source)
+        sink = domain_set(scop, dependence.sink)
+        return dependence.map.gist_domain(source).gist_range(sink)
 
 
 def _all(scop: Scop) -> Iterator[Dependence]:

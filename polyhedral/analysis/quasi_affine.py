@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from weft.dtypes import int64
 from weft.errors import CompileError
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, walk
+from weft.frontend.scalar_printer import scalar_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def _node(node: Expr, args: tuple[Affine, ...]) -> Affine:
             return left - left.floordiv(right.constant).scaled(right.constant)
     raise CompileError(
         "WEFT-E0401",
-        f"the index expression {node} is not quasi-affine",
+        f"the index expression {scalar_text(node)} is not quasi-affine",
         why="only sums, multiples by constants, and // and % by positive constants are analysed",
         hint="use a data-dependent (may) access, whose element is computed at run time",
     )

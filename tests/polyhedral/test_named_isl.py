@@ -155,6 +155,14 @@ def test_budget_is_an_error_and_the_context_recovers() -> None:
     assert not named_isl.domain_set(whole, small).is_empty()
 
 
+@pytest.mark.parametrize("operations", range(1, 40, 3))
+def test_wherever_the_budget_ends_the_error_is_the_same(operations: int) -> None:
+    """isl reports an exhausted quota in several ways; all of them are one error here."""
+    whole = scop((tensor("A", 1000),), _small((*box(i=1000), Constraint(i % 7))))
+    with pytest.raises(BudgetError), named_isl.bounded(operations):
+        named_isl.domain_set(whole, whole.statements[0]).complement().coalesce().lexmin()
+
+
 def test_an_inner_budget_cannot_raise_the_outer_one() -> None:
     small = _small(box(i=1000, j=i))
     whole = scop((tensor("A", 1000),), small)
