@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var
 
@@ -30,20 +31,58 @@ def walk_scalar(*exprs: Expr) -> Iterator[Expr]:
             stack.extend((child, False) for child in reversed(operands(node)))
 
 
-def path_guards(*exprs: Expr) -> dict[int, tuple[Guard, ...]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """The conditions that hold on the way to an expression: those of ``parent``, then ``guard``.
+
+    One object for each different way, so that paths are compared by identity.
+    """
+
+    parent: Path | None = None
+    guard: Guard | None = None
+    depth: int = 0
+
+    def __len__(self) -> int:
+        return self.depth
+
+    def __iter__(self) -> Iterator[Guard]:
+        """The guards, outermost first."""
+        found: list[Guard] = []
+        path = self
+        while path.parent is not None and path.guard is not None:
+            found.append(path.guard)
+            path = path.parent
+        return reversed(found)
+
+    def common(self, other: Path) -> Path:
+        """The longest path that both begin with."""
+        here, there = self, other
+        while here is not there:
+            if here.depth >= there.depth and here.parent is not None:
+                here = here.parent
+            elif there.parent is not None:
+                there = there.parent
+        return here
+
+
+def path_guards(*exprs: Expr) -> dict[int, Path]:
     """For every node of ``exprs``, by ``id``: the select conditions that hold on every way to it.
 
-    A node shared by several branches has the conditions that these have in common.
+    A node shared by several branches has the conditions that the ways to it begin with.
     """
-    found: dict[int, dict[tuple[int, bool], Guard]] = {id(expr): {} for expr in exprs}
+    root = Path()
+    longer: dict[tuple[int, int, bool], Path] = {}
+    found: dict[int, Path] = {id(expr): root for expr in exprs}
     for node in reversed(list(walk_scalar(*exprs))):
         here = found[id(node)]
-        for child, taken in _uses(node):
-            there = here if taken is None else here | {(id(taken[0]), taken[1]): taken}
+        for child, guard in _uses(node):
+            there = here
+            if guard is not None:
+                key = (id(here), id(guard[0]), guard[1])
+                there = longer.setdefault(key, Path(here, guard, here.depth + 1))
             known = found.get(id(child))
-            common = there if known is None else {k: g for k, g in known.items() if k in there}
-            found[id(child)] = common
-    return {key: tuple(guards.values()) for key, guards in found.items()}
+            found[id(child)] = there if known is None else known.common(there)
+    return found
 
 
 def _uses(node: Expr) -> list[tuple[Expr, Guard | None]]:

@@ -6,7 +6,7 @@ verification of affine statements decides with isl.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -159,7 +159,7 @@ class _Scope:
     def inside(self, axis: Axis) -> _Scope:
         return _Scope((*self.axes, axis), self.guards)
 
-    def where(self, guards: Sequence[Guard]) -> _Scope:
+    def where(self, guards: Iterable[Guard]) -> _Scope:
         return _Scope(self.axes, (*self.guards, *guards))
 
     def facts(self) -> tuple[Affine, ...]:

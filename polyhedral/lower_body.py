@@ -10,7 +10,7 @@ from weft.dtypes import DType
 from weft.frontend.scalar_affine import Affine, Ranges, simplify, to_affine, to_expr
 from weft.frontend.scalar_condition import Conjunction, conjunction
 from weft.frontend.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, select, walk
-from weft.frontend.scalar_paths import SCALAR, Guard, path_guards, walk_scalar
+from weft.frontend.scalar_paths import SCALAR, Guard, Path, path_guards, walk_scalar
 from weft.frontend.scalar_reshape import reshape_indices
 from weft.frontend.tensor_expr import Axis
 from weft.polyhedral.lower_domain import Domain, constraints
@@ -52,8 +52,7 @@ class BodyBuilder:
         self.domain, self.symbols, self.place, self.fold = domain, symbols, place, fold
         self.reads: list[Access] = []
         self._numbers: dict[Access, int] = {}
-        self._facts: dict[tuple[int, bool], Conjunction] = {}  # of conditions, by identity
-        self._kept: list[Expr] = []  # keeps those identities from being used again
+        self._facts: dict[Path, Conjunction] = {}
 
     def translate(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
         """``exprs`` with loads and reductions replaced by operands, axes by dims."""
@@ -66,11 +65,11 @@ class BodyBuilder:
                 place = self.place(node.source)
                 outer = tuple(done[id(index)] for index in node.indices)
                 indices = place.indices(outer, self.symbols, self.domain.ranges)
-                known = self._known([(done[id(c)], holds) for c, holds in guards[id(node)]])
+                known = self._known(guards[id(node)], done)
                 done[id(node)] = self._load(place, indices, known, node.dtype, MAX_PIECES)
             elif not isinstance(node, SCALAR):
-                place, indices = self.fold(node, guards[id(node)])
-                known = self._known([(done[id(c)], holds) for c, holds in guards[id(node)]])
+                place, indices = self.fold(node, tuple(guards[id(node)]))
+                known = self._known(guards[id(node)], done)
                 done[id(node)] = self._load(place, indices, known, node.dtype, 1)
             else:
                 operands = tuple(done[id(child)] for child in node.children)
@@ -78,23 +77,19 @@ class BodyBuilder:
                 done[id(node)] = node if same else node.rebuild(operands)
         return tuple(done[id(expr)] for expr in exprs)
 
-    def _known(self, guards: Sequence[Guard]) -> Conjunction:
-        """What follows from ``guards``; of parallel inequalities the tightest one."""
-        least: dict[object, Affine] = {}
-        equal: list[Affine] = []
-        exact = True
-        for condition, holds in guards:
-            key = (id(condition), holds)
-            if key not in self._facts:
-                self._facts[key] = conjunction(self.symbols.normal(condition), holds)
-                self._kept.append(condition)
-            found = self._facts[key]
-            for form in found.at_least:
-                other = least.get(form.terms, form)
-                least[form.terms] = min(form, other, key=lambda f: f.constant)
-            equal += found.equal
-            exact = exact and found.exact
-        return Conjunction(tuple(least.values()), tuple(equal), exact)
+    def _known(self, path: Path, done: dict[int, Expr]) -> Conjunction:
+        """What follows from the conditions on ``path``; of parallel inequalities the tightest."""
+        steps: list[Path] = []
+        while path not in self._facts and path.parent is not None:
+            steps.append(path)
+            path = path.parent
+        known = self._facts.get(path, Conjunction())
+        for step in reversed(steps):
+            assert step.guard is not None
+            condition, holds = step.guard
+            known = _tightest(known & conjunction(self.symbols.normal(done[id(condition)]), holds))
+            self._facts[step] = known
+        return known
 
     def _load(
         self, place: Place, indices: tuple[Expr, ...], known: Conjunction, dtype: DType, pieces: int
@@ -142,6 +137,13 @@ class BodyBuilder:
                 return number
         self.reads.append(access)
         return len(self.reads) - 1
+
+
+def _tightest(known: Conjunction) -> Conjunction:
+    least: dict[object, Affine] = {}
+    for form in known.at_least:
+        least[form.terms] = min(form, least.get(form.terms, form), key=lambda f: f.constant)
+    return Conjunction(tuple(least.values()), known.equal, known.exact)
 
 
 Case = tuple[Expr, tuple[Expr, ...], tuple[Expr, ...]]  # condition, indices where true and false

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from weft.dtypes import DType
@@ -210,7 +210,7 @@ class OperationLowering:
                 return False
         return True
 
-    def _is_in_range(self, load: Load, domain: Domain, guards: tuple[Guard, ...]) -> bool:
+    def _is_in_range(self, load: Load, domain: Domain, guards: Iterable[Guard]) -> bool:
         for condition, holds in guards:
             domain = domain.where(conjunction(self.symbols.normal(condition), holds))
         place = self.place(load.source)
