@@ -29,7 +29,7 @@ class Limits:
     """``rereads``: reads per element up to which an element is as good as read once.
     ``parallelism``: outer iterations that keep all cores busy. ``private_bytes``: what stays in a
     near cache, of intermediates, in one outer iteration. ``small_bytes``: values that never matter.
-    ``search``: clusters that one acyclicity check may look at.
+    ``search``: edges between clusters that one acyclicity check may look at.
     """
 
     statements: int = 24
@@ -189,9 +189,8 @@ def _loops(whole: Draft, values: Mapping[str, Passed], limits: Limits) -> str:
         return ""
     enough = min(limits.parallelism, whole.parallelism)
     if nest.parallelism < enough:
-        return (
-            f"{nest.parallelism} common outer iterations are left of {whole.parallelism}"
-            + (_because(nest.losses) or ": they run along different dimensions")
+        return f"{nest.parallelism} common outer iterations are left of {whole.parallelism}" + (
+            _because(nest.losses) or ": they run along different dimensions"
         )
     each = large // nest.parallelism
     if each > limits.private_bytes:

@@ -153,6 +153,8 @@ class _Partitioner:
 
     def _links(self, number: int) -> list[_Link]:
         """The clusters that the node could join: largest intermediate first, then the latest."""
+        if len(self.graph.nodes[number].inputs) > self.limits.values:
+            return []
         found: dict[int, _Link] = {}
         for value in dict.fromkeys(self.graph.nodes[number].inputs):
             if value.name not in self.maker:
@@ -222,7 +224,7 @@ class _Partitioner:
             return True, f"keeps {size_text(moved)} out of memory"
         if self._is_alias(a) or self._is_alias(b):
             return False, reason or "a view needs no work: it is another name for the same memory"
-        return False, reason
+        return False, reason or f"more than {self.limits.values} values to read"
 
     def clusters(self) -> tuple[Cluster, ...]:
         made = [self._cluster(k, group) for k, group in enumerate(self._ordered(self.groups()))]

@@ -22,7 +22,7 @@ class Quotient:
     """Clusters are numbers; the first ones are the nodes ``0 … n-1`` in topological order."""
 
     def __init__(self, n: int, edges: Iterable[tuple[int, int]], *, search: int = 4096) -> None:
-        """``search`` bounds the clusters that one merge looks at, so that merging stays linear."""
+        """``search`` bounds the edges that one merge looks at, so that merging stays linear."""
         self.search = search
         self.order = list(range(n))
         self.parent = list(range(n))
@@ -72,13 +72,16 @@ class Quotient:
         """What ``start`` reaches strictly between ``low`` and ``high``; None beyond the budget."""
         found: dict[int, None] = {}
         stack = [start]
+        looked_at = 0
         while stack:
-            for node in edges[stack.pop()]:
+            following = edges[stack.pop()]
+            looked_at += len(following)
+            if looked_at > self.search:
+                return None
+            for node in following:
                 if low < self.order[node] < high and node not in found and node not in whole:
                     found[node] = None
                     stack.append(node)
-            if len(found) > self.search:
-                return None
         return list(found)
 
     def _reorder(self, whole: Sequence[int], forward: list[int], backward: list[int]) -> None:

@@ -50,4 +50,4 @@ def test_merging_through_what_lies_between():
 def test_a_search_beyond_the_budget_is_given_up():
     fan = [(0, k) for k in range(1, 9)] + [(9, 10), (0, 10)]
     assert Quotient(11, fan, search=4).merge(0, 10) is Merge.TOO_FAR
-    assert Quotient(11, fan, search=8).merge(0, 10) is Merge.DONE
+    assert Quotient(11, fan, search=9).merge(0, 10) is Merge.DONE
