@@ -2,6 +2,7 @@
 
     python -m tests.end_to_end.onnx_suite                 everything, a table by operator
     python -m tests.end_to_end.onnx_suite -k softmax -v   some tests, every failure with its message
+    python -m tests.end_to_end.onnx_suite --compiled      the same through the whole compiler
 
 Graphs run in the tensor interpreter, each test under a time limit. Data, calls and comparison are
 the official runner's.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import random
 import re
@@ -32,6 +34,7 @@ from weft.graph.interpreter import interpret_graph
 from weft.graph.operator_graph import Graph
 from weft.graph.verifier import verify_graph
 from weft.onnx_model import OnnxModel, load_model
+from weft.staging import CompileGraph
 
 STATUSES = ("pass", "wrong", "unsupported", "error", "timeout")
 
@@ -66,11 +69,12 @@ class Backend:
     """The interpreter as an ONNX backend."""
 
     stage = ""
+    compile_graph: CompileGraph = Interpreted
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> Rep:
         cls.stage = "import"
-        return Rep(load_model(model, Interpreted))
+        return Rep(load_model(model, cls.compile_graph))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -145,7 +149,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", action="store_true", help="also whole models")
     parser.add_argument("--seconds", type=int, default=20, help="time limit per test")
     parser.add_argument("-v", action="store_true", help="print every test that does not pass")
+    parser.add_argument("--compiled", action="store_true", help="compile instead of interpreting")
     options = parser.parse_args(arguments)
+    if options.compiled:
+        compiler = importlib.import_module("weft.compiler")
+        Backend.compile_graph = compiler.compile_graph
     items, operators = load_tests()
     table: dict[str, Counter[str]] = defaultdict(Counter)
     start = time.monotonic()

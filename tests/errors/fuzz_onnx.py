@@ -1,6 +1,7 @@
 """Mutate valid ONNX models and see that Weft answers with a result or a typed error, always.
 
     python -m tests.errors.fuzz_onnx --n 5000 --seed 7
+    python -m tests.errors.fuzz_onnx --n 500 --compiled
 
 Mutations are byte flips of the file and edits of protobuf fields. The models are onnx's own node
 tests. Mutants run in forked children under limits of memory and time; a child that dies names the
@@ -10,6 +11,7 @@ mutant that killed it, which ``--only INDEX`` runs again in this process.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import random
 import resource
@@ -28,10 +30,12 @@ from onnx.backend.test.loader import load_model_tests
 from tests.end_to_end.onnx_suite import Interpreted
 from weft.errors import InternalError, WeftError
 from weft.onnx_model import load_model
+from weft.staging import CompileGraph
 
 BATCH = 100
 SECONDS = 5
 MEMORY = 1 << 30
+compilers: list[CompileGraph] = [Interpreted]  # the last one is used
 ODD_INTEGERS = (0, 1, -1, 2, 3, 7, 2**31 - 1, 2**31, 2**63 - 1, -(2**63), 2**40, 255)
 ODD_STRINGS = ("", "x", "y", "\0", "\n", '"', "#include", "ai.onnx", "Add", "If", "e\u0301")
 
@@ -138,7 +142,7 @@ def _odd(field: Any, rng: random.Random) -> Any:
 def verdict(model: bytes | onnx.ModelProto, inputs: list[Any]) -> str:
     """'fine', a WEFT code, or 'BUG …' for anything that a user must not see."""
     try:
-        loaded = load_model(model, Interpreted)
+        loaded = load_model(model, compilers[-1])
         loaded.run(dict(zip(loaded.input_names, inputs, strict=False)))
     except InternalError as error:
         return f"BUG {error}"
@@ -219,8 +223,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--compiled", action="store_true", help="compile instead of interpreting")
     parser.add_argument("--only", type=int, help="run one mutant in this process")
     options = parser.parse_args()
+    if options.compiled:
+        compilers.append(importlib.import_module("weft.compiler").compile_graph)
     counts, bugs = run(options.n, options.seed, options.only)
     for answer, count in counts.most_common():
         print(f"{count:8} {answer}")
