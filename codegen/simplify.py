@@ -97,15 +97,25 @@ class _Scope:
         otherwise = self._given(condition, False).stmt(stmt.otherwise)
         return Block(()) if _empty(then) and _empty(otherwise) else If(condition, then, otherwise)
 
-    def _let(self, stmt: Let) -> Stmt:
-        value = self.expr(stmt.value)
-        if isinstance(value, Literal | Var):
-            return self._with_value(stmt.name, value).stmt(stmt.body)
-        scope = self._hiding(stmt.name)
-        if value.dtype == dtypes.int64:
-            scope = scope._with_range(stmt.name, bounds(value, self.ranges))
-        body = scope.stmt(stmt.body)
-        return body if _empty(body) else Let(stmt.name, value, body)
+    def _let(self, stmt: Stmt) -> Stmt:
+        """A whole chain of lets at once: there may be more than Python has stack for."""
+        scope, kept = self, list[tuple[str, Expr]]()
+        while isinstance(stmt, Let):
+            value = scope.expr(stmt.value)
+            if isinstance(value, Literal | Var):
+                scope = scope._with_value(stmt.name, value)
+            else:
+                limits = bounds(value, scope.ranges) if value.dtype == dtypes.int64 else None
+                scope = scope._hiding(stmt.name)
+                scope = scope if limits is None else scope._with_range(stmt.name, limits)
+                kept.append((stmt.name, value))
+            stmt = stmt.body
+        body = scope.stmt(stmt)
+        if _empty(body):
+            return body
+        for name, value in reversed(kept):
+            body = Let(name, value, body)
+        return body
 
     def _hiding(self, name: str) -> _Scope:
         return _Scope(

@@ -1,0 +1,95 @@
+"""Kernels from schedules compute what the tensor interpreter says: in the initial order and in the
+scheduler's, interpreted and compiled, before and after the kernel's own passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import programs as p
+import pytest
+from kernel_runner import Compiled, assert_same
+
+from weft.codegen.llvm_target import host_target
+from weft.codegen.loop_interpreter import interpret as interpret_kernel
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.machines.host import host_machine
+from weft.codegen.optimise_kernel import optimise_kernel
+from weft.frontend.operators.registry import instantiate
+from weft.frontend.tensor_expr import Program
+from weft.frontend.tensor_interpreter import interpret
+from weft.polyhedral.machine import Machine
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "gemm 1": lambda: p.gemm(1, 1, 1),
+    "gemm small": lambda: p.gemm(5, 7, 3),
+    "gemm tiles and rest": lambda: p.gemm(29, 67, 5),
+    "gemm whole tiles": lambda: p.gemm(28, 64, 4),
+    "gemm without reduction": lambda: p.gemm(3, 4, 0),
+    "softmax": lambda: p.softmax(3, 37),
+    "conv": lambda: p.conv(7),
+    "conv stride": lambda: p.conv(9, stride=2),
+    "depthwise": lambda: p.conv(8, group=4),
+    "argmax": lambda: p.argmax(5, 19),
+    "gather": lambda: p.gather(6),
+    "shifted": lambda: p.shifted(40),
+    "triangle": lambda: p.triangle(21),
+    "running sum": lambda: p.running_sum(5, 18),
+    "histogram": lambda: p.histogram(20, 2),
+    "transpose": lambda: p.transpose_add(17, 19),
+    "pool": lambda: p.pool(9, 2),
+    "pool overlapping": lambda: p.pool(7, 1),
+    "half": lambda: p.half(35),
+    "layer norm": lambda: instantiate(
+        "layer_norm", (p.tensor("x", 4, 33), p.tensor("g", 33), p.tensor("b", 33))
+    ),
+}
+
+
+def run(kernel: Kernel, scop: object, arrays: list[np.ndarray], compiled: bool) -> list[np.ndarray]:
+    parameters, buffers = p.memory_of(scop, kernel, arrays)  # type: ignore[arg-type]
+    if compiled:
+        buffers, status = Compiled(kernel, host_target(), contract=True)(parameters, buffers)
+    else:
+        status = interpret_kernel(kernel, parameters, buffers)
+    assert status.code == 0
+    return p.outputs_of(scop, buffers)  # type: ignore[arg-type]
+
+
+def compare(program: Program, machine: Machine | None, sizes: dict[str, int] | None = None) -> None:
+    arrays = p.arrays_for(program, sizes=sizes)
+    expected = interpret(program, arrays)
+    scop, kernel = p.kernel_of(program, machine)
+    small = sum(a.size for a in expected) < 400
+    for version in (kernel, optimise_kernel(kernel)):
+        verify_kernel(version)
+        for compiled in (True, False) if small else (True,):
+            for value, reference in zip(run(version, scop, arrays, compiled), expected, strict=True):
+                exact = not reference.dtype.kind == "f"
+                assert_close(value, reference.ravel(), exact)
+
+
+def assert_close(value: np.ndarray, reference: np.ndarray, exact: bool) -> None:
+    if exact:
+        assert_same(value, reference, 0.0)
+    else:
+        np.testing.assert_allclose(value, reference, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_the_initial_order(name: str) -> None:
+    compare(PROGRAMS[name](), None)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_the_order_of_the_scheduler(name: str) -> None:
+    compare(PROGRAMS[name](), host_machine())
+
+
+@pytest.mark.parametrize("m, n, k", [(0, 3, 2), (1, 1, 0), (13, 32, 4), (30, 70, 3), (14, 65, 2)])
+def test_symbolic_sizes(m: int, n: int, k: int) -> None:
+    from weft.frontend import build as w
+
+    program = p.gemm(w.var("m"), w.var("n"), w.var("k"))
+    compare(program, host_machine(), {"m": m, "n": n, "k": k})
