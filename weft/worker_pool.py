@@ -46,13 +46,16 @@ class _Worker:
         root = str(Path(weft.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         # -P: a file named like one of our modules in the current folder is not imported.
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "weft.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        command = [sys.executable, "-P", "-m", "weft.worker"]
+        environment = {**os.environ, "PYTHONPATH": path}
+        pipe = subprocess.PIPE
+        try:
+            self.process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self.errors, env=environment
+            )
+        except BaseException:
+            self.errors.close()
+            raise
         self.jobs = cast(BinaryIO, self.process.stdin)
         self.answers = cast(BinaryIO, self.process.stdout)
         self.greeted = False
@@ -76,23 +79,31 @@ class _Worker:
             if not poll.poll(timeout * 1000):
                 raise _TooLong
 
-    def last_words(self) -> str:
+    def end(self) -> None:
+        """Close the pipes, on which the worker ends by itself, and wait for a while."""
+        self._close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
+
+    def bury(self) -> tuple[int, str]:
+        """Kill it; its exit code and the last that it said on standard error."""
+        self.process.kill()
+        self._close()
+        code = self.process.wait()
         self.errors.seek(0, os.SEEK_END)
         self.errors.seek(max(0, self.errors.tell() - 2000))
-        return self.errors.read().decode(errors="replace").strip()
+        words = self.errors.read().decode(errors="replace").strip()
+        self.errors.close()
+        return code, words
 
-    def end(self, *, kill: bool) -> None:
-        """Close the pipes, on which the worker ends by itself; or kill it. Waits for neither."""
-        if kill:
-            self.process.kill()
+    def _close(self) -> None:
         for stream in (self.jobs, self.answers):
             with contextlib.suppress(OSError):  # unsent bytes of a job that nobody waits for
                 stream.close()
-
-    def bury(self) -> int:
-        """End it at once and return its exit code."""
-        self.end(kill=True)
-        return self.process.wait()
 
 
 class WorkerPool:
@@ -191,8 +202,7 @@ class WorkerPool:
             worker.greet()
             return True
         except (OSError, EOFError, _TooLong) as error:
-            worker.bury()
-            self._give_up(worker.last_words() or str(error))
+            self._give_up(worker.bury()[1] or str(error))
             return False
 
     def _give_up(self, why: str) -> None:
@@ -212,11 +222,7 @@ def _end_all(workers: list[_Worker], owner: int) -> None:
     while workers:
         worker = workers.pop()
         if os.getpid() == owner:
-            worker.end(kill=False)
-            try:
-                worker.process.wait(5)
-            except subprocess.TimeoutExpired:
-                worker.bury()
+            worker.end()
 
 
 class _Batch:
@@ -292,13 +298,13 @@ class _Batch:
                 where=f"job {self.jobs[number].name!r}",
             )
         except (OSError, EOFError, ValueError, msgspec.MsgspecError):
-            code = worker.bury()
+            code, words = worker.bury()
             if last:
                 self.results[number] = InternalError(
                     "WEFT-E0570",
                     f"a compiler worker crashed (exit code {code})",
                     where=f"job {self.jobs[number].name!r}",
-                    why=worker.last_words(),
+                    why=words,
                     hint="this is a bug in Weft: please report it",
                 )
         finally:
