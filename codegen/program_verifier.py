@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
@@ -116,7 +117,7 @@ class _Verifier:
             actual = self.buffers.get(name)
             if actual is None:
                 raise _broken("E0552", f"there is no buffer {name}", where)
-            if actual.dtype != formal.dtype or len(actual.shape) != len(formal.shape):
+            if actual.dtype != formal.dtype:  # sizes are compared in bytes, see _shapes
                 raise _broken("E0552", f"{name} does not fit {kernel.name}'s {formal.name}", where)
             if formal.writable and not self._may_be_written(actual):
                 raise _broken("E0552", f"{kernel.name} writes {name}, which is read-only", where)
@@ -164,13 +165,16 @@ class _Verifier:
                     )
 
     def _shapes(self, sizes: Sizes) -> None:
-        """Each argument has the shape that its kernel declares."""
+        """Each argument has as many elements as its kernel declares.
+
+        Both are row-major, so the shapes may differ: a kernel sees merged dimensions, or a view.
+        """
         for number, step in enumerate(self.program.steps):
             kernel = self.kernels[step.kernel]
             given = _kernel_sizes(kernel, step, sizes)
             for name, formal in zip(step.arguments, kernel.buffers, strict=True):
                 actual = [evaluate(size, sizes) for size in self.buffers[name].shape]
-                if actual != [evaluate(size, given) for size in formal.shape]:
+                if prod(actual) != prod(evaluate(size, given) for size in formal.shape):
                     raise _broken(
                         "E0552",
                         f"{name} of shape {actual} does not fit {kernel.name}'s {formal.name}",

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from weft.frontend.scalar_expr import Expr, Var, literal, walk
 from weft.polyhedral.analysis.linear import box, mentions
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
+from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement, Tensor
 
 _Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
 
@@ -90,8 +90,7 @@ def _uses(s: Statement, a: str, b: str) -> list[_Pair] | None:
     if any(isinstance(n, Var) and n.name in both for e in bodies for n in walk(e)):
         return None
     at = [p for p in s.position if isinstance(p, str)]
-    shares = s.origin is not None and bool(s.origin.statement)
-    return None if shares or a not in at or b not in at else found
+    return None if a not in at or b not in at else found
 
 
 def _is(index: Expr | None, name: str) -> bool:
@@ -129,9 +128,11 @@ def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statem
     size = bounds[a][1] * bounds[b][1]
     rest = tuple(c for c in s.domain if not mentions(c.expr, pair))
     at = s.position.index(b)
+    dims = tuple(d for d in s.dims if d != b)
     return replace(
         s,
-        dims=tuple(d for d in s.dims if d != b),
+        origin=_as_original(s, dims),
+        dims=dims,
         domain=(*rest, Constraint(Var(a)), Constraint(size - 1 - Var(a))),
         position=(*s.position[:at], *s.position[at + 2 :]),
         writes=tuple(_merge_access(w, merged) for w in s.writes),
@@ -140,6 +141,11 @@ def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statem
         if s.update is None
         else replace(s.update, dims=tuple(d for d in s.update.dims if d != b)),
     )
+
+
+def _as_original(s: Statement, dims: tuple[str, ...]) -> Origin | None:
+    """The merged statement is what later ones come from."""
+    return s.origin and Origin(s.name, tuple(Var(d) for d in dims), s.origin.source)
 
 
 def _merge_access(access: Access, merged: dict[str, int]) -> Access:

@@ -207,7 +207,9 @@ def _tile(scheduled: Scheduled, plan: Plan, order: Seq[int], names: Mapping[int,
     outer = [tile_name(names[d]) if d in tiles else names[d] for d in order]
     unrolled = [point_name(names[d]) for d in order if d in tiles and d != v]
     vector = point_name(names[v])
-    scheduled = _promote_all(scheduled, plan, outer, points=(*unrolled, vector))
+    scheduled = _promote_all(
+        scheduled, plan, outer, points=(*unrolled, vector), innermost=tile_name(names[v])
+    )
     at = {name: scheduled.loop(name).at for name in (*unrolled, vector)}
     scheduled = sink(scheduled, [*unrolled, vector])
     kinds: dict[str, Kind] = {}
@@ -244,8 +246,17 @@ def _vectorise_inner(scheduled: Scheduled, plan: Plan) -> Scheduled:
     return scheduled
 
 
-def _promote_all(scheduled: Scheduled, plan: Plan, outer: Seq[str], points: Seq[str]) -> Scheduled:
-    """Temporaries of the group become registers where only point loops index them, else local."""
+def _promote_all(
+    scheduled: Scheduled,
+    plan: Plan,
+    outer: Seq[str],
+    points: Seq[str],
+    innermost: str | None = None,
+) -> Scheduled:
+    """Temporaries of the group become registers where only point loops index them, else local.
+
+    ``innermost``: the tile loop of the vector, along which storage is contiguous.
+    """
     inside = set(plan.statements)
     for tensor in scheduled.scop.tensors:
         users = {s.name for s, _, _ in accesses_of(scheduled.scop, tensor.name)}
@@ -253,7 +264,7 @@ def _promote_all(scheduled: Scheduled, plan: Plan, outer: Seq[str], points: Seq[
             continue
         if not can_promote(scheduled, tensor.name, outer):
             continue
-        local = promote(scheduled, tensor.name, outer)
+        local = promote(scheduled, tensor.name, outer, innermost=innermost)
         new = local.scop.tensor(tensor.name)
         size = 1
         for e in new.shape[new.contracted :]:
@@ -266,7 +277,9 @@ def _promote_all(scheduled: Scheduled, plan: Plan, outer: Seq[str], points: Seq[
             and _only_points(new.shape[new.contracted :], plan)
         )
         scheduled = (
-            promote(scheduled, tensor.name, outer, scope="register") if in_registers else local
+            promote(scheduled, tensor.name, outer, scope="register", innermost=innermost)
+            if in_registers
+            else local
         )
     return scheduled
 

@@ -188,7 +188,10 @@ def _register_tile(
 def _candidates(group: Group, v: int, lanes: int, machine: Machine) -> Iterator[dict[int, int]]:
     """Register tiles that fit the register file: vectors along ``v``, up to two unrolled dims."""
     room = machine.vector_registers - 3
-    others = [d for d in range(len(group.shared)) if d != v and group.shared[d].extent > 1]
+    # Innermost first, so that of equal tiles the one with contiguous rows wins.
+    others = [
+        d for d in reversed(range(len(group.shared))) if d != v and group.shared[d].extent > 1
+    ]
     most = ceil(group.shared[v].extent / lanes)
     for vectors in range(1, min(8, most) + 1):
         yield {v: vectors * lanes}

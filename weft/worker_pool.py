@@ -51,7 +51,12 @@ class _Worker:
         pipe = subprocess.PIPE
         try:
             self.process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=self.errors, env=environment
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=self.errors,
+                env=environment,
+                process_group=0,  # out of reach of the terminal's Ctrl-C
             )
         except BaseException:
             self.errors.close()

@@ -16,7 +16,7 @@ See Feautrier, "Dataflow analysis of array and scalar references" (1991); comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,67 +62,91 @@ def flow(
 ) -> Flow:
     """The flow of ``scop`` under ``schedule`` (instances → times), by default the initial order.
 
-    The final values read are those of all tensors that are written and outlive the Scop.
+    The final values of all inputs and outputs are read too.
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the dataflow analysis"):
-        times = _behind_zero(scop, original_schedule(scop) if schedule is None else schedule)
-        return _Problem(scop, times, folds).solve()
+        times = _times(original_schedule(scop) if schedule is None else schedule)
+        tensors = {t.name: _Problem(scop, times) for t in scop.tensors}
+        order = [
+            read
+            for statement in scop.statements
+            for read in _add_statement(tensors, statement, folds(statement))
+        ]
+        for tensor in scop.tensors:
+            if tensor.role not in ("temp", "constant"):
+                order.append(Read(tensor.name, FINAL))
+                tensors[tensor.name].read_finally(tensor.name)
+        solved = [problem.solve() for problem in tensors.values()]
+    sources = {read: found for part, _ in solved for read, found in part.items()}
+    initial = {read: found for _, part in solved for read, found in part.items()}
+    return Flow(
+        {read: sources[read] for read in order if read in sources},
+        {read: initial[read] for read in order if read in initial},
+    )
+
+
+def _add_statement(
+    tensors: Mapping[str, _Problem], statement: Statement, folds: bool
+) -> Iterator[Read]:
+    """Enter the accesses of ``statement`` into the problems of their tensors; its reads."""
+    for number, access in enumerate(statement.reads):
+        yield tensors[access.tensor].read(statement, number, access)
+    for number, access in enumerate(statement.writes, start=len(statement.reads)):
+        tensors[access.tensor].write(statement, access, folds)
+        if not folds and (statement.update is not None or access.may):
+            yield tensors[access.tensor].read(statement, number, access)
 
 
 class _Problem:
-    """isl's access analysis, with a tuple name of its own for every read."""
+    """isl's access analysis of one tensor, with a tuple name of its own for every read."""
 
-    def __init__(self, scop: Scop, times: isl.UnionMap, folds: Callable[[Statement], bool]) -> None:
+    def __init__(self, scop: Scop, times: Mapping[str, isl.Map]) -> None:
         self.scop = scop
         self.times = times
         empty = isl.UnionMap.empty(parameter_space(scop))
-        self.schedule, self.sinks, self.kills, self.contributions = times, empty, empty, empty
+        self.schedule, self.sinks, self.kills, self.contributions = empty, empty, empty, empty
         self.reads: dict[str, tuple[Read, str]] = {}  # tuple of a read → (read, its own tuple)
-        for statement in scop.statements:
-            self._statement(statement, folds(statement))
-        for name in _final_tensors(scop):
-            self._final(name)
 
-    def solve(self) -> Flow:
+    def write(self, statement: Statement, access: Access, folds: bool) -> None:
+        time = self.times.get(encode("S", statement.name))
+        if time is None:  # it has no instances
+            return
+        touched = access_map(self.scop, statement, access).to_union_map()
+        self.schedule = self.schedule.union(time.to_union_map())
+        if folds:
+            self.contributions = self.contributions.union(touched)
+        else:
+            self.kills = self.kills.union(touched)
+
+    def read(self, statement: Statement, number: int, access: Access) -> Read:
+        read, own = Read(statement.name, number), encode("S", statement.name)
+        if own in self.times:
+            touched = access_map(self.scop, statement, access)
+            self._add(read, own, touched, self.times[own])
+        return read
+
+    def read_finally(self, name: str) -> None:
+        """Read every element after all instances."""
+        box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
+        length = max((t.dim(isl.dim_type.out) for t in self.times.values()), default=1)
+        time = isl.Map.from_domain(box).add_dims(isl.dim_type.out, length)
+        for k in range(length):
+            time = time.fix_val(isl.dim_type.out, k, 1 if k == 0 else 0)
+        touched = isl.Map.identity(box.get_space().map_from_set()).intersect_domain(box)
+        self._add(Read(name, FINAL), encode("A", name), touched, time)
+
+    def solve(self) -> tuple[dict[Read, isl.UnionMap], dict[Read, isl.UnionMap]]:
+        """What reads see of instances, and of initial elements."""
+        if self.kills.is_empty() and self.contributions.is_empty():
+            return {}, self._by_read(self.sinks)
         problem = isl.UnionAccessInfo.from_sink(self.sinks)
         problem = problem.set_must_source(self.kills).set_may_source(self.contributions)
         found = problem.set_schedule_map(self.schedule).compute_flow()
-        return Flow(
+        return (
             self._by_read(found.get_may_dependence().reverse()),
             self._by_read(found.get_may_no_source()),
         )
-
-    def _statement(self, statement: Statement, folds: bool) -> None:
-        for number, access in enumerate(statement.reads):
-            self._sink(statement, number, access)
-        for number, access in enumerate(statement.writes):
-            touched = access_map(self.scop, statement, access).to_union_map()
-            if folds:
-                self.contributions = self.contributions.union(touched)
-                continue
-            self.kills = self.kills.union(touched)
-            if statement.update is not None or access.may:
-                self._sink(statement, len(statement.reads) + number, access)
-
-    def _sink(self, statement: Statement, number: int, access: Access) -> None:
-        own = encode("S", statement.name)
-        touched = access_map(self.scop, statement, access)
-        time = self.times.intersect_domain(touched.domain().to_union_set())
-        if not time.is_empty():
-            row = isl.Map.from_union_map(time)
-            self._add(Read(statement.name, number), own, touched, row)
-
-    def _final(self, name: str) -> None:
-        box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
-        times = self.times.get_map_list()
-        length = times.get_at(0).dim(isl.dim_type.out) if times.n_map() else 1
-        row = isl.Map.from_domain(box).add_dims(isl.dim_type.out, length)
-        row = row.fix_val(isl.dim_type.out, 0, 1)
-        for k in range(1, length):
-            row = row.fix_val(isl.dim_type.out, k, 0)
-        touched = isl.Map.identity(box.get_space().map_from_set()).intersect_domain(box)
-        self._add(Read(name, FINAL), encode("A", name), touched, row)
 
     def _add(self, read: Read, own: str, touched: isl.Map, time: isl.Map) -> None:
         tag = f"R{len(self.reads)}"
@@ -136,22 +160,17 @@ class _Problem:
             read, own = self.reads[part.get_tuple_name(isl.dim_type.in_)]
             whole = _renamed(part, own).to_union_map()
             parts[read] = parts[read].union(whole) if read in parts else whole
-        return {read: parts[read] for read, _ in self.reads.values() if read in parts}
+        return parts
 
 
-def _final_tensors(scop: Scop) -> tuple[str, ...]:
-    written = {write.tensor for s in scop.statements for write in s.writes}
-    visible = (t for t in scop.tensors if t.role not in ("temp", "constant"))
-    return tuple(t.name for t in visible if t.name in written)
-
-
-def _behind_zero(scop: Scop, times: isl.UnionMap) -> isl.UnionMap:
-    """``times`` with a 0 in front, so that something can come after all of them."""
-    result = isl.UnionMap.empty(parameter_space(scop))
-    for part in union_maps(times):
-        moved = part.insert_dims(isl.dim_type.out, 0, 1).fix_val(isl.dim_type.out, 0, 0)
-        result = result.union(moved.to_union_map())
-    return result
+def _times(schedule: isl.UnionMap) -> dict[str, isl.Map]:
+    """Tuple → its times, with a 0 in front so that something can come after all of them."""
+    return {
+        part.get_tuple_name(isl.dim_type.in_): part.insert_dims(isl.dim_type.out, 0, 1).fix_val(
+            isl.dim_type.out, 0, 0
+        )
+        for part in union_maps(schedule)
+    }
 
 
 def _renamed(part: isl.Map, name: str) -> isl.Map:

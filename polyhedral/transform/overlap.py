@@ -10,7 +10,8 @@ Also known as: overlapped tiling, Halide ``compute_at``, TVM ``compute_at`` with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence as Seq
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 from weft.errors import IllegalScheduleError

@@ -28,12 +28,20 @@ class _Layout:
 
     loop_dims: tuple[int, ...]  # tensor dim that outer loop k runs over
     tiles: tuple[int, ...]  # tile size of outer loop k; 0: one iteration is one index
+    last: int | None = None  # the dim that goes innermost in storage
 
 
 def promote(
-    scheduled: Scheduled, tensor: str, outer: Seq[str], *, scope: Scope = "local"
+    scheduled: Scheduled,
+    tensor: str,
+    outer: Seq[str],
+    *,
+    scope: Scope = "local",
+    innermost: str | None = None,
 ) -> Scheduled:
     """``tensor`` gets storage for one iteration of the loops ``outer`` only.
+
+    The dimension that the tile loop ``innermost`` runs over becomes the contiguous one.
 
     Every access must lie below all of ``outer``, and each of these loops must run over one
     dimension of the tensor in step with the access (distance 0). Raises ``IllegalScheduleError``
@@ -55,6 +63,8 @@ def promote(
     if layout is None:
         return scheduled
     final = layout
+    if innermost in outer:
+        final = replace(layout, last=layout.loop_dims[list(outer).index(innermost)])
     changed = tuple(_redirect(s, tensor, loops, final) for s in statements)
     tensors = tuple(
         _local(t, final, scope) if t.name == tensor else t for t in scheduled.scop.tensors
@@ -126,9 +136,11 @@ def _redirect(statement: Statement, tensor: str, loops: Seq[Loop], layout: _Layo
 
 
 def _kept(values: tuple[Expr, ...], layout: _Layout) -> list[tuple[Expr, int]]:
-    """The dims that keep storage, with their tile size (0: untiled)."""
+    """The dims that keep storage, in its order, with their tile size (0: untiled)."""
     tile_of = dict(zip(layout.loop_dims, layout.tiles, strict=True))
-    return [(v, tile_of.get(d, 0)) for d, v in enumerate(values) if tile_of.get(d) != 0]
+    kept = [d for d in range(len(values)) if tile_of.get(d) != 0]
+    kept.sort(key=lambda d: d == layout.last)
+    return [(values[d], tile_of.get(d, 0)) for d in kept]
 
 
 def _local(tensor: Tensor, layout: _Layout, scope: Scope) -> Tensor:
