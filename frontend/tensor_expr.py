@@ -34,6 +34,7 @@ Tensors, operations and axes are compared by identity; scalar nodes by structure
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -111,13 +112,17 @@ class Reduce(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A placeholder (``operation`` is None) or result ``index`` of an operation."""
+    """A placeholder (``operation`` is None) or result ``index`` of an operation.
+
+    ``serial`` grows from each tensor made to the next: the order of a program's arguments.
+    """
 
     name: str
     shape: tuple[Size, ...]
     dtype: DType
     operation: Operation | None = None
     index: int = 0
+    serial: int = field(default_factory=itertools.count().__next__)
 
     @property
     def rank(self) -> int:
