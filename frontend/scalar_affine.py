@@ -103,17 +103,18 @@ def to_affine(expr: Expr, ranges: Ranges | None = None) -> Affine | None:
 
 
 def to_expr(affine: Affine) -> Expr:
-    """An expression with that value: positive multiples first, then what is subtracted."""
-    result: Expr | None = None
-    for term, coefficient in sorted(affine.terms, key=lambda pair: pair[1] < 0):
-        factor = _term_expr(term) * abs(coefficient)
-        if result is None:
-            result = factor if coefficient > 0 else -factor
-        else:
-            result = result + factor if coefficient > 0 else result - factor
-    if result is None:
+    """An expression with that value: positive parts first, then what is subtracted."""
+    if affine.is_constant:
         return literal(affine.constant)
-    return result + affine.constant if affine.constant >= 0 else result - -affine.constant
+    plus = [_term_expr(term) * c for term, c in affine.terms if c > 0]
+    minus = [_term_expr(term) * -c for term, c in affine.terms if c < 0]
+    (plus if affine.constant > 0 else minus).append(literal(abs(affine.constant)))
+    result = plus[0] if plus else -minus.pop(0)
+    for part in plus[1:]:
+        result = result + part
+    for part in minus:
+        result = result - part
+    return result
 
 
 def _term_expr(term: Term) -> Expr:

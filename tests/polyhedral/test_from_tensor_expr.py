@@ -17,6 +17,7 @@ from weft.frontend.tensor_interpreter import interpret
 from weft.frontend.tensor_verifier import verify
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.scop_interpreter import interpret as run_scop
+from weft.polyhedral.scop_verifier import verify as verify_scop
 
 F = dtypes.float32
 
@@ -37,6 +38,7 @@ def check(outputs, inputs, arrays, **kw):
     verify(program)
     expected = interpret(program, arrays, **kw)
     scop = lower(program, "test")
+    verify_scop(scop)
     names = [t.name for t in scop.tensors if t.role == "input"]
     assert [t.role for t in scop.tensors[: len(inputs) + len(outputs)]] == ["input"] * len(
         inputs
