@@ -488,3 +488,11 @@ def test_a_pack_of_the_wrong_width() -> None:
     )  # fmt: skip
     text = _refused(original, replace(staged, statements=wrong), _in_order(staged))
     assert "operand 1 of mac" in text and "B[" in text
+
+
+def test_nothing_at_all() -> None:
+    of = scop((X, Y))
+    validate(of, of, Sequence(()))
+    never = scop((X, Y), statement("s", box(i=0), at("Y", i), (at("X", i),)))
+    validate(never, never, nest("s", i))
+    validate(never, of, Sequence(()))

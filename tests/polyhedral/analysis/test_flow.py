@@ -88,11 +88,24 @@ def test_folds_show_all_contributions() -> None:
     assert Read("mac", 2) not in seen.sources
 
 
-def test_only_what_outlives_the_scop_is_final() -> None:
+def test_only_inputs_and_outputs_are_final() -> None:
     of = scop(
         (tensor("T", 4), tensor("U", 4, role="input"), tensor("Y", 4, role="output")),
         statement("a", box(i=4), at("T", i)),
         statement("b", box(i=4), at("Y", i), (at("T", i), at("U", i)), position=1),
     )
     assert {read.name for read in flow(of).sources if read.number == FINAL} == {"Y"}
-    assert set(flow(of).initial) == {Read("b", 1)}
+    assert set(flow(of).initial) == {Read("b", 1), Read("U", FINAL)}
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_statements_without_instances(size: int) -> None:
+    of = scop(
+        (tensor("T", 4, role="output"), tensor("Y", 4, role="output")),
+        statement("a", box(i=size), at("T", i)),
+        statement("b", box(i=4), at("Y", i), (at("T", i),), position=1),
+        statement("c", box(i=0), at("Y", i), (at("Y", i),), position=2),
+    )
+    seen = flow(of)
+    assert _computed(of, seen, {}) == _executed(of, {})
+    assert set(flow(replace(of, statements=())).initial) == {Read("T", FINAL), Read("Y", FINAL)}
