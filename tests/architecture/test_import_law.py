@@ -20,10 +20,11 @@ IRS = (
     "weft.codegen.program",
 )
 BASE = ("weft.errors", "weft.dtypes")
-# What any room may import besides IRs: the IRs' own interpreters and arithmetic, analyses, records.
+# What any room may import besides IRs: the IRs' own interpreters, printers, arithmetic; analyses, records.
 SHARED_PREFIXES = (
     "weft.frontend.scalar_",
     "weft.frontend.tensor_interpreter",
+    "weft.frontend.tensor_printer",
     "weft.frontend.build",
     "weft.frontend.limits",
     "weft.polyhedral.analysis",
