@@ -110,10 +110,6 @@ def elements(shape: Sequence[Size]) -> int:
     return prod(extent(size) for size in shape)
 
 
-def n_bytes(shape: Sequence[Size], itemsize: int) -> int:
-    return elements(shape) * itemsize
-
-
 # ---- one operation ------------------------------------------------------------------------------
 
 

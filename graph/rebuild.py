@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from weft.frontend.scalar_expr import Expr, Load, rewrite
@@ -73,11 +73,3 @@ def rebuilt(operation: Operation, of: Callable[[Tensor], Tensor], name: str) -> 
                 value=new(operation.value),
                 condition=None if condition is None else new(condition),
             )
-
-
-def on_placeholders(program: Program, names: Mapping[int, str] | None = None) -> Program:
-    """``program`` on fresh placeholders, called by their position or by ``names``."""
-    given = names or {}
-    inputs = tuple(replace(t, name=given.get(n, f"in{n}")) for n, t in enumerate(program.inputs))
-    _, outputs = rebuild(program, inputs)
-    return replace(program, inputs=inputs, outputs=outputs)

@@ -20,7 +20,8 @@ IRS = (
     "weft.codegen.program",
 )
 BASE = ("weft.errors", "weft.dtypes")
-# What any room may import besides IRs: the IRs' own interpreters, printers, arithmetic; analyses, records.
+# What any room may import besides IRs: their own interpreters, printers and arithmetic; analyses;
+# machine records.
 SHARED_PREFIXES = (
     "weft.frontend.scalar_",
     "weft.frontend.tensor_interpreter",

@@ -1,14 +1,11 @@
 from dataclasses import replace
 
 import pytest
-from graph_examples import random_graphs
-from hypothesis import given, settings
 
 from weft.frontend.build import compute, monoid, placeholder, reduce, reduce_axis, sum, var
 from weft.frontend.scalar_expr import Expr
 from weft.frontend.tensor_expr import Program
 from weft.graph.canonical import canonical_text
-from weft.graph.rebuild import on_placeholders, rebuild
 
 
 def product(a="A", i="i", k="k", rows=6, dtype="float32", name="C"):
@@ -76,15 +73,3 @@ def test_shared_expressions_stay_linear():
         return value
 
     assert len(canonical_text(unary(body))) < 3000
-
-
-@given(random_graphs())
-@settings(deadline=None, max_examples=30)
-def test_rebuilding_keeps_the_text(graph):
-    for node in graph.nodes:
-        fresh = on_placeholders(node.program)
-        assert canonical_text(fresh) == canonical_text(node.program)
-        assert not set(fresh.inputs) & set(node.program.inputs)
-        operations, outputs = rebuild(node.program, node.program.inputs, lambda name: f"new_{name}")
-        assert all(new.name == f"new_{old.name}" for old, new in operations.items())
-        assert all(t.name.startswith("new_") for t in outputs)
