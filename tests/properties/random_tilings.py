@@ -47,7 +47,7 @@ def random_chain(random: Random) -> tuple[Scop, tuple[int, ...]]:
         position += 2
     of = scop(
         tuple(tensors), *statements, parameters=("n",),
-        context=(Constraint(n - 1), Constraint(5 - n)),
+        context=(Constraint(n - 1), Constraint(4 - n)),
     )  # fmt: skip
     return of, widths
 

@@ -23,9 +23,13 @@ class Symbolic:
     """Terms are numbered, so that equal terms are equal numbers in all runs of one object."""
 
     terms: dict[object, Term] = field(default_factory=dict)
+    keys: list[object] = field(default_factory=list)
 
     def term(self, key: object) -> Term:
-        return self.terms.setdefault(key, len(self.terms))
+        if key not in self.terms:
+            self.terms[key] = len(self.keys)
+            self.keys.append(key)
+        return self.terms[key]
 
     def run(
         self,
@@ -33,7 +37,7 @@ class Symbolic:
         original: Scop,
         parameters: Mapping[str, int],
         tree: Tree | None = None,
-        high: int = 12,
+        high: int = 11,
     ) -> dict[object, Term]:
         """The terms of all elements of output tensors; the initial order without a ``tree``."""
         rows = []
@@ -74,7 +78,7 @@ class Symbolic:
             cell = _cell(scop, access, env)
             if s.origin is None and s.name not in names:
                 [copied] = operands
-                memory[cell] = self._of(copied)
+                memory[cell] = self.keys[copied]
                 continue
             name = s.origin.statement if s.origin else s.name
             point = s.origin.instance if s.origin else None
@@ -87,9 +91,6 @@ class Symbolic:
                 base, bag = old[1:] if old[0] == "bag" else (self.term(old), ())  # type: ignore[index]
                 bag = tuple(sorted((*bag, self.term(value))))
                 memory[cell] = ("bag", base, bag)
-
-    def _of(self, term: Term) -> object:
-        return next(key for key, number in self.terms.items() if number == term)
 
 
 def _cell(scop: Scop, access: Access, env: Mapping[str, int]) -> object:

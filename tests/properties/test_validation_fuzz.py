@@ -13,8 +13,8 @@ from tests.properties.symbolic import Symbolic
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.validation import validate
 
-PAIRS = 80
-_PARTS = 4
+PAIRS = 60
+_PARTS = 3
 
 
 def verdicts(seed: int) -> tuple[bool, bool, str]:
