@@ -174,7 +174,10 @@ class _Verifier:
             given = _kernel_sizes(kernel, step, sizes)
             for name, formal in zip(step.arguments, kernel.buffers, strict=True):
                 actual = [evaluate(size, sizes) for size in self.buffers[name].shape]
-                if prod(actual) != prod(evaluate(size, given) for size in formal.shape):
+                shape = [evaluate(size, given) for size in formal.shape]
+                strides = [evaluate(stride, given) for stride in formal.strides]
+                span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
+                if prod(actual) != prod(shape) or (all(shape) and span > prod(shape)):
                     raise _broken(
                         "E0552",
                         f"{name} of shape {actual} does not fit {kernel.name}'s {formal.name}",

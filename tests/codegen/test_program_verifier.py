@@ -58,10 +58,19 @@ def test_dtype_and_shape_of_arguments() -> None:
     for change in (
         {"dtype": int32},
         {"shape": (literal(17),), "strides": (literal(1),)},
-        {"shape": (literal(4), literal(4))},
+        {"shape": (literal(4), literal(5)), "strides": (literal(5), literal(1))},
+        {"strides": (literal(2),)},
     ):
         wrong = replace(double, buffers=(replace(double.buffers[0], **change), double.buffers[1]))
         refused(replace(SIXTEEN, kernels=(add, wrong)), "E0552", "does not fit")
+
+
+def test_a_kernel_may_see_the_elements_in_another_shape() -> None:
+    add, double = SIXTEEN.kernels
+    four = literal(4)
+    flat = replace(double.buffers[0], shape=(four, four), strides=(four, literal(1)))
+    square = replace(double, buffers=(flat, double.buffers[1]))
+    verify_program(replace(SIXTEEN, kernels=(add, square)))
 
 
 def test_buffer_outside_the_arena() -> None:
