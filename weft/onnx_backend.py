@@ -15,7 +15,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 
 from weft.compiler import compile_graph
-from weft.errors import CallError, UnsupportedError
+from weft.errors import UnsupportedError
 from weft.onnx_model import OnnxModel, load_model
 from weft.staging import CompileGraph
 
@@ -28,22 +28,16 @@ class WeftRep(BackendRep):  # type: ignore[misc]
 
     def run(self, inputs: Any, **kwargs: Any) -> Any:
         """Outputs for ``inputs``: an array, a sequence of arrays in order, or arrays by name."""
-        names = self.model.input_names
         if isinstance(inputs, np.ndarray | np.generic):
             inputs = [inputs]
-        if isinstance(inputs, Mapping):
-            given = dict(inputs)
-        elif len(inputs) > len(names):
-            what = f"{len(inputs)} inputs for a model with {len(names)}"
-            raise CallError("WEFT-E0615", what, hint=f"inputs are {', '.join(names)}")
-        else:
-            given = dict(zip(names, inputs, strict=False))
         try:
-            results = self.model.run(given)
+            if isinstance(inputs, Mapping):
+                results = tuple(self.model.run(inputs).values())
+            else:
+                results = self.model.outputs(*inputs)
         except UnsupportedError as error:
             raise BackendIsNotSupposedToImplementIt(str(error)) from error
-        outputs = self.model.output_names
-        return namedtupledict("Outputs", outputs)(*(results[name] for name in outputs))
+        return namedtupledict("Outputs", self.model.output_names)(*results)
 
 
 class WeftBackend(Backend):  # type: ignore[misc]

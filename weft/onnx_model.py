@@ -20,7 +20,7 @@ import weft.onnx_control_flow
 import weft.onnx_sequences
 import weft.onnx_strings
 from weft.dtypes import as_dtype
-from weft.errors import ModelError, UnsupportedError
+from weft.errors import CallError, ModelError, UnsupportedError
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.host_partition import Plan, infer_kinds, is_host, partition
 from weft.frontend.onnx.importer import declared_value, is_supported, load_handlers, refuse
@@ -32,7 +32,7 @@ from weft.frontend.tensor_expr import constant_size
 from weft.graph.operator_graph import Value
 from weft.onnx_host import Host, HostTable
 from weft.onnx_inputs import checked_inputs
-from weft.staging import CompileGraph, Staged
+from weft.staging import CompileGraph, Executable, Staged
 
 Data = Any  # an array, or on the host a list (a sequence) or None (an empty optional)
 
@@ -58,6 +58,7 @@ class OnnxModel:
     staged: dict[Region, Staged] = field(default_factory=dict)
     plans: dict[object, Plan] = field(default_factory=dict)
     on_host: dict[OnnxNode, None] = field(default_factory=dict)
+    executable: Executable | None = None  # the whole model, where it compiles ahead of any call
     regions: dict[object, Region] = field(default_factory=dict)
 
     @property
@@ -69,6 +70,24 @@ class OnnxModel:
     @property
     def output_names(self) -> tuple[str, ...]:
         return self.region.outputs
+
+    def __call__(self, /, *arrays: Data, **by_name: Data) -> Data:
+        """The only output, or a tuple of all, for inputs in the model's order or by name."""
+        results = self.outputs(*arrays, **by_name)
+        return results[0] if len(results) == 1 else results
+
+    def outputs(self, /, *arrays: Data, **by_name: Data) -> tuple[Data, ...]:
+        """All outputs in the model's order."""
+        names = self.input_names
+        if len(arrays) > len(names):
+            what = f"{len(arrays)} inputs for a model with {len(names)}"
+            raise CallError("WEFT-E0615", what, hint=f"inputs are {', '.join(names)}")
+        given = dict(zip(names, arrays, strict=False))
+        for name in by_name:
+            if name in given:
+                raise CallError("WEFT-E0616", f"input {name!r} is given twice")
+        results = self.run(given | by_name)
+        return tuple(results[name] for name in self.output_names)
 
     def run(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
         """The model's outputs by name for ``inputs`` by name.
@@ -146,7 +165,8 @@ def _compile_ahead(model: OnnxModel) -> None:
         return
     if all(constant_size(s) is not None for v in values.values() for s in v.shape):
         try:
-            model.executables(stages[0].segment).step(values, {}, {})
+            step = model.executables(stages[0].segment).step(values, {}, {})
+            model.executable = step.executable if step.needed is None else None
         except NeedsHost as stop:
             model.move_to_host(stop.node)
 

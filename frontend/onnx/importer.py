@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ import numpy as np
 import onnx
 
 import weft.frontend.onnx as handlers
-from weft.errors import CompileError, ExpressionError, ModelError, UnsupportedError
+from weft.errors import CompileError, ExpressionError, ModelError, UnsupportedError, WeftWarning
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.context import find_handler
 from weft.frontend.onnx.graph_builder import GraphBuilder, frozen
@@ -31,7 +32,7 @@ from weft.frontend.onnx.read_model import text
 from weft.frontend.onnx.schema_functions import depends_on_types, expand
 from weft.frontend.onnx.tensors import checked_shape, dtype_of
 from weft.frontend.scalar_expr import Var
-from weft.frontend.tensor_expr import Size
+from weft.frontend.tensor_expr import Size, constant_size
 from weft.graph.operator_graph import Graph, Value
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -84,7 +85,10 @@ def import_region(
     outputs = run.region(region, scope)
     if run.unsupported:
         raise _all_unsupported(run.unsupported)
-    return builder.graph(region.name, given, run.named_outputs(region.outputs, outputs))
+    named = run.named_outputs(region.outputs, outputs)
+    for value, type_ in zip(named, region.output_types, strict=False):
+        check_declared(value, type_)
+    return builder.graph(region.name, given, named)
 
 
 def load_handlers() -> None:
@@ -146,6 +150,26 @@ def declared_value(port: Port, shape: tuple[int, ...] | None = None) -> Value:
         else:
             sizes.append(Var(text(dim.dim_param) or f"{port.name}_{d}"))
     return Value(port.name, tuple(sizes), dtype)
+
+
+def check_declared(value: Value, type_: onnx.TypeProto | None) -> None:
+    """Compare an output with what the model says of it; sizes that differ are only a warning."""
+    if type_ is None or not type_.HasField("tensor_type"):
+        return
+    declared, where = type_.tensor_type, f"output {value.name!r}"
+    if declared.elem_type and dtype_of(declared.elem_type, where) != value.dtype:
+        what = f"declared as {dtype_of(declared.elem_type)}, it is {value.dtype}"
+        raise ModelError("WEFT-E0224", what, where=where)
+    if not declared.HasField("shape"):
+        return
+    sizes = [d.dim_value if d.HasField("dim_value") else None for d in declared.shape.dim]
+    if len(sizes) != len(value.shape):
+        what = f"declared with {len(sizes)} dimensions, it has {len(value.shape)}"
+        raise ModelError("WEFT-E0224", what, where=where)
+    pairs = zip(sizes, map(constant_size, value.shape), strict=True)
+    if any(a is not None and b is not None and a != b for a, b in pairs):
+        what = f"{where} is declared with sizes {sizes}, it has {list(value.shape)}"
+        warnings.warn(what, WeftWarning, stacklevel=2)
 
 
 def _names(region: Region) -> Iterator[str]:

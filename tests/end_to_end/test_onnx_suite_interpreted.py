@@ -1,4 +1,4 @@
-"""A sample of onnx's own tests with graphs in the interpreter: import and operators, no compiler."""
+"""A sample of onnx's own tests with graphs in the interpreter: no compiler involved."""
 
 import pytest
 

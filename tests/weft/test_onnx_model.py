@@ -167,6 +167,20 @@ def test_wrong_inputs(pair, change, code, text):
     assert error.value.code == code and text in str(error.value)
 
 
+def test_calling_with_arguments_in_order_or_by_name(pair):
+    assert np.array_equal(pair(X, X, i=np.array([1])), 2 * X)
+    assert pair.executable is None
+    with pytest.raises(CallError, match="4 inputs for a model with 3"):
+        pair(X, X, X, X)
+    with pytest.raises(CallError, match="twice"):
+        pair(X, X, x=X)
+    nodes = [node("Neg", ["x"], ["y"]), node("Abs", ["x"], ["z"])]
+    both = load(nodes, outputs=["y", "z"])
+    y, z = both(X)
+    assert np.array_equal(y, -X) and np.array_equal(z, abs(X))
+    assert set(both.executable.run({"x": X})) == {"y", "z"}
+
+
 def test_numbers_and_zero_dimensional_arrays_are_arrays():
     loaded = load([node("Neg", ["x"], ["y"])], inputs=[value("x", ())])
     for given in (np.float32(3), np.array(3, np.float32)):

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 
 from tests.end_to_end.onnx_suite import Interpreted
 from tests.errors.hostile_models import model, node, value
-from weft.errors import ModelError, UnsupportedError
+from weft.errors import ModelError, UnsupportedError, WeftWarning
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.node_context import NeedsValue
 from weft.frontend.scalar_expr import Var
@@ -135,6 +135,23 @@ def test_everything_unsupported_is_listed_at_once():
 def test_errors_name_the_node():
     with pytest.raises(ModelError, match="node 'bad' \\(MatMul\\)"):
         import_model(model([node("MatMul", ["x", "x"], ["y"], name="bad")]))
+
+
+def declared(shape, element_type=TensorProto.FLOAT):
+    changed = model([node("Transpose", ["x"], ["y"])])
+    changed.graph.output[0].CopyFrom(value("y", shape, element_type))
+    return changed
+
+
+def test_outputs_that_are_not_what_the_model_declares():
+    import_model(declared((3, 2)))
+    import_model(declared((3, "n")))
+    with pytest.raises(ModelError, match="WEFT-E0224"):
+        import_model(declared((3, 2), TensorProto.INT32))
+    with pytest.raises(ModelError, match="WEFT-E0224"):
+        import_model(declared((3, 2, 1)))
+    with pytest.warns(WeftWarning, match=r"\[3, 5\], it has \[3, 2\]"):
+        import_model(declared((3, 5)))
 
 
 def test_inputs_that_are_no_tensors():
