@@ -11,22 +11,24 @@ LLVM, object code     one entry point                                      codeg
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from weft.assemble import Assembly, assemble
+from weft.cache import open_cache
 from weft.cluster_code import ClusterCode, cluster_code
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_program import emit_program
 from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.machines.host import host_machine
-from weft.codegen.program import Buffer
 from weft.codegen.program import Program as HostProgram
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
-from weft.compiled import ArraySpec, Compiled, InPlace
+from weft.compiled import ArraySpec, Compiled, InPlace, array_specs
+from weft.compiled_cache import cache_key, find, store
 from weft.executable import Executable
 from weft.explain import explain, statistics
 from weft.frontend.tensor_verifier import verify as verify_tensors
@@ -34,34 +36,57 @@ from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import ClusterProgram, cluster_program
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.fold_constants import FoldBudget, fold_constants
-from weft.graph.operator_graph import Graph
+from weft.graph.operator_graph import Graph, Value
+from weft.graph.own_outputs import own_outputs
 from weft.graph.partition import Cluster, partition
 from weft.graph.printer import print_graph
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph
-from weft.lowered import Lowered
 from weft.link import bind, objects_of
+from weft.lowered import Lowered
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.machine import Machine
 
 
 def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
-    """``graph`` as machine code for this processor. Raises ``CompileError``."""
+    """``graph`` as machine code for this processor, from the cache if it is there.
+
+    Raises ``CompileError``.
+    """
     chosen = options or Options()
     target = host_target()
-    lowered = lower_graph(graph, chosen)
+    cache = open_cache(chosen.cache_dir, chosen.cache_bytes) if chosen.cache else None
+    text = print_graph(graph, programs=True)
+    key = cache_key(text, graph.constants.items(), target, chosen) if cache else b""
+    compiled = find(cache, key)
+    if compiled is None:
+        compiled = _compiled(graph, target, chosen)
+        store(cache, key, compiled)
+    return Executable(compiled, threads=chosen.threads)
+
+
+def _compiled(graph: Graph, target: LlvmTarget, options: Options) -> Compiled:
+    """Every stage, in order."""
+    lowered = lower_graph(graph, options)
     constants = dict(lowered.constants)
     if lowered.assembly.prepare is not None:
         constants |= _prepare(lowered.assembly.prepare, constants, target, lowered.passes)
     compiled = _machine_code(lowered.assembly.main, constants, target, lowered.passes)
-    done = replace(
+    return replace(
         compiled,
+        name=graph.name,
+        inputs=_renamed(compiled.inputs, graph.inputs),
+        outputs=_renamed(compiled.outputs, graph.outputs),
         stats=statistics(lowered),
         texts=lowered.passes.texts,
         explanation=explain(lowered),
     )
-    return Executable(done, threads=chosen.threads)
+
+
+def _renamed(specs: Sequence[ArraySpec], values: Sequence[Value]) -> tuple[ArraySpec, ...]:
+    """``specs`` under the names that callers know."""
+    return tuple(replace(s, name=v.name) for s, v in zip(specs, values, strict=True))
 
 
 def lower_graph(graph: Graph, options: Options | None = None) -> Lowered:
@@ -81,14 +106,16 @@ def lower_graph(graph: Graph, options: Options | None = None) -> Lowered:
 def optimised(graph: Graph, passes: Passes) -> Graph:
     """``graph`` simplified: constants folded, copies and dead code gone."""
     budget = FoldBudget(bytes=passes.options.fold_bytes)
-    verify_graph(graph)
-    for stage, action in (
+    stages: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
         ("fold", lambda g: fold_constants(g, budget)),
         ("simplify", simplify),
         ("dead", eliminate_dead),
-    ):
-        before = graph
-        graph = passes.run(stage, lambda: action(before), show=print_graph, verify=verify_graph)
+        ("outputs", own_outputs),
+    )
+    verify_graph(graph)
+    for stage, action in stages:
+        step = partial(action, graph)
+        graph = passes.run(stage, step, show=print_graph, verify=verify_graph)
     return graph
 
 
@@ -164,8 +191,8 @@ def _machine_code(
     messages = {kernel.name: kernel.messages for kernel in program.kernels}
     return Compiled(
         name=program.name,
-        inputs=_specs(program.inputs),
-        outputs=_specs(program.outputs),
+        inputs=array_specs(program, program.inputs, tuple(b.name for b in program.inputs)),
+        outputs=array_specs(program, program.outputs, tuple(b.name for b in program.outputs)),
         parameters=program.parameters,
         target=target,
         entry=entry,
@@ -176,7 +203,3 @@ def _machine_code(
         checks=tuple(messages[step.kernel] for step in program.steps),
         llvm=tuple(texts),
     )
-
-
-def _specs(buffers: Sequence[Buffer]) -> tuple[ArraySpec, ...]:
-    return tuple(ArraySpec(b.name, b.dtype, b.shape) for b in buffers)
