@@ -41,3 +41,23 @@ def attention(node: NodeContext) -> Results:
     keys = rest[:2] if present else [None, None]
     scores = rest[-1:] if node.wants(3) else []
     return [y, *keys, *scores][: node.n_outputs]
+
+
+@handler("LinearAttention", since=27)
+def linear_attention(node: NodeContext) -> Results:
+    """``chunk_size`` is a hint, for which there is no use."""
+    rule = str(node.attribute("update_rule", "gated_delta"))
+    if rule not in ("linear", "gated", "delta", "gated_delta"):
+        raise node.malformed(f"update_rule is {rule!r}")
+    inputs = node.inputs(6)
+    for index, name, needed in ((4, "decay", "gated" in rule), (5, "beta", "delta" in rule)):
+        if (inputs[index] is not None) != needed:
+            raise node.malformed(f"update_rule {rule!r} and {name} do not go together")
+    q_heads, kv_heads = int(node.required("q_num_heads")), int(node.required("kv_num_heads"))
+    if min(q_heads, kv_heads) < 1:
+        raise node.malformed(f"numbers of heads {[q_heads, kv_heads]}")
+    scale = float(node.attribute("scale", 0.0)) or None
+    results = node.call(
+        "linear_attention", *inputs, q_heads=q_heads, kv_heads=kv_heads, scale=scale
+    )
+    return results[: node.n_outputs]

@@ -14,7 +14,7 @@ FAMILIES = (
     "LpNormalization", "LRN", "MeanVarianceNormalization", "Softmax", "LogSoftmax", "Hardmax",
     "RNN", "GRU", "LSTM", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
     "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "GridSample", "AffineGrid", "Upsample",
-    "Resize", "Col2Im", "CenterCropPad", "Attention", "RotaryEmbedding", "Adam", "Adagrad",
+    "Resize", "Col2Im", "CenterCropPad", "Attention", "LinearAttention", "RotaryEmbedding", "Adam", "Adagrad",
     "Momentum",
 )  # fmt: skip
 
