@@ -1,1 +1,57 @@
-"""Weft: a polyhedral compiler for tensor operators, models and loop nests."""
+"""Weft: a polyhedral compiler for tensor operators, models and loop nests.
+
+    weft.compile(x)   tensors, a Program or an ONNX model -> something callable
+    weft.lower(x)     the same, as text after any stage
+    weft.load(path)   what ``Executable.save`` wrote
+
+What each name is stands in the module that defines it (``_HOMES``); ``__init__.pyi`` says the same
+to type checkers. Names load their module when they are first used (PEP 562), so that
+``import weft`` costs next to nothing.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "weft.api": ("Stages", "compile", "lower", "program"),
+    "weft.model": ("Model",),
+    "weft.executable": ("Executable", "load"),
+    "weft.options": ("Options",),
+    "weft.frontend.tensor_expr": ("Axis", "Monoid", "Program", "Tensor"),
+    "weft.frontend.scalar_expr": ("Expr", "Var", "literal", "select"),
+    "weft.frontend.build": (
+        "acos", "acosh", "all_of", "all_over", "any_over", "argmax", "argmin", "asin", "asinh",
+        "atan", "atanh", "ceil", "compute", "computes", "cos", "cosh", "erf", "exp", "expm1",
+        "floor", "isinf", "isnan", "log", "log1p", "max_over", "max_with_index", "maximum",
+        "min_over", "minimum", "placeholder", "power", "prod", "reduce", "reduce_axis", "reshape",
+        "round_even", "scan", "scatter", "sign", "sin", "sinh", "sqrt", "sum", "tan", "tanh",
+        "trunc", "var",
+    ),
+    "weft.dtypes": (
+        "DType", "bfloat16", "bool_", "float16", "float32", "float64", "float4_e2m1fn",
+        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+        "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16",
+        "uint32", "uint64",
+    ),
+    "weft.errors": (
+        "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
+        "ExpressionError", "IllegalScheduleError", "InternalError", "ModelError",
+        "UnsupportedError", "WeftError", "WeftWarning",
+    ),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

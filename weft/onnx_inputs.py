@@ -25,10 +25,10 @@ def checked_inputs(region: Region, inputs: Mapping[str, Data]) -> dict[str, Data
     valid = "inputs are " + ", ".join(f"{n!r}: {describe(ports[n])}" for n in ports)
     for name in inputs:
         if name not in ports:
-            raise CallError("WEFT-E0610", f"the model has no input {name!r}", hint=valid)
+            raise CallError("WEFT-E0601", f"the model has no input {name!r}", hint=valid)
     for name in required:
         if name not in inputs and not _is_optional(ports[name]):
-            raise CallError("WEFT-E0611", f"input {name!r} is missing", hint=valid)
+            raise CallError("WEFT-E0601", f"input {name!r} is missing", hint=valid)
     sizes: dict[str, tuple[int, str]] = {}
     return {
         name: _checked(port, inputs.get(name), sizes, valid)
@@ -65,7 +65,7 @@ def _checked(port: Port, data: Data, sizes: dict[str, tuple[int, str]], valid: s
     if kind not in (None, "tensor_type"):
         return data
     if isinstance(data, list) and any(isinstance(item, np.ndarray) for item in data):
-        raise CallError("WEFT-E0612", f"input {port.name!r} is a sequence", hint=valid)
+        raise CallError("WEFT-E0603", f"input {port.name!r} is a sequence", hint=valid)
     array = np.asarray(data)
     if port.type is None or kind is None:
         return array
@@ -75,13 +75,13 @@ def _checked(port: Port, data: Data, sizes: dict[str, tuple[int, str]], valid: s
             array = np.char.decode(array, "utf-8", "replace")
         texts = array.astype(object)
         if array.dtype.kind not in "OU" or not all(isinstance(text, str) for text in texts.flat):
-            raise CallError("WEFT-E0612", f"input {port.name!r} takes strings", hint=valid)
+            raise CallError("WEFT-E0603", f"input {port.name!r} takes strings", hint=valid)
         return texts
     expected = dtype_of(tensor.elem_type)
     if array.dtype != expected.numpy:
         given = array.dtype.name
         what = f"input {port.name!r} is {given}, the model takes {expected}"
-        raise CallError("WEFT-E0612", what, hint=valid)
+        raise CallError("WEFT-E0603", what, hint=valid)
     if tensor.HasField("shape"):
         _check_shape(port.name, array.shape, tensor.shape.dim, sizes, valid)
     return array
@@ -92,7 +92,7 @@ def _check_shape(
 ) -> None:
     if len(shape) != len(dims):
         what = f"input {name!r} has {len(shape)} dimensions, the model takes {len(dims)}"
-        raise CallError("WEFT-E0613", what, hint=valid)
+        raise CallError("WEFT-E0604", what, hint=valid)
     for axis, (size, dim) in enumerate(zip(shape, dims, strict=True)):
         if dim.HasField("dim_value"):
             expected, why = dim.dim_value, "the model fixes it"
@@ -103,4 +103,4 @@ def _check_shape(
             continue
         if size != expected:
             what = f"input {name!r} has size {size} in dimension {axis}, expected {expected}"
-            raise CallError("WEFT-E0614", what, why=why, hint=valid)
+            raise CallError("WEFT-E0605", what, why=why, hint=valid)

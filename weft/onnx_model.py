@@ -32,6 +32,7 @@ from weft.frontend.tensor_expr import constant_size
 from weft.graph.operator_graph import Value
 from weft.onnx_host import Host, HostTable
 from weft.onnx_inputs import checked_inputs
+from weft.onnx_shapes import Shapes, with_shapes
 from weft.staging import CompileGraph, Executable, Staged
 
 Data = Any  # an array, or on the host a list (a sequence) or None (an empty optional)
@@ -81,11 +82,11 @@ class OnnxModel:
         names = self.input_names
         if len(arrays) > len(names):
             what = f"{len(arrays)} inputs for a model with {len(names)}"
-            raise CallError("WEFT-E0615", what, hint=f"inputs are {', '.join(names)}")
+            raise CallError("WEFT-E0600", what, hint=f"inputs are {', '.join(names)}")
         given = dict(zip(names, arrays, strict=False))
         for name in by_name:
             if name in given:
-                raise CallError("WEFT-E0616", f"input {name!r} is given twice")
+                raise CallError("WEFT-E0601", f"input {name!r} is given twice")
         results = self.run(given | by_name)
         return tuple(results[name] for name in self.output_names)
 
@@ -123,15 +124,17 @@ class OnnxModel:
         return self.staged[region]
 
 
-def load_model(model: Source, compile_graph: CompileGraph) -> OnnxModel:
-    """``model`` ready to be called.
+def load_model(
+    model: Source, compile_graph: CompileGraph, shapes: Shapes | None = None
+) -> OnnxModel:
+    """``model`` ready to be called; ``shapes`` fixes those of inputs by name.
 
     What has fixed shapes and needs no host is compiled here, the rest when it is called. Raises
     ``CompileError``; all unsupported operators are listed at once.
     """
     load_handlers()
     proto, folder = open_model(model)
-    region = checked_region(proto, folder)
+    region = with_shapes(checked_region(proto, folder), shapes or {})
     nodes = list(_placed(region, {}))
     refuse(node for node, on_host in nodes if not _is_possible(node, on_host))
     result = OnnxModel(region, partition(region), compile_graph)

@@ -148,16 +148,16 @@ GIVEN = {"x": X, "w": X, "i": np.array([1])}
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [
-        ({"z": X}, "WEFT-E0610", "'x': float32[n, 3], 'w': float32[n, 3], 'i': int64[1]"),
-        ({"w": None}, "WEFT-E0611", "'w' is missing"),
-        ({"x": X.astype(np.float64)}, "WEFT-E0612", "takes float32"),
-        ({"i": np.array([1.0])}, "WEFT-E0612", "takes int64"),
-        ({"x": np.array(["a"])}, "WEFT-E0612", "takes float32"),
-        ({"x": [X, X]}, "WEFT-E0612", "sequence"),
-        ({"x": X.reshape(6)}, "WEFT-E0613", "1 dimensions"),
-        ({"x": X.reshape(3, 2)}, "WEFT-E0614", "size 2 in dimension 1, expected 3"),
-        ({"w": X[:1]}, "WEFT-E0614", "n = 2 in input 'x'"),
-        ({"i": np.array([1, 2])}, "WEFT-E0614", "expected 1"),
+        ({"z": X}, "WEFT-E0601", "'x': float32[n, 3], 'w': float32[n, 3], 'i': int64[1]"),
+        ({"w": None}, "WEFT-E0601", "'w' is missing"),
+        ({"x": X.astype(np.float64)}, "WEFT-E0603", "takes float32"),
+        ({"i": np.array([1.0])}, "WEFT-E0603", "takes int64"),
+        ({"x": np.array(["a"])}, "WEFT-E0603", "takes float32"),
+        ({"x": [X, X]}, "WEFT-E0603", "sequence"),
+        ({"x": X.reshape(6)}, "WEFT-E0604", "1 dimensions"),
+        ({"x": X.reshape(3, 2)}, "WEFT-E0605", "size 2 in dimension 1, expected 3"),
+        ({"w": X[:1]}, "WEFT-E0605", "n = 2 in input 'x'"),
+        ({"i": np.array([1, 2])}, "WEFT-E0605", "expected 1"),
     ],
 )
 def test_wrong_inputs(pair, change, code, text):
