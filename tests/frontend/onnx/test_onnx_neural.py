@@ -14,8 +14,8 @@ FAMILIES = (
     "LpNormalization", "LRN", "MeanVarianceNormalization", "Softmax", "LogSoftmax", "Hardmax",
     "RNN", "GRU", "LSTM", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
     "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "GridSample", "AffineGrid", "Upsample",
-    "Resize", "Col2Im", "CenterCropPad", "Attention", "LinearAttention", "RotaryEmbedding", "Adam", "Adagrad",
-    "Momentum",
+    "Resize", "Col2Im", "CenterCropPad", "Attention", "LinearAttention", "RotaryEmbedding",
+    "Adam", "Adagrad", "Momentum",
 )  # fmt: skip
 
 

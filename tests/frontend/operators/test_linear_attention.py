@@ -22,7 +22,9 @@ def data(q_heads=HEADS, steps=STEPS):
 def reference(q, k, v, state, decay=None, beta=None, scale=SIZE**-0.5):
     """One position after the other, every head a matrix."""
     steps, shared = q.shape[1], q.shape[2] // (HEADS * SIZE)
-    q, k, v = (a.reshape(BATCH, steps, -1, n) for a, n in ((q, SIZE), (k, SIZE), (v, WIDTH)))
+    q, k, v = (
+        a.reshape(BATCH, steps, a.shape[2] // n, n) for a, n in ((q, SIZE), (k, SIZE), (v, WIDTH))
+    )
     y, state = np.zeros((BATCH, steps, q.shape[2], WIDTH)), state.copy()
     for b, t, h in np.ndindex(BATCH, steps, HEADS):
         if decay is not None:
@@ -33,7 +35,7 @@ def reference(q, k, v, state, decay=None, beta=None, scale=SIZE**-0.5):
         state[b, h] += np.outer(k[b, t, h], new)
         for group in range(shared):
             y[b, t, h * shared + group] = scale * q[b, t, h * shared + group] @ state[b, h]
-    return y.reshape(BATCH, steps, -1), state
+    return y.reshape(BATCH, steps, y.shape[2] * WIDTH), state
 
 
 @pytest.mark.parametrize("decays", [None, HEADS, HEADS * SIZE])
