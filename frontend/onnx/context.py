@@ -28,10 +28,21 @@ Handler = Callable[["NodeContext"], Results]
 class NodeContext(Protocol):
     """One ONNX node during import. All shapes are known: integers or size symbols."""
 
-    name: str
-    op_type: str
-    opset: int  # of the node's domain, as the model imports it
-    n_outputs: int  # declared outputs, trailing absent ones left out
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def op_type(self) -> str: ...
+
+    @property
+    def opset(self) -> int:
+        """Of the node's domain, as the model imports it."""
+        ...
+
+    @property
+    def n_outputs(self) -> int:
+        """Declared outputs, trailing absent ones left out."""
+        ...
 
     def input(self, index: int) -> Value:
         """A required input; ``ModelError`` where it is absent."""

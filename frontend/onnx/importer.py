@@ -11,6 +11,7 @@ and imports again with the value known (``weft/onnx_model.py``).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 import warnings
@@ -23,7 +24,7 @@ import onnx
 import weft.frontend.onnx as handlers
 from weft.errors import CompileError, ExpressionError, ModelError, UnsupportedError, WeftWarning
 from weft.frontend.onnx.check_model import checked_region
-from weft.frontend.onnx.context import find_handler
+from weft.frontend.onnx.context import Handler, find_handler
 from weft.frontend.onnx.graph_builder import GraphBuilder, frozen
 from weft.frontend.onnx.host_partition import is_host
 from weft.frontend.onnx.node_context import ImportContext, NeedsHost, NeedsValue, ValueUnknown
@@ -190,6 +191,30 @@ def _all_unsupported(found: Sequence[UnsupportedError]) -> UnsupportedError:
     )
 
 
+@contextlib.contextmanager
+def _explained(node: OnnxNode) -> Iterator[None]:
+    """Errors inside name the node; what an operator's definition refuses is the model's fault."""
+    try:
+        yield
+    except ExpressionError as error:
+        raise ModelError(
+            error.code, error.what, where=node.where, why=error.why, hint=error.hint
+        ) from error
+    except CompileError as error:
+        if not error.where.startswith("node "):
+            error.where = node.where
+        raise
+    except (ValueUnknown, NeedsValue):
+        raise
+    except Exception as error:
+        raise ModelError(
+            "WEFT-E0221",
+            "the node cannot be imported as it stands",
+            where=node.where,
+            why=f"{type(error).__name__}: {error}",
+        ) from error
+
+
 Scope = dict[str, Value | None]  # None: a value of a node that is unsupported
 
 
@@ -221,16 +246,16 @@ class _Import:
             return
         handler = find_handler(node.domain, node.op_type, node.opset)
         try:
-            if is_branch(node):
-                self._branch(node, values, scope)
-            elif handler is None:
-                self._function(node, values, scope)
-            else:
-                self._handled(node, handler, values, scope)
+            with _explained(node):
+                if is_branch(node):
+                    self._branch(node, values, scope)
+                elif handler is None:
+                    self._function(node, values, scope)
+                else:
+                    self._handled(node, handler, values, scope)
         except NeedsHost:
             raise NeedsHost(node) from None
         except UnsupportedError as error:
-            error.where = error.where or node.where
             self.unsupported.append(error)
             scope.update(dict.fromkeys(node.outputs))
         except ValueUnknown as unknown:
@@ -240,28 +265,10 @@ class _Import:
             raise NeedsValue(unknown.value.name, wanted) from None
 
     def _handled(
-        self, node: OnnxNode, handler: object, values: list[Value | None], scope: Scope
+        self, node: OnnxNode, handler: Handler, values: list[Value | None], scope: Scope
     ) -> None:
         start = len(self.builder.nodes)
-        context = ImportContext(node, self.builder, values)
-        try:
-            results = handler(context)  # type: ignore[operator]
-        except ExpressionError as error:
-            raise ModelError(
-                error.code, error.what, where=node.where, why=error.why, hint=error.hint
-            ) from error
-        except CompileError as error:
-            error.where = error.where if node.where in error.where else node.where
-            raise
-        except ValueUnknown:
-            raise
-        except Exception as error:
-            raise ModelError(
-                "WEFT-E0221",
-                "the node cannot be imported as it stands",
-                where=node.where,
-                why=f"{type(error).__name__}: {error}",
-            ) from error
+        results = handler(ImportContext(node, self.builder, values))
         many = [results] if isinstance(results, Value) else list(results)
         self._bind(node, many, start, scope)
 
@@ -303,7 +310,8 @@ class _Import:
         context = ImportContext(node, self.builder, values)
         taken = bool(context.static(context.input(0)).reshape(-1)[:1].any())
         body = context.required("then_branch" if taken else "else_branch")
-        results = self.region(body, dict(scope))
+        inner = {name: value for name, value in scope.items() if name not in body.constants}
+        results = self.region(body, inner)
         for output, value in zip(node.outputs, results, strict=False):
             if output:
                 scope[output] = value

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.end_to_end.onnx_suite import Interpreted
 from tests.errors.hostile_models import model, node, value
@@ -94,6 +94,15 @@ def test_branches_may_repeat_names():
     ]
     graph = import_model(model(nodes, constants={"c": np.array(True)}))
     assert not run(graph, x=X)["y"].any()
+
+
+def test_a_branch_sees_its_own_constants_before_those_around_it():
+    body = helper.make_graph(
+        [node("Add", ["x", "w"], ["r"])], "b", [], [value("r")], [numpy_helper.from_array(X, "w")]
+    )
+    nodes = [node("If", ["c"], ["y"], then_branch=body, else_branch=body)]
+    graph = import_model(model(nodes, constants={"c": np.array(True), "w": 5 * X}))
+    assert np.array_equal(run(graph, x=X)["y"], 2 * X)
 
 
 def test_outputs_that_are_inputs_constants_or_the_same_twice():
