@@ -67,7 +67,11 @@ def floating(value: float, type_: str) -> Value:
     """A float literal, rounded to nearest for ``float``."""
     if type_ == "float":
         value = _single(value)
-    bits = 0x7FF8000000000000 if math.isnan(value) else struct.unpack("<Q", struct.pack("<d", value))[0]
+    bits = (
+        0x7FF8000000000000
+        if math.isnan(value)
+        else struct.unpack("<Q", struct.pack("<d", value))[0]
+    )
     return Value(f"0x{bits:016X}", type_, 0, value)
 
 
@@ -220,7 +224,9 @@ class Builder:
         if result:
             over = f"{_suffix(result, lanes)}.{over}"
         full = vector_type(type_, lanes)
-        parameters = ", ".join(a.full_type for a in args) + (f", {extra.split()[0]}" if extra else "")
+        parameters = ", ".join(a.full_type for a in args) + (
+            f", {extra.split()[0]}" if extra else ""
+        )
         self.declare(f"{full} @llvm.{name}.{over}({parameters})")
         actual = ", ".join(str(a) for a in args) + (f", {extra}" if extra else "")
         return self.emit(f"call {full} @llvm.{name}.{over}({actual})", type_, lanes)
@@ -238,9 +244,7 @@ class Builder:
         return self.emit(f"extractelement {vector}, {lane}", vector.type)
 
     def insert(self, vector: Value, element: Value, lane: Value) -> Value:
-        return self.emit(
-            f"insertelement {vector}, {element}, {lane}", vector.type, vector.lanes
-        )
+        return self.emit(f"insertelement {vector}, {element}, {lane}", vector.type, vector.lanes)
 
     def shuffle(self, a: Value, b: Value | None, lanes: list[int]) -> Value:
         """Lanes picked by number out of ``a`` followed by ``b``."""

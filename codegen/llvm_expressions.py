@@ -131,15 +131,17 @@ class _Evaluation:
                     x.stride.const is not None and int(x.stride.const) % c == 0
                 ):
                     base = self.frame.ops.apply(op, [x.base, integer(c)], dtype)
-                    return replace(x, base=base, stride=integer(int(x.stride.const) // c)) if (
-                        op == "floordiv"
-                    ) else base
+                    return (
+                        replace(x, base=base, stride=integer(int(x.stride.const) // c))
+                        if (op == "floordiv")
+                        else base
+                    )
         return self.frame.ops.apply(op, [b.materialise(x) for x in operands], dtype)
 
     # ---- select: lazy where a branch loads ----------------------------------------------------
 
     def _select(self, expr: Select) -> Step:
-        frame, b = self.frame, self.frame.b
+        b = self.frame.b
         condition = b.materialise((yield expr.condition))
         if condition.const is not None:
             return (yield expr.if_true if condition.const else expr.if_false)

@@ -35,11 +35,11 @@ def _divide_simple(
         return b.select(by_zero, zero, result)
     if divisor == 0:
         return b.splat(zero, left.lanes)
-    if divisor is not None and divisor & (divisor - 1) == 0 and (not signed or op in ("floordiv", "mod")):
+    power = None if divisor is None else _exponent_of_two(int(divisor))
+    if power is not None and (not signed or op in ("floordiv", "mod")):
         if quotient_wanted:
-            shift = integer(int(divisor).bit_length() - 1, left.type)
-            return b.binary("ashr" if signed else "lshr", left, shift)
-        return b.binary("and", left, integer(int(divisor) - 1, left.type))
+            return b.binary("ashr" if signed else "lshr", left, integer(power, left.type))
+        return b.binary("and", left, integer((1 << power) - 1, left.type))
     if not signed:
         return b.binary("udiv" if quotient_wanted else "urem", left, right)
     quotient = b.binary("sdiv", left, right)
@@ -54,6 +54,10 @@ def _divide_simple(
     if quotient_wanted:
         return b.binary("add", quotient, b.cast("sext", wrong, left.type))
     return b.binary("add", remainder, b.select(wrong, right, zero))
+
+
+def _exponent_of_two(value: int) -> int | None:
+    return value.bit_length() - 1 if value & (value - 1) == 0 else None
 
 
 def shift(b: Builder, op: str, value: Value, amount: Value, dtype: DType) -> Value:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.codegen.llvm_builder import Builder, Value, integer
+from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
 from weft.codegen.llvm_program import KernelSymbols
@@ -135,10 +135,10 @@ def _body_parameters(kernel: Kernel) -> str:
     )
 
 
-def _bind(frame: Frame, lets: list[tuple[str, Expr]]) -> dict[str, Value]:
+def _bind(frame: Frame, lets: list[tuple[str, Expr]]) -> dict[str, Value | Ramp]:
     for name, value in lets:
         frame.names = {**frame.names, name: frame.b.materialise(evaluate(frame, value))}
-    return frame.names  # type: ignore[return-value]
+    return frame.names
 
 
 def _chunk_of(emitter: Emitter, loop: For) -> None:

@@ -118,7 +118,9 @@ def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> Va
     gathered: Value | None = None
     for part in range(-(-span // lanes)):
         start = part * lanes
-        pointer = b.element(buffer.pointer, type_, b.materialise(b.add(offset.base, integer(start))))
+        pointer = b.element(
+            buffer.pointer, type_, b.materialise(b.add(offset.base, integer(start)))
+        )
         left = min(lanes, span - start)
         mask = None if left == lanes else first_lanes(frame, integer(left), lanes)
         piece = _vector_load(frame, pointer, type_, lanes, mask, align)

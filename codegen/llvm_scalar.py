@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from weft.codegen import llvm_integer, math_values
 from weft.codegen.llvm_builder import Builder, Value, floating, integer, register_type
-from weft.codegen.llvm_small_floats import decode, encode, has_negatives, is_small, round_to, round_to_odd
+from weft.codegen.llvm_small_floats import (
+    decode,
+    encode,
+    has_negatives,
+    is_small,
+    round_to,
+    round_to_odd,
+)
 from weft.codegen.math_functions import FUNCTIONS
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Number
@@ -146,7 +153,11 @@ class ScalarOps:
         if dtype.is_float:
             result = self._float(op, args)
             keep = result.type == "i1" or (op in _EXACT and has_negatives(dtype))
-            return result if keep or not is_small(dtype) else round_to(self.b, result, dtype, self.half)
+            return (
+                result
+                if keep or not is_small(dtype)
+                else round_to(self.b, result, dtype, self.half)
+            )
         result = self._integer(op, args, dtype)
         return result if result.type == "i1" else self._wrap(result, dtype)
 

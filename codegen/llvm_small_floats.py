@@ -15,8 +15,8 @@ from weft.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``largest``: the largest finite value. ``infinity`` and ``nan``: their bits, None if there are
-    none. ``signed_zero``: -0 differs from +0."""
+    """``largest``: the largest finite value. ``infinity`` and ``nan``: their bits, None if there
+    are none. ``signed_zero``: -0 differs from +0."""
 
     exponent: int
     mantissa: int
@@ -62,7 +62,9 @@ def decode(b: Builder, stored: Value, dtype: DType, half: bool) -> Value:
     shifted = b.binary("shl", magnitude, integer(23 - f.mantissa, "i32"))
     raw = b.cast("bitcast", shifted, "float")
     # A subnormal float32 operand makes the multiplication also right for subnormals of the type.
-    value = raw if f.bias == 127 else b.binary("fmul", raw, floating(2.0 ** (127 - f.bias), "float"))
+    value = (
+        raw if f.bias == 127 else b.binary("fmul", raw, floating(2.0 ** (127 - f.bias), "float"))
+    )
     if f.mantissa == 0:
         value = b.select(
             b.compare("icmp eq", magnitude, integer(0, "i32")), floating(2.0**-127, "float"), value
@@ -70,7 +72,9 @@ def decode(b: Builder, stored: Value, dtype: DType, half: bool) -> Value:
     if f.infinity is not None:
         beyond = b.compare("icmp uge", magnitude, integer(f.infinity, "i32"))
         infinite = b.compare("icmp eq", magnitude, integer(f.infinity, "i32"))
-        special = b.select(infinite, floating(float("inf"), "float"), floating(float("nan"), "float"))
+        special = b.select(
+            infinite, floating(float("inf"), "float"), floating(float("nan"), "float")
+        )
         value = b.select(beyond, special, value)
     elif f.nan is not None and f.nan < 1 << width:
         is_nan = b.compare("icmp eq", magnitude, integer(f.nan, "i32"))
@@ -98,12 +102,12 @@ def encode(b: Builder, value: Value, dtype: DType, half: bool) -> Value:
         return b.select(unordered, integer(f.nan or 0, storage), high)
     width = f.exponent + f.mantissa
     absolute = b.intrinsic("fabs", value)
-    scaled = absolute if f.bias == 127 else b.binary(
-        "fmul", absolute, floating(2.0 ** (f.bias - 127), "float")
+    scaled = (
+        absolute
+        if f.bias == 127
+        else b.binary("fmul", absolute, floating(2.0 ** (f.bias - 127), "float"))
     )
-    magnitude = b.binary(
-        "lshr", b.cast("bitcast", scaled, "i32"), integer(23 - f.mantissa, "i32")
-    )
+    magnitude = b.binary("lshr", b.cast("bitcast", scaled, "i32"), integer(23 - f.mantissa, "i32"))
     if f.infinity is not None:
         infinite = b.compare("fcmp oeq", absolute, floating(float("inf"), "float"))
         magnitude = b.select(infinite, integer(f.infinity, "i32"), magnitude)
@@ -152,9 +156,7 @@ def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:
     odd = b.binary("and", b.binary("lshr", bits, integer(drop, "i32")), integer(1, "i32"))
     if not f.mantissa:  # no last bit to be even: half a step goes up
         odd = integer(1, "i32")
-    carried = b.binary(
-        "add", bits, b.binary("add", odd, integer((1 << (drop - 1)) - 1, "i32"))
-    )
+    carried = b.binary("add", bits, b.binary("add", odd, integer((1 << (drop - 1)) - 1, "i32")))
     kept = b.binary("and", carried, integer(-(1 << drop), "i32"))
     rounded = b.cast("bitcast", kept, "float")
     if f.exponent == 8 and f.mantissa:

@@ -27,7 +27,8 @@ from weft.frontend.scalar_expr import Expr, Literal, literal
 from weft.frontend.tensor_expr import Monoid
 
 FAIL = "weft_fail"
-_FAIL_TEXT = f"""define internal void @{FAIL}(ptr %status, i64 %code, i64 %a, i64 %b) noinline cold {{
+_FAIL_TEXT = f"""define internal void @{FAIL}(ptr %status, i64 %code, i64 %a, i64 %b) noinline cold
+{{
   %word = getelementptr i64, ptr %status, i64 1
   %pair = cmpxchg ptr %word, i64 0, i64 %code seq_cst seq_cst
   %first = extractvalue {{ i64, i1 }} %pair, 1
@@ -88,7 +89,11 @@ class Emitter:
     def _for(self, loop: For) -> None:
         frame, b = self.frame, self.frame.b
         lower, upper = evaluate_all(frame, (loop.lower, loop.upper))
-        if not (isinstance(lower, Value) and isinstance(upper, Value)) or lower.lanes or upper.lanes:
+        if (
+            not (isinstance(lower, Value) and isinstance(upper, Value))
+            or lower.lanes
+            or upper.lanes
+        ):
             self._uneven(loop, b.materialise(lower), b.materialise(upper))
             return
         if loop.kind == "vector" and not frame.lanes.count and llvm_vector.fits(loop):
@@ -199,10 +204,9 @@ class Emitter:
     # ---- effects ------------------------------------------------------------------------------
 
     def _update(self, stmt: Update) -> None:
-        frame = self.frame
+        frame, b = self.frame, self.frame.b
         if self.reductions is not None and self.reductions.accumulate(frame, stmt):
             return
-        b = frame.b
         values = [b.materialise(v) for v in evaluate_all(frame, stmt.values)]
         targets = self._targets(stmt)
         if frame.lanes.count and all(isinstance(at, Value) and not at.lanes for _, at in targets):
@@ -214,9 +218,7 @@ class Emitter:
 
     def fold_into(self, stmt: Update, values: list[Value]) -> None:
         """``stmt`` with contributions that were computed already."""
-        frame = self.frame
-        targets = self._targets(stmt)
-        self._combine_into(stmt.monoid, targets, values)
+        self._combine_into(stmt.monoid, self._targets(stmt), values)
 
     def _targets(self, stmt: Update) -> list[tuple[Binding, Value | Ramp]]:
         frame, found = self.frame, []
@@ -309,4 +311,3 @@ def _constant(size: Expr, buffer: Buffer) -> int:
         why="registers are laid out when code is generated",
         hint="give it local scope, or specialise the size",
     )
-

@@ -74,7 +74,9 @@ def to_object(module_text: str, target: LlvmTarget) -> bytes:
 def inspect(module_text: str, target: LlvmTarget) -> Compiled:
     """As ``to_object``, with the optimised IR and the assembly for people to read."""
     module, machine = _optimised(module_text, target)
-    return Compiled(bytes(machine.emit_object(module)), str(module), str(machine.emit_assembly(module)))
+    return Compiled(
+        bytes(machine.emit_object(module)), str(module), str(machine.emit_assembly(module))
+    )
 
 
 def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
@@ -100,4 +102,3 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.Targ
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
     return module, machine
-

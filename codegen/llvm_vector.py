@@ -194,7 +194,9 @@ class Reductions:
         old = self._read(frame, stmt, self._set)
         values = [frame.spread(v) for v in evaluate_all(frame, stmt.values)]
         mask = frame.lanes.mask
-        for cell, new, before in zip(cells, combine(frame, stmt.monoid, old, values), old, strict=True):
+        for cell, new, before in zip(
+            cells, combine(frame, stmt.monoid, old, values), old, strict=True
+        ):
             frame.b.store(new if mask is None else frame.b.select(mask, new, before), cell)
         return True
 
@@ -307,4 +309,3 @@ def _lanes_for(loop: For, vector_bytes: int) -> int:
 
 def _power_above(value: int) -> int:
     return 1 << (value - 1).bit_length()
-

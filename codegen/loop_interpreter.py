@@ -43,7 +43,9 @@ class Status:
     detail: tuple[int, int] = (0, 0)
 
 
-def interpret(kernel: Kernel, parameters: Mapping[str, int], buffers: Mapping[str, Array]) -> Status:
+def interpret(
+    kernel: Kernel, parameters: Mapping[str, int], buffers: Mapping[str, Array]
+) -> Status:
     """Run ``kernel`` on flat arrays (one element for each addressable place), in place."""
     machine = _Machine(dict(parameters))
     for buffer in kernel.buffers:

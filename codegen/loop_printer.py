@@ -96,7 +96,9 @@ def _simple(stmt: Stmt) -> str:
             left = ", ".join(_element(*target) for target in targets)
             return f"{left} {monoid.name}= {', '.join(map(scalar_text, values))}"
         case Check(condition, code, detail):
-            return f"check {scalar_text(condition)} else {code}({', '.join(map(scalar_text, detail))})"
+            return (
+                f"check {scalar_text(condition)} else {code}({', '.join(map(scalar_text, detail))})"
+            )
         case Comment(text):
             return "# " + " ".join(text.split())
     raise AssertionError(stmt)

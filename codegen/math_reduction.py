@@ -62,9 +62,7 @@ def _through_double(x: Number) -> tuple[Number, Number, Number]:
     return short, rest, Number(b, b.cast("trunc", quarter.value, "i32"))
 
 
-def _lane_by_lane(
-    x: Number, cells: list[Value], huge: Number
-) -> tuple[Number, Number, Number]:
+def _lane_by_lane(x: Number, cells: list[Value], huge: Number) -> tuple[Number, Number, Number]:
     """The huge lanes of doubles by calls of the slow function."""
     b, lanes = x.b, x.value.lanes
     _support(b)

@@ -53,4 +53,3 @@ def _exponent(x: Number) -> Number:
     subnormal = x < 2.0 ** (1 - BIAS[x.type])
     field = subnormal.where(x * 2.0**lift, x).bits() >> mantissa
     return subnormal.where(field - lift, field)
-

@@ -56,9 +56,10 @@ def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
 
 def _tail_bounds(stmt: Stmt, var: str) -> Iterator[Expr]:
     """Upper bounds ``min(constant, …)`` of the point loops below that depend on ``var``."""
-    if isinstance(stmt, For) and stmt.kind in ("vector", "unrolled"):
-        if _constant_part(stmt.upper) is not None and mentions(stmt.upper, (var,)):
-            yield stmt.upper
+    match stmt:
+        case For(upper=upper, kind="vector" | "unrolled") if _constant_part(upper) is not None:
+            if mentions(upper, (var,)):
+                yield upper
     for child in children(stmt):
         yield from _tail_bounds(child, var)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Fenced:
 @dataclass(frozen=True)
 class Compiled:
     kernel: Kernel
-    target: LlvmTarget = host_target()
+    target: LlvmTarget = field(default_factory=host_target)
     contract: bool = False
 
     def __call__(

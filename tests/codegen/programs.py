@@ -23,7 +23,9 @@ from weft.polyhedral.scop_interpreter import bind_parameters
 from weft.polyhedral.transform.initial import initial
 
 
-def arrays_for(program: Program, seed: int = 0, sizes: dict[str, int] | None = None) -> list[np.ndarray]:
+def arrays_for(
+    program: Program, seed: int = 0, sizes: dict[str, int] | None = None
+) -> list[np.ndarray]:
     """Random inputs: small integers in integer tensors, so that they can be indices."""
     rng = np.random.default_rng(seed)
     found = []
@@ -85,9 +87,7 @@ def softmax(m: object, n: object) -> Program:
 
 def conv(size: int, stride: int = 1, pad: int = 1, group: int = 1) -> Program:
     x, f = tensor("x", 2, 4, size, size), tensor("f", 6 if group == 1 else 4, 4 // group, 3, 3)
-    return instantiate(
-        "conv", (x, f, None), strides=(stride, stride), pads=(pad,) * 4, group=group
-    )
+    return instantiate("conv", (x, f, None), strides=(stride, stride), pads=(pad,) * 4, group=group)
 
 
 def argmax(m: int, n: int) -> Program:
@@ -135,7 +135,9 @@ def running_sum(n: int, m: int) -> Program:
 
 def histogram(n: int, bins: int) -> Program:
     base, at = tensor("base", bins), tensor("at", n, dtype="int64")
-    y = w.scatter(base, (n,), lambda i: ((at[i],), literal(1.0, "float32")), combine="add", name="y")
+    y = w.scatter(
+        base, (n,), lambda i: ((at[i],), literal(1.0, "float32")), combine="add", name="y"
+    )
     return Program("histogram", (base, at), (y,))
 
 
@@ -146,7 +148,9 @@ def transpose_add(m: int, n: int) -> Program:
 
 
 def pool(size: int, stride: int) -> Program:
-    return instantiate("max_pool", (tensor("x", 1, 3, size, size),), kernel=(3, 3), strides=(stride, stride))
+    return instantiate(
+        "max_pool", (tensor("x", 1, 3, size, size),), kernel=(3, 3), strides=(stride, stride)
+    )
 
 
 def half(n: int) -> Program:

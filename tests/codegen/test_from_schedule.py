@@ -65,8 +65,10 @@ def compare(program: Program, machine: Machine | None, sizes: dict[str, int] | N
     for version in (kernel, optimise_kernel(kernel)):
         verify_kernel(version)
         for compiled in (True, False) if small else (True,):
-            for value, reference in zip(run(version, scop, arrays, compiled), expected, strict=True):
-                exact = not reference.dtype.kind == "f"
+            for value, reference in zip(
+                run(version, scop, arrays, compiled), expected, strict=True
+            ):
+                exact = reference.dtype.kind != "f"
                 assert_close(value, reference.ravel(), exact)
 
 

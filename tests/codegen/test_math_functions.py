@@ -68,7 +68,9 @@ def erf_precisely(x: float) -> np.longdouble:
     if not abs(x) < 6.5 or abs(x) < 1e-150:
         return np.longdouble(math.erf(x)) if not 0 < abs(x) < 1 else np.longdouble(x) * TWO_ROOT_PI
     d = Decimal(x)
-    value = d * fit_polynomials._erf_over_x(d * d) if abs(x) < 1 else 1 - fit_polynomials.erfc(abs(d))
+    value = (
+        d * fit_polynomials._erf_over_x(d * d) if abs(x) < 1 else 1 - fit_polynomials.erfc(abs(d))
+    )
     head = float(value)
     precise = np.longdouble(head) + np.longdouble(float(value - Decimal(head)))
     return precise if abs(x) < 1 else np.copysign(precise, np.longdouble(x))
@@ -97,7 +99,9 @@ def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     # At the overflow threshold the largest number and infinity are one ulp apart.
     edge = (np.abs(actual) >= info.max) & (np.abs(expected) >= info.max * np.longdouble(1 - 1e-15))
     finite = np.isfinite(actual) & np.isfinite(rounded)
-    return np.where(same & ~finite | edge & ~np.isnan(expected), 0, np.where(finite, distance, np.inf))
+    return np.where(
+        same & ~finite | edge & ~np.isnan(expected), 0, np.where(finite, distance, np.inf)
+    )
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

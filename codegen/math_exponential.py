@@ -1,0 +1,98 @@
+"""Exponential and hyperbolic functions, and the error function."""
+
+from __future__ import annotations
+
+from weft.codegen.math_common import clamped, table
+from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product
+
+_LARGEST = {"float": 89.0, "double": 710.0}  # beyond it exp overflows
+_LEAST = {"float": -104.0, "double": -746.0}  # below it exp is 0
+
+
+def exp(x: Number) -> Number:
+    """e**x = 2**k * e**r, |r| <= ln(2) / 2."""
+    x = clamped(x, _LEAST[x.type], _LARGEST[x.type])
+    r, low, k = reduce_ln2(x)
+    r = r + low
+    return ((r * r).fma(r.polynomial(table(x, "EXP")), r) + 1.0).scaled(k)
+
+
+def reduce_ln2(x: Number) -> tuple[Number, Number, Number]:
+    """x - k ln 2 as head and tail, and k."""
+    ln2 = table(x, "LN2")
+    whole, k = (x * table(x, "LOG2_E")[0]).whole()
+    head = (-whole).fma(ln2[0], x)
+    product, error = two_product(whole, ln2[1])
+    total, lost = quick_two_sum(head, -product)
+    return total, lost - error, k
+
+
+def exp2(x: Number) -> Number:
+    bits, least = BIAS[x.type] + 1.0, -BIAS[x.type] - MANTISSA[x.type] - 2.0
+    x = clamped(x, least, bits)
+    whole, k = x.whole()
+    r = x - whole
+    head, tail = table(x, "LN2")[0], table(x, "LN2")[1]
+    rest = (r * r).fma(r.polynomial(table(x, "EXP2")), r * tail)
+    return (r.fma(head, rest) + 1.0).scaled(k)
+
+
+def expm1(x: Number) -> Number:
+    """2**k (expm1(r) + 1 - 2**-k), or 2**k expm1(r) + (2**k - 1) where k < 1."""
+    top = _LARGEST[x.type]
+    bounded = clamped(x, -60.0, top)
+    r, low, k = reduce_ln2(bounded)
+    # expm1(r + low) = expm1(r) + low * e**r; low is below half an ulp of r
+    p = r + (r * r).fma(r.polynomial(table(x, "EXP")), low)
+    one = r.literal(1.0)
+    up = (p + (one - one.scaled(-k))).scaled(k)
+    power = one.scaled(k)
+    down = power.fma(p, power - 1.0)
+    result = (k > 0).where(up, down)
+    return x.equals(0.0).where(x, (abs(x) < 2.0 ** -MANTISSA[x.type]).where(x, result))
+
+
+def sinh(x: Number) -> Number:
+    a = abs(x)
+    e = expm1(a)
+    small = 0.5 * (e + e / (e + 1.0))
+    half = exp(0.5 * a)
+    large = 0.5 * half * half
+    result = (a < 22.0).where(small, (a < 700.0).where(0.5 * exp(a), large))
+    return result.copysign(x)
+
+
+def cosh(x: Number) -> Number:
+    a = abs(x)
+    e = exp(a)
+    half = exp(0.5 * a)
+    return (a < 700.0).where(0.5 * e + 0.5 / e, 0.5 * half * half)
+
+
+def tanh(x: Number) -> Number:
+    if x.type == "float":
+        return _tanh_single(x)
+    a = abs(x)
+    e = expm1(-2.0 * a)
+    return (-e / (e + 2.0)).copysign(x)
+
+
+def _tanh_single(x: Number) -> Number:
+    a = abs(x)
+    z = x * x
+    small = (a * z).fma(z.polynomial(table(x, "TANH")), a)
+    e = exp(2.0 * a)
+    large = 1.0 - 2.0 / (e + 1.0)
+    return (a < 0.625).where(small, large).copysign(x)
+
+
+def erf(x: Number) -> Number:
+    a = abs(x)
+    z = x * x
+    near = a * z.polynomial(table(x, "ERF"))
+    b = (a > 6.0).where(6.0, a)
+    square, error = two_product(b, b)
+    gauss = exp(-square) * (1.0 - error)
+    far = 1.0 - gauss * ((b - 2.0) / (b + 2.0)).polynomial(table(x, "ERFC"))
+    result = (a < 1.0).where(near, far).copysign(x)
+    return x.is_nan().where(x, result)
