@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,9 @@ def checked_inputs(region: Region, inputs: Mapping[str, Data]) -> dict[str, Data
     for name in required:
         if name not in inputs and not _is_optional(ports[name]):
             raise CallError("WEFT-E0601", f"input {name!r} is missing", hint=valid)
-    sizes: dict[str, tuple[int, str]] = {}
+    checker = _Checker(valid)
     return {
-        name: _checked(port, inputs.get(name), sizes, valid)
+        name: checker.input(port, inputs.get(name))
         for name, port in ports.items()
         if name in inputs or name not in region.constants
     }
@@ -60,47 +61,75 @@ def _is_optional(port: Port) -> bool:
     return port.type is not None and port.type.HasField("optional_type")
 
 
-def _checked(port: Port, data: Data, sizes: dict[str, tuple[int, str]], valid: str) -> Data:
-    kind = None if port.type is None else port.type.WhichOneof("value")
-    if kind not in (None, "tensor_type"):
-        return data
-    if isinstance(data, list) and any(isinstance(item, np.ndarray) for item in data):
-        raise CallError("WEFT-E0603", f"input {port.name!r} is a sequence", hint=valid)
-    array = np.asarray(data)
-    if port.type is None or kind is None:
-        return array
-    tensor = port.type.tensor_type
-    if tensor.elem_type == onnx.TensorProto.STRING:
+@dataclass(slots=True)
+class _Checker:
+    """Checks one call's inputs; ``sizes`` remembers which size each ``dim_param`` has."""
+
+    valid: str
+    sizes: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def input(self, port: Port, data: Data) -> Data:
+        type_ = port.type if port.type is not None else onnx.TypeProto()
+        return self.value(f"input {port.name!r}", port.name, type_, data)
+
+    def value(self, what: str, name: str, type_: onnx.TypeProto, data: Data) -> Data:
+        """``data`` as host data of type ``type_``; ``what`` names it in errors."""
+        match type_.WhichOneof("value"):
+            case "optional_type":
+                inner = type_.optional_type.elem_type
+                return None if data is None else self.value(what, name, inner, data)
+            case "sequence_type":
+                if not isinstance(data, list | tuple):
+                    raise self.error("WEFT-E0603", f"{what} takes a list")
+                inner = type_.sequence_type.elem_type
+                return [  # elements need not share their symbolic sizes
+                    _Checker(self.valid).value(f"element {i} of {what}", name, inner, x)
+                    for i, x in enumerate(data)
+                ]
+            case "tensor_type" if type_.tensor_type.elem_type == onnx.TensorProto.STRING:
+                return self.strings(what, data)
+            case "tensor_type":
+                return self.tensor(what, name, type_.tensor_type, data)
+            case None:
+                return np.asarray(data)
+        raise self.error("WEFT-E0603", f"{what} is of a type that Weft does not take")
+
+    def strings(self, what: str, data: Data) -> np.ndarray:
+        array = np.asarray(data)
         if array.dtype.kind == "S":
             array = np.char.decode(array, "utf-8", "replace")
         texts = array.astype(object)
         if array.dtype.kind not in "OU" or not all(isinstance(text, str) for text in texts.flat):
-            raise CallError("WEFT-E0603", f"input {port.name!r} takes strings", hint=valid)
+            raise self.error("WEFT-E0603", f"{what} takes strings")
         return texts
-    expected = dtype_of(tensor.elem_type)
-    if array.dtype != expected.numpy:
-        given = array.dtype.name
-        what = f"input {port.name!r} is {given}, the model takes {expected}"
-        raise CallError("WEFT-E0603", what, hint=valid)
-    if tensor.HasField("shape"):
-        _check_shape(port.name, array.shape, tensor.shape.dim, sizes, valid)
-    return array
 
+    def tensor(self, what: str, name: str, type_: onnx.TypeProto.Tensor, data: Data) -> np.ndarray:
+        if isinstance(data, list) and any(isinstance(item, np.ndarray) for item in data):
+            raise self.error("WEFT-E0603", f"{what} is a sequence, the model takes a tensor")
+        array = np.asarray(data)
+        expected = dtype_of(type_.elem_type)
+        if array.dtype != expected.numpy:
+            given = array.dtype.name
+            raise self.error("WEFT-E0603", f"{what} is {given}, the model takes {expected}")
+        if type_.HasField("shape"):
+            self.shape(what, name, array.shape, type_.shape.dim)
+        return array
 
-def _check_shape(
-    name: str, shape: tuple[int, ...], dims: Any, sizes: dict[str, tuple[int, str]], valid: str
-) -> None:
-    if len(shape) != len(dims):
-        what = f"input {name!r} has {len(shape)} dimensions, the model takes {len(dims)}"
-        raise CallError("WEFT-E0604", what, hint=valid)
-    for axis, (size, dim) in enumerate(zip(shape, dims, strict=True)):
-        if dim.HasField("dim_value"):
-            expected, why = dim.dim_value, "the model fixes it"
-        elif dim.dim_param:
-            expected, first = sizes.setdefault(dim.dim_param, (size, name))
-            why = f"{dim.dim_param} = {expected} in input {first!r}"
-        else:
-            continue
-        if size != expected:
-            what = f"input {name!r} has size {size} in dimension {axis}, expected {expected}"
-            raise CallError("WEFT-E0605", what, why=why, hint=valid)
+    def shape(self, what: str, name: str, shape: tuple[int, ...], dims: Any) -> None:
+        if len(shape) != len(dims):
+            text = f"{what} has {len(shape)} dimensions, the model takes {len(dims)}"
+            raise self.error("WEFT-E0604", text)
+        for axis, (size, dim) in enumerate(zip(shape, dims, strict=True)):
+            if dim.HasField("dim_value"):
+                expected, why = dim.dim_value, "the model fixes it"
+            elif dim.dim_param:
+                expected, first = self.sizes.setdefault(dim.dim_param, (size, name))
+                why = f"{dim.dim_param} = {expected} in input {first!r}"
+            else:
+                continue
+            if size != expected:
+                text = f"{what} has size {size} in dimension {axis}, expected {expected}"
+                raise self.error("WEFT-E0605", text, why)
+
+    def error(self, code: str, what: str, why: str = "") -> CallError:
+        return CallError(code, what, why=why, hint=self.valid)

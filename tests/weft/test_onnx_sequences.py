@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 
 from tests.end_to_end.onnx_suite import Interpreted
 from tests.errors.hostile_models import model, node, value
-from weft.errors import ExecutionError, ModelError
+from weft.errors import CallError, ExecutionError, ModelError
 from weft.onnx_model import load_model
 
 INT = TensorProto.INT64
@@ -125,6 +125,12 @@ def test_optionals():
     nodes = [node("Optional", ["x"], ["o"]), node("OptionalGetElement", ["o"], ["g"]),
              node("Neg", ["g"], ["y"])]  # fmt: skip
     assert run(nodes, {"x": ITEMS[3]}, declared=[value("x", (2,))])[0].tolist() == [-3, -3]
+
+
+@pytest.mark.parametrize("bad", [3, ITEMS[0], [np.ones(2)], ["a"], [ITEMS, ITEMS]])
+def test_inputs_that_are_no_sequence_of_floats(bad):
+    with pytest.raises(CallError, match="'s'"):
+        run([node("SequenceLength", ["s"], ["y"])], {"s": bad})
 
 
 def test_a_sequence_where_a_tensor_is_declared():
