@@ -16,7 +16,8 @@ def test_equal_expressions_and_different_ones():
         return [
             i, x, i + 1, i - 1, 1 + i, x + 1.0, x + 0.0, x + -0.0, x * float("nan"),
             x.astype("int8"), cast(x, dtypes.float8_e5m2),
-            cast(x, dtypes.float8_e5m2, saturate=False), bitcast(x, dtypes.int32), bitcast(x, dtypes.uint32), select(i > 0, x, 1.0),
+            cast(x, dtypes.float8_e5m2, saturate=False), bitcast(x, dtypes.int32),
+            bitcast(x, dtypes.uint32), select(i > 0, x, 1.0),
             select(i > 1, x, 1.0), Load("a", (i,), dtypes.float32), Load("b", (i,), dtypes.float32),
             literal(1, "int8"), literal(1, "int64"), literal(True, "bool"), literal(1.0, "float32"),
             Var("i", dtypes.int32),
