@@ -1,5 +1,7 @@
 """Models as callables: staging, memoisation, compiling ahead, inputs checked."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -31,6 +33,19 @@ def test_each_input_shape_is_compiled_once():
         data = np.ones((rows, 3), np.float32)
         assert np.array_equal(loaded.run({"x": data})["y"], -data)
     assert loaded.stats["compiled"] == 3
+
+
+def test_calls_may_overlap():
+    inputs = [value("x", ("n", 3)), value("s", (2,), TensorProto.INT64)]
+    loaded = load([node("Abs", ["s"], ["t"]), node("Reshape", ["x", "t"], ["y"])], inputs=inputs)
+
+    def call(rows):
+        data = np.full((rows, 3), rows, np.float32)
+        return loaded.run({"x": data, "s": np.array([-3, rows])})["y"].shape == (3, rows)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(call, [1, 2, 3, 5] * 10))
+    assert loaded.stats["compiled"] == 8  # for each n, what computes t and the rest
 
 
 def test_a_shape_that_is_computed_from_an_input():
