@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from weft.dtypes import DType
 from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
-from weft.polyhedral.scop import Access, Body, Scop, Statement
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, select, walk
+from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of, substitute_access
 from weft.polyhedral.transform.scheduled import fresh
 
@@ -57,6 +57,8 @@ def why_not_inline(scop: Scop, statement: Statement) -> str:
         return f"{write.tensor} is written by other statements too"
     if any(a.may for _, a, is_write in uses if not is_write):
         return f"{write.tensor} is read at data-dependent indices"
+    if any(_indexes(s, write.tensor) for s in scop.statements):
+        return f"elements of {write.tensor} are indices"
     if any(s.name == statement.name for s, _, is_write in uses if not is_write):
         return "it reads itself"
     read = {a.tensor for a in statement.reads}
@@ -64,6 +66,17 @@ def why_not_inline(scop: Scop, statement: Statement) -> str:
     if any(w.tensor in read for s in later for w in s.writes):
         return "what it reads is overwritten before its readers run"
     return ""
+
+
+def _indexes(statement: Statement, tensor: str) -> bool:
+    """Whether an index of ``statement`` is computed from ``tensor``; lets are out of scope there."""
+    numbers = {k for k, access in enumerate(statement.reads) if access.tensor == tensor}
+    return bool(numbers) and any(
+        isinstance(node, Load) and node.source in numbers
+        for access in (*statement.reads, *statement.writes)
+        for index in access.body_indices
+        for node in walk(index)
+    )
 
 
 def _after(scop: Scop, statement: Statement) -> tuple[Statement, ...]:
@@ -124,14 +137,21 @@ def _paste(
         moved = substitute_access(read, variables)
         indices = tuple(_instance(e, operands, variables) for e in read.body_indices)
         reads.append(replace(moved, guard=(*access.guard, *moved.guard), body_indices=indices))
-    for name, expr in producer.body.lets:
-        new = fresh(name, taken)
-        lets.append((new, _instance(expr, operands, variables)))
-        variables[name] = Var(new, expr.dtype)
     (result,) = producer.body.results
-    name = fresh(f"{producer.name}_value", taken)
-    lets.append((name, _instance(result, operands, variables)))
-    return Var(name, result.dtype)
+    for name, expr in (*producer.body.lets, (f"{producer.name}_value", result)):
+        new = fresh(name, taken)
+        lets.append((new, _where(access.guard, _instance(expr, operands, variables))))
+        variables[name] = Var(new, expr.dtype)
+    return Var(new, result.dtype)
+
+
+def _where(guard: tuple[Constraint, ...], value: Expr) -> Expr:
+    """``value``, which is not evaluated unless ``guard`` holds: a let always is."""
+    if any(isinstance(node, Load) for node in walk(value)):
+        for c in guard:
+            holds = c.expr.equal(0) if c.equality else c.expr >= 0
+            value = select(holds, value, literal(0, value.dtype))
+    return value
 
 
 def _instance(expr: Expr, operands: Mapping[int, Expr], variables: Mapping[str, Expr]) -> Expr:

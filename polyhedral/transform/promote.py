@@ -63,7 +63,7 @@ def promote(
     if layout is None:
         return scheduled
     final = layout
-    if innermost in outer:
+    if innermost is not None and innermost in outer:
         final = replace(layout, last=layout.loop_dims[list(outer).index(innermost)])
     changed = tuple(_redirect(s, tensor, loops, final) for s in statements)
     tensors = tuple(
@@ -82,7 +82,8 @@ def can_promote(scheduled: Scheduled, tensor: str, outer: Seq[str]) -> bool:
 
 
 def _layout(statement: Statement, access: Access, loops: Seq[Loop]) -> _Layout:
-    dims, tiles = [], []
+    dims: list[int] = []
+    tiles: list[int] = []
     for loop in loops:
         at = loop.at.get(statement.name)
         match = None if at is None else _runs_over(at, access.indices, dims)

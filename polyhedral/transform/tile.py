@@ -2,7 +2,8 @@
 
     for i: for j: S(i, j)   →   for i_t: for j_t: for i_p < 32: for j_p < 32: S(32·i_t + i_p, …)
 
-Also known as: Halide ``tile``, TVM ``split`` + ``reorder``, Exo ``divide_loop`` + ``reorder_loops``.
+Also known as: Halide ``tile``, TVM ``split`` + ``reorder``, Exo ``divide_loop`` +
+``reorder_loops``; strip-mining and interchange.
 """
 
 from __future__ import annotations
