@@ -1,1 +1,1 @@
-"""The regression benchmark suite."""
+"""The regression benchmark suite: `python -m benchmarks SUITE`, every answer checked."""

@@ -85,9 +85,11 @@ class BodyBuilder:
             path = path.parent
         known = self._facts.get(path, Conjunction())
         for step in reversed(steps):
-            assert step.guard is not None
-            condition, holds = step.guard
-            known = _tightest(known & conjunction(self.symbols.normal(done[id(condition)]), holds))
+            if step.guard is not None:
+                # On the way by which the walk came here, a node equal to the condition was done.
+                condition = next(done[id(node)] for node in step.equals if id(node) in done)
+                known = known & conjunction(self.symbols.normal(condition), step.guard[1])
+            known = _tightest(known, step.exact)
             self._facts[step] = known
         return known
 
@@ -139,11 +141,11 @@ class BodyBuilder:
         return len(self.reads) - 1
 
 
-def _tightest(known: Conjunction) -> Conjunction:
+def _tightest(known: Conjunction, exact: bool) -> Conjunction:
     least: dict[object, Affine] = {}
     for form in known.at_least:
         least[form.terms] = min(form, least.get(form.terms, form), key=lambda f: f.constant)
-    return Conjunction(tuple(least.values()), known.equal, known.exact)
+    return Conjunction(tuple(least.values()), known.equal, known.exact and exact)
 
 
 Case = tuple[Expr, tuple[Expr, ...], tuple[Expr, ...]]  # condition, indices where true and false

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.frontend.scalar_expr import Apply, Load, walk
 from weft.polyhedral.analysis.linear import box, extent
+from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.hoist_constants import hoist_constants
@@ -40,7 +40,7 @@ def _pays(scop: Scop, producer: Statement) -> bool:
         for s, _ in uses
     ):
         return False
-    arithmetic = _arithmetic(producer)
+    arithmetic = operations(producer)
     plain = not any(a.guard or a.may for a in producer.reads)
     if arithmetic == 0 and plain:
         return True
@@ -48,11 +48,6 @@ def _pays(scop: Scop, producer: Statement) -> bool:
     if repeated:
         return False
     return len(uses) == 1 or (arithmetic <= 2 and plain and len(uses) <= 3)
-
-
-def _arithmetic(s: Statement) -> int:
-    bodies = (*(e for _, e in s.body.lets), *s.body.results)
-    return sum(isinstance(n, Apply) for e in bodies for n in walk(e) if not isinstance(n, Load))
 
 
 def _instances(s: Statement) -> int:

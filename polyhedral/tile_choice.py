@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
 
-from weft.frontend.scalar_expr import Apply, Expr, walk
 from weft.polyhedral.analysis.linear import box, extent, mentions, stride
+from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.grouping import ENOUGH_PARALLELISM, Group, recurrent_dims
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
@@ -89,7 +89,7 @@ def _statement_cycles(scop: Scop, s: Statement, dim: str | None, lanes: int) -> 
     """One statement, no register reuse, vectorised along ``dim`` (None: scalar)."""
     extents = _extents(s)
     instances = prod(extents.values())
-    work = _operations(s)
+    work = max(1.0, operations(s))
     if dim is None:
         return instances * (work + len(s.reads) + len(s.writes))
     vectors = instances / max(1, extents[dim]) * ceil(extents[dim] / lanes)
@@ -166,7 +166,7 @@ def _register_tile(
     extents = _extents(s)
     steps = prod(extents[d] for d in s.update.dims) if s.update else 1
     outside = prod(d.extent for d in group.shared)
-    work = max(1.0, _operations(s) - 1)
+    work = max(1.0, operations(s) - 1)
     best: tuple[float, dict[int, int]] | None = None
     for tile in _candidates(group, v, lanes, machine):
         cycles = 0.0
@@ -257,20 +257,3 @@ def _access_cost(scop: Scop, access: Access, dim: str, lanes: int) -> float:
 def _extents(s: Statement) -> dict[str, int]:
     bounds = box(s)
     return {d: extent(bounds[d]) if d in bounds else 16 for d in s.dims}
-
-
-def _operations(s: Statement) -> float:
-    """Arithmetic of one instance, mathematical functions as a few operations."""
-    total = 1.0 if s.update is not None else 0.0
-    for expr in (*(e for _, e in s.body.lets), *s.body.results):
-        total += sum(_weight(node) for node in walk(expr))
-    return max(1.0, total)
-
-
-def _weight(node: Expr) -> float:
-    if not isinstance(node, Apply):
-        return 0.0
-    return 1.0 if len(node.args) == 2 and node.op != "pow" else _UNARY.get(node.op, 12.0)
-
-
-_UNARY = {"neg": 1.0, "abs": 1.0, "not": 1.0, "floor": 1.0, "ceil": 1.0, "round": 1.0, "sqrt": 4.0}

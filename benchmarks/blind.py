@@ -1,0 +1,254 @@
+"""Operator-blind: the same computation under other names with permuted axes, beside the built-in.
+
+There are no kernels for operators, so a user's own `compute` must be as fast as Weft's definition
+of the operator. A ratio of 1 means just as fast; above 1 faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.benchmarks.timing import interleaved
+from weft.frontend.build import (
+    compute,
+    exp,
+    max_over,
+    placeholder,
+    reduce_axis,
+    scan,
+    sum,
+    tanh,
+)
+from weft.frontend.operators.registry import instantiate
+from weft.frontend.scalar_expr import select
+from weft.frontend.tensor_expr import Tensor
+
+Arrays = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``built_in`` and ``own`` tensors with, for each, how NumPy arrays of the same data look."""
+
+    name: str
+    built_in: Sequence[Tensor]
+    own: Sequence[Tensor]
+    inputs: Arrays
+    permuted: Callable[[Arrays], Arrays]  # inputs of the built-in → inputs of the own version
+    back: Callable[[np.ndarray], np.ndarray]  # output of the own version → that of the built-in
+
+
+def run(threads: int, quick: bool) -> list[dict[str, Any]]:
+    """A row for each operator; both answers are compared with each other and checked."""
+    return [_row(case(), threads, quick) for case in CASES]
+
+
+def _row(case: Case, threads: int, quick: bool) -> dict[str, Any]:
+    options = weft.Options(cache=False, threads=threads)
+    built_in = weft.compile(list(case.built_in), options=options)
+    own = weft.compile(list(case.own), options=options)
+    given = [np.ascontiguousarray(a) for a in case.permuted(case.inputs)]
+    expected = _first(built_in(*case.inputs))
+    got = case.back(_first(own(*given)))
+    error = float(np.abs(got - expected).max())
+    assert np.allclose(got, expected, rtol=1e-3, atol=1e-4), f"{case.name}: error {error}"
+    times = interleaved(
+        {"built_in": lambda: built_in(*case.inputs), "own": lambda: own(*given)},
+        seconds=1.0 if quick else 4.0,
+        rounds=2000,
+    )
+    fast, slow = times["built_in"].median_ms, times["own"].median_ms
+    return {
+        "name": case.name,
+        "built_in_ms": round(fast, 4),
+        "own_ms": round(slow, 4),
+        "speed_of_own": round(fast / slow, 3),
+        "max_error": error,
+    }
+
+
+def _first(result: Any) -> np.ndarray:
+    return np.asarray(result[0] if isinstance(result, tuple) else result)
+
+
+def _random(*shape: int, scale: float = 1.0) -> np.ndarray:
+    return (np.random.default_rng(len(shape)).standard_normal(shape) * scale).astype(np.float32)
+
+
+def _built_in(op: str, *inputs: Tensor | None, **attributes: object) -> tuple[Tensor, ...]:
+    return instantiate(op, inputs, **attributes).outputs
+
+
+# ---- the cases ----------------------------------------------------------------------------------
+
+
+def gemm() -> Case:
+    """C = A B as T[n, m] = Σ V[n, k] U[k, m]: everything transposed."""
+    m, n, k = 256, 384, 512
+    a, b = placeholder((m, k), name="a"), placeholder((k, n), name="b")
+    u, v = placeholder((k, m), name="u"), placeholder((n, k), name="v")
+    q = reduce_axis((0, k), name="q")
+    own = compute((n, m), lambda j, i: sum(u[q, i] * v[j, q], axis=q), name="zap")
+    return Case(
+        "gemm",
+        _built_in("matmul", a, b),
+        [own],
+        (_random(m, k), _random(k, n)),
+        lambda x: (x[0].T, x[1].T),
+        lambda y: y.T,
+    )
+
+
+def conv() -> Case:
+    """3×3 convolution on NHWC data with the weights as [r, s, c, k]."""
+    c, k, h, w = 64, 64, 28, 28
+    x, f = placeholder((1, c, h, w), name="x"), placeholder((k, c, 3, 3), name="f")
+    image = placeholder((1, h, w, c), name="image")
+    mask = placeholder((3, 3, c, k), name="mask")
+    framed = compute(
+        (1, h + 2, w + 2, c),
+        lambda b, i, j, z: select(
+            (i >= 1) & (i < h + 1) & (j >= 1) & (j < w + 1), image[b, i - 1, j - 1, z], 0.0
+        ),
+        name="framed",
+    )
+    r, s, z = (reduce_axis((0, e), name=n) for e, n in ((3, "dy"), (3, "dx"), (c, "ch")))
+    own = compute(
+        (1, h, w, k),
+        lambda b, i, j, o: sum(framed[b, i + r, j + s, z] * mask[r, s, z, o], axis=(r, s, z)),
+        name="stir",
+    )
+    return Case(
+        "conv",
+        _built_in("conv", x, f, None, pads=(1, 1, 1, 1)),
+        [own],
+        (_random(1, c, h, w), _random(k, c, 3, 3, scale=0.05)),
+        lambda a: (a[0].transpose(0, 2, 3, 1), a[1].transpose(2, 3, 1, 0)),
+        lambda y: y.transpose(0, 3, 1, 2),
+    )
+
+
+def depthwise() -> Case:
+    """Depthwise 3×3 on [c, n, w, h] data."""
+    c, h, w = 96, 56, 56
+    x, f = placeholder((1, c, h, w), name="x"), placeholder((c, 1, 3, 3), name="f")
+    image, mask = placeholder((c, 1, w, h), name="image"), placeholder((c, 3, 3), name="mask")
+    framed = compute(
+        (c, 1, w + 2, h + 2),
+        lambda z, b, j, i: select(
+            (i >= 1) & (i < h + 1) & (j >= 1) & (j < w + 1), image[z, b, j - 1, i - 1], 0.0
+        ),
+        name="framed",
+    )
+    r, s = reduce_axis((0, 3), name="dx"), reduce_axis((0, 3), name="dy")
+    own = compute(
+        (c, 1, w, h),
+        lambda z, b, j, i: sum(framed[z, b, j + r, i + s] * mask[z, r, s], axis=(r, s)),
+        name="sift",
+    )
+    return Case(
+        "depthwise conv",
+        _built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
+        [own],
+        (_random(1, c, h, w), _random(c, 1, 3, 3)),
+        lambda a: (a[0].transpose(1, 0, 3, 2), a[1][:, 0].transpose(0, 2, 1)),
+        lambda y: y.transpose(1, 0, 3, 2),
+    )
+
+
+def pooling() -> Case:
+    """2×2 max pooling with stride 2 on [h, w, c, n] data."""
+    c, h, w = 64, 112, 112
+    x = placeholder((1, c, h, w), name="x")
+    image = placeholder((h, w, c, 1), name="image")
+    r, s = reduce_axis((0, 2), name="dy"), reduce_axis((0, 2), name="dx")
+    own = compute(
+        (h // 2, w // 2, c, 1),
+        lambda i, j, z, b: max_over(image[i * 2 + r, j * 2 + s, z, b], axis=(r, s)),
+        name="crest",
+    )
+    return Case(
+        "pooling",
+        _built_in("max_pool", x, kernel=(2, 2), strides=(2, 2)),
+        [own],
+        (_random(1, c, h, w),),
+        lambda a: (a[0].transpose(2, 3, 1, 0),),
+        lambda y: y.transpose(3, 2, 0, 1),
+    )
+
+
+def softmax() -> Case:
+    """Softmax over the first of two axes instead of the last."""
+    m, n = 512, 256
+    x, t = placeholder((m, n), name="x"), placeholder((n, m), name="t")
+    k = reduce_axis((0, n), name="k")
+    top = compute((m,), lambda i: max_over(t[k, i], axis=k), name="top")
+    e = compute((n, m), lambda j, i: exp(t[j, i] - top[i]), name="lift")
+    q = reduce_axis((0, n), name="q")
+    total = compute((m,), lambda i: sum(e[q, i], axis=q), name="total")
+    own = compute((n, m), lambda j, i: e[j, i] / total[i], name="share")
+    return Case(
+        "softmax",
+        _built_in("softmax", x),
+        [own],
+        (_random(m, n),),
+        lambda a: (a[0].T,),
+        lambda y: y.T,
+    )
+
+
+def lstm() -> Case:
+    """An LSTM over 16 steps, its gates in another order and its state as [hidden, batch]."""
+    steps, batch, size, hidden = 16, 4, 64, 64
+    x = placeholder((steps, batch, size), name="x")
+    w = placeholder((1, 4 * hidden, size), name="w")
+    r = placeholder((1, 4 * hidden, hidden), name="r")
+    flow = placeholder((steps, size, batch), name="flow")
+    win = placeholder((4, hidden, size), name="win")
+    rec = placeholder((4, hidden, hidden), name="rec")
+    k = reduce_axis((0, size), name="k")
+    driven = compute(
+        (steps, 4, hidden, batch),
+        lambda t, g, i, b: sum(win[g, i, k] * flow[t, k, b], axis=k),
+        name="driven",
+    )
+
+    def step(itself: Any, t: Any, i: Any, b: Any) -> tuple[Any, Any]:
+        def gate(g: int) -> Any:
+            q = reduce_axis((0, hidden), name=f"q{g}")
+            fed = sum(select(t >= 1, itself(0, t - 1, q, b), 0.0) * rec[g, i, q], axis=q)
+            return driven[t, g, i, b] + fed
+
+        def sigmoid(value: Any) -> Any:
+            return 1.0 / (exp(-value) + 1.0)
+
+        kept = select(t >= 1, itself(1, t - 1, i, b), 0.0)
+        cell = sigmoid(gate(2)) * kept + sigmoid(gate(0)) * tanh(gate(3))
+        return sigmoid(gate(1)) * tanh(cell), cell
+
+    f32 = weft.float32
+    own = scan((steps, hidden, batch), step, dtypes_=(f32, f32), along=1, name="memory")
+    return Case(
+        "LSTM",
+        _built_in("lstm", x, w, r)[:1],
+        own[:1],
+        (
+            _random(steps, batch, size),
+            _random(1, 4 * hidden, size, scale=0.2),
+            _random(1, 4 * hidden, hidden, scale=0.2),
+        ),
+        lambda a: (
+            a[0].transpose(0, 2, 1),
+            a[1].reshape(4, hidden, size),
+            a[2].reshape(4, hidden, hidden),
+        ),
+        lambda y: y.transpose(0, 2, 1)[:, None],
+    )
+
+
+CASES = (gemm, conv, depthwise, pooling, softmax, lstm)
