@@ -9,8 +9,7 @@ from typing import Any
 
 import onnx
 
-from weft.cached_compiler import compile_or_find
-from weft.compiler import lower_graph
+from weft.compiler import compile_graph, lower_graph
 from weft.errors import CallError, CompileError, ExpressionError
 from weft.executable import Executable
 from weft.frontend.onnx.importer import import_model
@@ -55,7 +54,7 @@ def compile(
         return compile_model(source, chosen, shapes)
     if shapes:
         raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
-    return compile_or_find(_graph(source, in_place), chosen)
+    return compile_graph(_graph(source, in_place), chosen)
 
 
 class Stages:

@@ -56,14 +56,22 @@ def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
     """
     chosen = options or Options()
     target = host_target()
-    cache = open_cache(chosen.cache_dir, chosen.cache_bytes) if chosen.cache else None
-    text = print_graph(graph, programs=True)
-    key = cache_key(text, graph.constants.items(), target, chosen) if cache else b""
-    compiled = find(cache, key)
-    if compiled is None:
-        compiled = _compiled(graph, target, chosen)
-        store(cache, key, compiled)
+    cached = chosen.cache and not chosen.watched
+    cache = open_cache(chosen.cache_dir, chosen.cache_bytes) if cached else None
+    key = cache_key(_identity(graph), graph.constants.items(), target, chosen) if cache else b""
+    found = find(cache, key)
+    if found is not None:
+        found = replace(found, stats={**found.stats, "from_cache": True})
+        return Executable(found, threads=chosen.threads)
+    compiled = _compiled(graph, target, chosen)
+    store(cache, key, compiled)
     return Executable(compiled, threads=chosen.threads)
+
+
+def _identity(graph: Graph) -> str:
+    """All of ``graph`` but its constants' data: what it computes, and the names that users see."""
+    programs = [canonical_text(node.program) for node in graph.nodes]
+    return "\n".join([print_graph(graph), *programs, repr(host_machine())])
 
 
 def _compiled(graph: Graph, target: LlvmTarget, options: Options) -> Compiled:

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from weft.arguments import check_writable
-from weft.cached_compiler import compile_or_find
+from weft.compiler import compile_graph
 from weft.errors import ArtifactError, CallError, UnsupportedError
 from weft.executable import Executable
 from weft.frontend.onnx.importer import declared_value
 from weft.frontend.onnx.onnx_graph import Port, Region
 from weft.frontend.onnx.open_model import Source
 from weft.frontend.tensor_expr import constant_size
-from weft.graph.operator_graph import Graph
+from weft.graph.operator_graph import Graph, Value
 from weft.onnx_inputs import describe
 from weft.onnx_model import OnnxModel, load_model
 from weft.onnx_shapes import Shapes
@@ -38,7 +38,7 @@ def compile_model(
     made: list[Executable] = []
 
     def compiler(graph: Graph) -> Executable:
-        made.append(compile_or_find(graph, options))
+        made.append(compile_graph(graph, options))
         return made[-1]
 
     onnx = load_model(source, compiler, shapes)
@@ -135,6 +135,12 @@ class Model:
         return self._onnx.output_names
 
     @property
+    def input_values(self) -> dict[str, Value | None]:
+        """Shape and dtype of each input, open sizes as symbols; None where there is no rank."""
+        ports = {port.name: port for port in self._onnx.region.inputs}
+        return {name: _declared(ports[name]) for name in self.input_names}
+
+    @property
     def executables(self) -> tuple[Executable, ...]:
         """What has been compiled so far, in order."""
         return tuple(self._made)
@@ -202,10 +208,15 @@ def _open_sizes(region: Region) -> str:
 
 
 def _is_open(port: Port) -> bool:
+    value = _declared(port)
+    return value is None or any(constant_size(size) is None for size in value.shape)
+
+
+def _declared(port: Port) -> Value | None:
     try:
-        return any(constant_size(size) is None for size in declared_value(port).shape)
+        return declared_value(port)
     except UnsupportedError:  # no rank, or no tensor
-        return True
+        return None
 
 
 def _check_place(name: str, place: object, result: Data) -> None:

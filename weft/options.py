@@ -74,6 +74,11 @@ class Options:
         """What of these options can change the code: part of every cache key."""
         return f"strict={self.strict} fold_bytes={self.fold_bytes}"
 
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see the compilation, so that it must happen."""
+        return bool(self.dump or self.print_after or self.verify == "full")
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
         """The options that ``WEFT_*`` variables ask for; unknown ones are warned about."""

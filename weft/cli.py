@@ -1,0 +1,348 @@
+"""``weft``: run, compile and explain models from a terminal.
+
+Exit codes: 0 fine; 1 results differ from onnxruntime's; 2 a Weft error (WEFT-E…); 64 wrong use of
+the command line; 130 interrupted. With ``--json`` everything on standard output is one JSON object,
+errors included. Progress, warnings and errors for people go to standard error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec
+
+import click
+import numpy as np
+import onnx
+from rich.console import Console
+
+import weft
+from weft.cache import open_cache
+from weft.cli_models import Loaded, make_inputs, open_program
+from weft.cli_progress import compile_progress, progress
+from weft.cli_report import PeerRun, Run, print_run, run_data
+from weft.errors import CallError, WeftError
+from weft.executable import available_threads
+from weft.frontend.zoo.registry import MODELS
+from weft.measure import DEFAULT_REPEAT, Peer, Timing, difference, take_turns
+from weft.options import Options
+
+P = ParamSpec("P")
+Shapes = dict[str, tuple[int, ...]]
+
+DIFFERENT, FAILED, MISUSED, INTERRUPTED = 1, 2, 64, 130
+
+MODEL_HELP = f"MODEL: {', '.join(MODELS)} (built on the spot, seeded random weights), or the path\
+ of an .onnx file or of a .weft artifact."
+
+
+def _reported(command: Callable[P, None]) -> Callable[P, None]:
+    """Weft's errors and warnings as a user should see them, not as Python shows them."""
+
+    @functools.wraps(command)
+    def wrapper(*arguments: P.args, **options: P.kwargs) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", weft.WeftWarning)
+            warnings.showwarning = _show_warning
+            try:
+                command(*arguments, **options)
+            except WeftError as error:
+                _fail(error, as_json=bool(options.get("as_json")))
+
+    return wrapper
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    click.echo(f"warning: {message}", err=True)
+
+
+def _fail(error: WeftError, *, as_json: bool, code: int = FAILED) -> NoReturn:
+    if as_json:
+        names = ("code", "what", "where", "why", "hint")
+        click.echo(json.dumps({"error": {name: getattr(error, name) for name in names}}))
+    else:
+        click.echo(f"error: {error}", err=True)
+    sys.exit(code)
+
+
+def _sizes(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Shapes:
+    """``x=1,3,224,224`` as ``{"x": (1, 3, 224, 224)}``."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for value in values:
+        name, equals, sizes = value.rpartition("=")
+        parts = [size for size in sizes.split(",") if size]
+        if not equals or not all(size.isdecimal() for size in parts):
+            raise click.BadParameter(f"{value!r} is not of the form x=1,3,224,224")
+        shapes[name] = tuple(map(int, parts))
+    return shapes
+
+
+_model = click.argument("model")
+_threads = click.option("--threads", type=click.IntRange(1, 1024), help="Threads of a call.")
+_shape = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    callback=_sizes,
+    metavar="NAME=SIZES",
+    help="Fix an open shape: x=1,3,224,224.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, errors included.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(weft.__version__, prog_name="weft")
+def cli() -> None:
+    """Weft compiles models and tensor programs with a polyhedral compiler."""
+
+
+def main() -> None:
+    """The command ``weft``; always ends in ``SystemExit``."""
+    try:
+        sys.exit(cli.main(prog_name="weft", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        if "--json" in sys.argv:
+            _fail(WeftError("WEFT-E0806", error.format_message()), as_json=True, code=MISUSED)
+        error.show()
+        sys.exit(MISUSED)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # `weft explain … | head`; nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+
+
+# ---- run ----------------------------------------------------------------------------------------
+
+
+@cli.command(epilog=MODEL_HELP)
+@_model
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=VALUE",
+    help="An input; VALUE is a number or JSON array. Others are random.",
+)  # fmt: skip
+@click.option(
+    "--output", "outputs", multiple=True, metavar="NAME=@FILE.npy", help="Where to write an output."
+)
+@_threads
+@_shape
+@click.option("--seed", type=click.IntRange(0), default=0, help="Of random inputs.")
+@click.option(
+    "--repeat", type=click.IntRange(1),
+    help=f"Timed runs; by default {DEFAULT_REPEAT}, or fewer in 10 s.",
+)  # fmt: skip
+@click.option("--no-peer", is_flag=True, help="Do not compare with onnxruntime.")
+@_json
+@_reported
+def run(
+    model: str,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    threads: int | None,
+    shapes: Shapes,
+    seed: int,
+    repeat: int | None,
+    no_peer: bool,
+    as_json: bool,
+) -> None:
+    """Run MODEL: its results, its latency beside onnxruntime's, and what the compiler did."""
+    started = time.perf_counter()
+    loaded = _open(model, threads, shapes)
+    given = make_inputs(loaded, inputs, seed)
+    with compile_progress(f"running {loaded.name}", watched=False):
+        results = loaded.program.run(given)  # a model of open shapes compiles here
+    seconds = time.perf_counter() - started
+    _write_outputs(results, outputs)
+    count = min(threads or available_threads(), available_threads())
+    timing, peer = _measured(loaded, given, results, count, repeat, with_peer=not no_peer)
+    found = Run(loaded.name, results, seconds, count, loaded.program.stats, timing, peer)
+    if as_json:
+        _print_json(run_data(found))
+    else:
+        print_run(found, Console(highlight=False, soft_wrap=True))
+    if peer is not None and peer.difference is not None and not peer.difference.equal:
+        sys.exit(DIFFERENT)
+
+
+def _open(model: str, threads: int | None, shapes: Shapes) -> Loaded:
+    options = Options.from_environment()
+    if threads is not None:
+        options = replace(options, threads=threads)
+    watched = bool(options.logs or options.print_after)
+    with compile_progress(f"compiling {model}", watched=watched):
+        return open_program(model, options, shapes)
+
+
+def _measured(
+    loaded: Loaded,
+    given: Mapping[str, Any],
+    results: Mapping[str, Any],
+    threads: int,
+    repeat: int | None,
+    *,
+    with_peer: bool,
+) -> tuple[Timing, PeerRun | None]:
+    """Latency, and onnxruntime's in turn with it where there is one."""
+    found, peer = _beside(loaded, given, threads) if with_peer else (None, None)
+    actions: list[Callable[[], object]] = [lambda: loaded.program.run(given)]
+    if peer is not None:
+        actions.append(functools.partial(peer.run, given))
+    with progress("measuring", repeat or DEFAULT_REPEAT) as advance:
+        timings = take_turns(actions, repeat, tick=lambda: advance(""))
+    if found is None or peer is None:
+        return timings[0], found
+    gap = difference(results, peer.run(given))
+    return timings[0], replace(found, timing=timings[1], difference=gap)
+
+
+def _beside(
+    loaded: Loaded, given: Mapping[str, Any], threads: int
+) -> tuple[PeerRun | None, Peer | None]:
+    """onnxruntime with the model loaded, where it is installed and takes the model."""
+    source = loaded.onnx
+    if source is None:
+        return None, None
+    try:
+        peer = Peer(
+            source.SerializeToString() if isinstance(source, onnx.ModelProto) else str(source),
+            threads,
+        )
+        peer.run(given)
+    except ImportError:
+        return None, None
+    except Exception as error:  # whatever onnxruntime raises is its own affair
+        return PeerRun("", failure=f"fails: {error}"), None
+    return PeerRun(peer.version), peer
+
+
+def _write_outputs(results: Mapping[str, Any], wanted: tuple[str, ...]) -> None:
+    for text in wanted:
+        name, _, file = text.partition("=@")
+        if not file or name not in results:
+            raise CallError(
+                "WEFT-E0804",
+                f"--output {text!r} names no output",
+                hint=f"NAME=@FILE.npy with NAME one of {', '.join(results)}",
+            )
+        value = results[name]
+        if not isinstance(value, np.ndarray) or value.dtype == np.dtype(object):
+            raise CallError("WEFT-E0804", f"output {name!r} is no array of numbers")
+        try:
+            with Path(file).open("wb") as stream:
+                np.save(stream, value, allow_pickle=False)
+        except OSError as error:
+            raise CallError("WEFT-E0805", f"{file!r} cannot be written", why=str(error)) from None
+
+
+def _print_json(data: Mapping[str, object]) -> None:
+    click.echo(json.dumps(data))
+
+
+# ---- compile, explain, cache --------------------------------------------------------------------
+
+
+@cli.command("compile", epilog=MODEL_HELP)
+@_model
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="By default NAME.weft.")
+@_shape
+@click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
+@_json
+@_reported
+def compile_(
+    model: str,
+    output: Path | None,
+    shapes: Shapes,
+    texts: bool,
+    as_json: bool,
+) -> None:
+    """Compile MODEL to an artifact that runs without compiling."""
+    loaded = _open(model, None, shapes)
+    path = output or Path(f"{loaded.name}.weft")
+    loaded.program.save(path, texts=texts)
+    size = path.stat().st_size
+    if as_json:
+        _print_json({"artifact": str(path), "bytes": size, "stats": dict(loaded.program.stats)})
+    else:
+        click.echo(f"{path}: {size:,} bytes")
+
+
+@cli.command(epilog=MODEL_HELP)
+@_model
+@_shape
+@click.option("--stage", help="The text after this stage of the compiler instead.")
+@click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
+@_json
+@_reported
+def explain(
+    model: str,
+    shapes: Shapes,
+    stage: str | None,
+    source: str | None,
+    as_json: bool,
+) -> None:
+    """Say what was fused, tiled and scheduled in MODEL, and why.
+
+    Clusters, their statements, dependences and schedules, and for each pair of neighbouring
+    operators why they were fused or not.
+    """
+    program = _open(model, None, shapes).program
+    if source is not None:
+        text = program.source(source)
+    else:
+        text = program.as_text(stage) if stage is not None else program.explain()
+    if as_json:
+        _print_json({"text": text, "stats": dict(program.stats)})
+    else:
+        click.echo(text)
+
+
+@cli.group()
+def cache() -> None:
+    """The compiled programs that are kept between runs."""
+
+
+@cache.command()
+@_json
+@_reported
+def info(as_json: bool) -> None:
+    """Where the cache is, and how large."""
+    options = Options.from_environment()
+    found = open_cache(options.cache_dir, options.cache_bytes) if options.cache else None
+    data: dict[str, object] = {"folder": None, "entries": 0, "bytes": 0}
+    if found is not None:
+        entries = len(list(found.folder.glob("*.weft")))
+        data = {"folder": str(found.folder), "entries": entries, "bytes": found.size()}
+    if as_json:
+        _print_json(data | {"limit": options.cache_bytes})
+    else:
+        click.echo(
+            f"{data['folder'] or 'off'}: {data['entries']} programs, {data['bytes']:,} bytes"
+        )
+
+
+@cache.command()
+@_json
+@_reported
+def clear(as_json: bool) -> None:
+    """Forget every compiled program."""
+    options = Options.from_environment()
+    found = open_cache(options.cache_dir, options.cache_bytes) if options.cache else None
+    size = found.size() if found is not None else 0
+    if found is not None:
+        found.clear()
+    if as_json:
+        _print_json({"freed": size})
+    else:
+        click.echo(f"{size:,} bytes freed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Models and their inputs as the command line names them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import weft
+from weft.codegen.size_arithmetic import evaluate
+from weft.errors import CallError, WeftError
+from weft.executable import Executable
+from weft.frontend.scalar_expr import Var, walk
+from weft.frontend.tensor_expr import as_size
+from weft.frontend.zoo.registry import MODELS
+from weft.graph.operator_graph import Value
+from weft.model import Model
+from weft.options import Options
+
+Shapes = Mapping[str, tuple[int, ...]]
+Inputs = Callable[[int], dict[str, np.ndarray]]  # from a seed
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that runs; ``onnx`` is its source where there is one, ``sample`` makes inputs."""
+
+    name: str
+    program: Executable | Model
+    onnx: onnx.ModelProto | Path | None
+    sample: Inputs | None = None
+
+
+def open_program(name: str, options: Options, shapes: Shapes) -> Loaded:
+    """The model called ``name``: of the zoo, an ONNX file or a compiled artifact."""
+    path = Path(name)
+    if path.suffix == ".weft":
+        if shapes:
+            raise CallError("WEFT-E0802", "--shape has no meaning for a compiled artifact")
+        return Loaded(path.stem, weft.load(path, threads=options.threads), None)
+    if name in MODELS:
+        source, sample = MODELS[name].build(), MODELS[name].seeded_inputs
+        return Loaded(name, weft.compile(source, options=options, shapes=shapes), source, sample)
+    if not path.is_file():
+        raise WeftError(
+            "WEFT-E0800",
+            f"there is no model {name!r}",
+            why="it is neither a model that Weft can build nor a file",
+            hint=f"{', '.join(MODELS)}, or the path of an .onnx or .weft file",
+        )
+    return Loaded(path.stem, weft.compile(path, options=options, shapes=shapes), path)
+
+
+def ports(program: Executable | Model) -> dict[str, Value | None]:
+    """The inputs by name; None for one that is no tensor of known rank."""
+    if isinstance(program, Executable):
+        return {spec.name: Value(spec.name, spec.shape, spec.dtype) for spec in program.inputs}
+    return program.input_values
+
+
+def make_inputs(loaded: Loaded, given: Sequence[str], seed: int) -> dict[str, Any]:
+    """Inputs by name: those ``given`` as ``name=@file.npy`` or ``name=value``, others random."""
+    declared = ports(loaded.program)
+    inputs = dict(_parsed(text, declared) for text in given)
+    missing = [name for name in declared if name not in inputs]
+    if missing and loaded.sample is not None:
+        return {**loaded.sample(seed), **inputs}
+    sizes = _known_sizes(declared, inputs)
+    generator = np.random.default_rng(seed)
+    for name in missing:
+        value = declared[name]
+        if value is None:
+            raise CallError("WEFT-E0801", f"input {name!r} is missing", hint=f"--input {name}=...")
+        inputs[name] = _random(value, sizes, generator)
+    return {name: inputs[name] for name in declared}
+
+
+def _parsed(text: str, declared: Mapping[str, Value | None]) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or name not in declared:
+        raise CallError(
+            "WEFT-E0801",
+            f"--input {text!r} names no input",
+            hint=f"NAME=@FILE.npy or NAME=VALUE with NAME one of {', '.join(declared)}",
+        )
+    if value.startswith("@"):
+        return name, read_array(Path(value[1:]))
+    port = declared[name]
+    try:
+        data = np.array(json.loads(value))
+        array = data.astype(port.dtype.numpy) if port is not None else data
+    except (ValueError, TypeError, OverflowError) as error:
+        raise CallError(
+            "WEFT-E0801", f"--input {text!r} is no number or JSON array", why=str(error)
+        ) from None
+    if port is not None and not array.ndim and port.shape:
+        array = np.full(_shape(port, {}), array)  # one number fills the declared shape
+    return name, array
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The array in a .npy file; ``CallError`` where there is none. Pickled objects are refused."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise CallError("WEFT-E0803", f"{str(path)!r} is no .npy file", why=str(error)) from None
+    if not isinstance(array, np.ndarray):
+        raise CallError("WEFT-E0803", f"{str(path)!r} is an archive, not one .npy array")
+    return array
+
+
+def _known_sizes(declared: Mapping[str, Value | None], inputs: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes of the symbols that the given inputs settle."""
+    sizes: dict[str, int] = {}
+    for name, array in inputs.items():
+        value = declared.get(name)
+        if value is not None and isinstance(array, np.ndarray):
+            for size, extent in zip(value.shape, array.shape, strict=False):
+                if isinstance(size, Var):
+                    sizes.setdefault(size.name, extent)
+    return sizes
+
+
+def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape with symbols replaced: 1 where nothing settles one."""
+    expressions = [as_size(size) for size in value.shape]
+    names = {n.name for e in expressions for n in walk(e) if isinstance(n, Var)}
+    known = {name: sizes.get(name, 1) for name in sorted(names)}
+    return tuple(evaluate(e, known) for e in expressions)
+
+
+def _random(value: Value, sizes: Mapping[str, int], generator: np.random.Generator) -> np.ndarray:
+    """Standard normal floats; integers 0 to 9; booleans."""
+    shape = _shape(value, sizes)
+    if value.dtype.is_float:
+        return generator.standard_normal(shape).astype(value.dtype.numpy)
+    high = 2 if value.dtype.kind == "bool" else min(10, int(value.dtype.highest) + 1)
+    return generator.integers(0, high, shape).astype(value.dtype.numpy)
