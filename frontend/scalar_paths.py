@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var
+from weft.frontend.scalar_numbering import Numbering
 
 SCALAR = (Literal, Var, Load, Apply, Cast, Bitcast, Select)
 
@@ -35,53 +36,81 @@ def walk_scalar(*exprs: Expr) -> Iterator[Expr]:
 class Path:
     """The conditions that hold on the way to an expression: those of ``parent``, then ``guard``.
 
-    One object for each different way, so that paths are compared by identity.
+    One object for each different way, so that paths are compared by identity. ``exact``: the
+    expression is evaluated wherever they hold; otherwise it may not be, for several ways to it
+    have more conditions than they have in common.
     """
 
     parent: Path | None = None
-    guard: Guard | None = None
+    guard: Guard | None = None  # none: only marks where several ways part
+    key: tuple[int, bool] = (0, True)  # of the guard: equal ones have equal keys
     depth: int = 0
-
-    def __len__(self) -> int:
-        return self.depth
+    exact: bool = True
+    equals: list[Expr] = field(default_factory=list)  # all nodes equal to the guard's condition
 
     def __iter__(self) -> Iterator[Guard]:
         """The guards, outermost first."""
-        found: list[Guard] = []
-        path = self
-        while path.parent is not None and path.guard is not None:
-            found.append(path.guard)
-            path = path.parent
-        return reversed(found)
+        return (step.guard for step in self.steps() if step.guard is not None)
 
-    def common(self, other: Path) -> Path:
-        """The longest path that both begin with."""
-        here, there = self, other
+    def steps(self, above: Path | None = None) -> list[Path]:
+        """This path and those it begins with that are longer than ``above``, the longest last."""
+        found: list[Path] = []
+        path = self
+        while path.parent is not None and path is not above:
+            found.append(path)
+            path = path.parent
+        return found[::-1]
+
+
+class _Paths:
+    """All paths of one expression."""
+
+    def __init__(self) -> None:
+        self.root = Path()
+        self._numbering = Numbering()
+        self._longer: dict[tuple[int, tuple[int, bool], bool], Path] = {}
+        self._equals: dict[tuple[int, bool], list[Expr]] = {}
+
+    def along(self, path: Path, guard: Guard) -> Path:
+        key = (self._numbering.number(guard[0]), guard[1])
+        self._equals.setdefault(key, []).append(guard[0])
+        return self._step(path, guard, key, path.exact)
+
+    def _step(self, path: Path, guard: Guard | None, key: tuple[int, bool], exact: bool) -> Path:
+        place = (id(path), key, exact)
+        if place not in self._longer:
+            equals = self._equals.get(key, [])
+            self._longer[place] = Path(path, guard, key, path.depth + 1, exact, equals)
+        return self._longer[place]
+
+    def common(self, one: Path, other: Path) -> Path:
+        """The conditions that both have."""
+        here, there = one, other
         while here is not there:
             if here.depth >= there.depth and here.parent is not None:
                 here = here.parent
             elif there.parent is not None:
                 there = there.parent
-        return here
+        if here is one or here is other:
+            return here
+        keys = {step.key for step in other.steps(here)}
+        result = self._step(here, None, (-1, True), False)
+        for step in one.steps(here):
+            if step.key in keys and step.guard is not None:
+                result = self._step(result, step.guard, step.key, False)
+        return result
 
 
 def path_guards(*exprs: Expr) -> dict[int, Path]:
-    """For every node of ``exprs``, by ``id``: the select conditions that hold on every way to it.
-
-    A node shared by several branches has the conditions that the ways to it begin with.
-    """
-    root = Path()
-    longer: dict[tuple[int, int, bool], Path] = {}
-    found: dict[int, Path] = {id(expr): root for expr in exprs}
+    """For every node of ``exprs``, by ``id``: the select conditions on every way to it."""
+    paths = _Paths()
+    found: dict[int, Path] = {id(expr): paths.root for expr in exprs}
     for node in reversed(list(walk_scalar(*exprs))):
         here = found[id(node)]
         for child, guard in _uses(node):
-            there = here
-            if guard is not None:
-                key = (id(here), id(guard[0]), guard[1])
-                there = longer.setdefault(key, Path(here, guard, here.depth + 1))
+            there = here if guard is None else paths.along(here, guard)
             known = found.get(id(child))
-            found[id(child)] = there if known is None else known.common(there)
+            found[id(child)] = there if known is None else paths.common(known, there)
     return found
 
 

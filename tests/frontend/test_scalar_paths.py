@@ -26,8 +26,20 @@ def test_branches_shared_nodes_and_shared_conditions():
     assert list(guards[id(a)]) == [(c, True), (d, True)]
     assert list(guards[id(b)]) == [(c, False)]
     assert list(guards[id(shared)]) == [(c, True)]
-    assert list(guards[id(c)]) == [] and len(guards[id(both)]) == 0
-    assert list(path_guards(both, b * shared)[id(shared)]) == []
+    assert list(guards[id(c)]) == [] and list(guards[id(both)]) == []
+    assert all(guards[id(node)].exact for node in (a, b, shared))
+    everywhere = path_guards(both, b * shared)[id(shared)]
+    assert list(everywhere) == [] and everywhere.exact
+
+
+def test_several_ways_keep_the_conditions_that_they_share():
+    shared, other = load(0), load(1)
+    first = select(j > 0, select(i > 0, select(j > 1, shared, other), 0.0), 0.0)
+    again = select(i > 0, shared, select(i > 3, shared, 0.0))
+    path = path_guards(first, select(i > 0, shared, 0.0))[id(shared)]
+    assert list(path) == [(i > 0, True)] and not path.exact
+    path = path_guards(first, again)[id(shared)]
+    assert list(path) == [] and not path.exact
 
 
 @settings(max_examples=100, deadline=None)

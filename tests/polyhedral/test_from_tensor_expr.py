@@ -425,9 +425,10 @@ def scalars(draw, pool, axes, number, depth):
     if kind <= 1:
         return draw(element(pool, axes))
     if kind == 2:
-        k = w.reduce_axis((draw(st.integers(0, 1)), draw(st.integers(1, 3))), name=f"k{len(axes)}")
+        low, high = draw(st.integers(0, 1)), draw(st.integers(1, 3))
+        k = w.reduce_axis((low, high), name=f"k{len(axes)}_{low}_{high}")
         if axes and draw(st.booleans()):
-            k = w.reduce_axis((0, axes[-1] + 1), name=k.name)
+            k = w.reduce_axis((0, axes[-1] + 1), name=f"{axes[-1].name}_{len(axes)}")
         inner = draw(scalars(pool, (*axes, k), number, depth - 1))
         where = draw(st.sampled_from([None, k > 0]))
         fold = draw(st.sampled_from([w.sum, w.max_over]))
@@ -462,7 +463,7 @@ def element(draw, pool, axes):
     return select(w.all_of(inside), loaded, 0.25)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(programs(), st.integers(0, 9))
 def test_random_programs(drawn, seed):
     program, sizes = drawn
