@@ -33,7 +33,8 @@ from weft.onnx_model import load_model
 from weft.staging import CompileGraph
 
 BATCH = 100
-SECONDS = 5
+SECONDS = 5  # for import and interpretation of one mutant
+COMPILE_SECONDS = 60
 MEMORY = 1 << 30
 compilers: list[CompileGraph] = [Interpreted]  # the last one is used
 ODD_INTEGERS = (0, 1, -1, 2, 3, 7, 2**31 - 1, 2**31, 2**63 - 1, -(2**63), 2**40, 255)
@@ -194,10 +195,11 @@ def _batch(
     if child == 0:
         os.close(read)
         _limit()
+        seconds = SECONDS if compilers[-1] is Interpreted else COMPILE_SECONDS
         with os.fdopen(write, "w", errors="backslashreplace") as pipe:
             for index in range(start, last):
                 _, changed, inputs = _mutant(models, seed, index)
-                signal.setitimer(signal.ITIMER_REAL, SECONDS)  # ends the child
+                signal.setitimer(signal.ITIMER_REAL, seconds)  # ends the child
                 answer = " ".join(verdict(changed, inputs).split())[:300]
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 print(index, answer, file=pipe, flush=True)
