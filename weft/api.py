@@ -14,7 +14,8 @@ from weft.errors import CallError, CompileError, ExpressionError
 from weft.executable import Executable
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.open_model import open_model
-from weft.frontend.tensor_expr import Program, Tensor, operations
+from weft.frontend.scalar_expr import Var, walk
+from weft.frontend.tensor_expr import Program, Tensor, as_size, operations, size_symbols
 from weft.frontend.tensor_verifier import verify
 from weft.graph.from_program import from_program
 from weft.graph.operator_graph import Graph
@@ -106,7 +107,7 @@ def program(outputs: Tensor | Sequence[Tensor], *, name: str = "program") -> Pro
     """The program that computes ``outputs`` from their placeholders, in order of creation."""
     many = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     if not many or not all(isinstance(t, Tensor) for t in many):
-        raise _no_source(outputs)
+        raise _no_source(outputs, "without a tensor" if not many else "of more than tensors")
     read = [t for operation in operations(Program(name, (), many)) for t in operation.reads]
     inputs = dict.fromkeys(t for t in (*many, *read) if t.operation is None)
     return Program(name, tuple(sorted(inputs, key=lambda t: t.serial)), many)
@@ -144,16 +145,17 @@ def _graph(source: Source, in_place: Mapping[str, str] | None) -> Graph:
         raise _no_source(source)
     _check_names("placeholders", whole.inputs)
     _check_names("outputs", whole.outputs)
+    _check_sizes(whole)
     if in_place:
         whole = replace(whole, in_place=_pairs(whole, in_place))
     verify(whole)
     return from_program(whole)
 
 
-def _no_source(source: object) -> CompileError:
+def _no_source(source: object, what: str = "") -> CompileError:
     return CompileError(
         "WEFT-E0010",
-        f"a {type(source).__name__} cannot be compiled",
+        f"{type(source).__name__} {what}".strip() + " cannot be compiled",
         hint="pass a Tensor, a sequence of Tensors, a Program, or an ONNX path, bytes or model",
     )
 
@@ -169,6 +171,21 @@ def _check_names(what: str, tensors: Sequence[Tensor]) -> None:
         seen.add(tensor.name)
 
 
+def _check_sizes(whole: Program) -> None:
+    """A call learns sizes from its arguments' shapes, so every size of a result must be there."""
+    known = size_symbols(whole)
+    for tensor in whole.outputs:
+        for size in tensor.shape:
+            for node in walk(as_size(size)):
+                if isinstance(node, Var) and node.name not in known:
+                    raise ExpressionError(
+                        "WEFT-E0014",
+                        f"no input has the size {node.name!r} in its shape",
+                        where=f"shape of {tensor.name}",
+                        hint="pass a placeholder that has it, or use a number",
+                    )
+
+
 def _pairs(whole: Program, in_place: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
     """(output, input) numbers of the declared pairs of names."""
     outputs, inputs = ([t.name for t in side] for side in (whole.outputs, whole.inputs))
@@ -182,4 +199,6 @@ def _pairs(whole: Program, in_place: Mapping[str, str]) -> tuple[tuple[int, int]
                     hint=f"{what}s: {', '.join(names)}",
                 )
         pairs.append((outputs.index(output), inputs.index(given)))
+    if len({given for _, given in pairs}) < len(pairs):
+        raise ExpressionError("WEFT-E0012", "in_place: two outputs in the memory of one input")
     return tuple(pairs)

@@ -8,7 +8,7 @@ place     inputs, outputs, constants, and an arena planned by liveness
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.program import (
@@ -98,7 +98,7 @@ def assemble(
         tuple(v.name for v in graph.outputs),
         frozenset(results),
     )
-    return Assembly(replace(main, in_place=graph.in_place), prepare)
+    return Assembly(main, prepare)
 
 
 def _split(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:

@@ -86,6 +86,7 @@ def _compiled(graph: Graph, target: LlvmTarget, options: Options) -> Compiled:
         name=graph.name,
         inputs=_renamed(compiled.inputs, graph.inputs),
         outputs=_renamed(compiled.outputs, graph.outputs),
+        in_place=tuple(InPlace(o, i) for o, i in graph.in_place),  # copied at the end of a call
         stats=statistics(lowered),
         texts=lowered.passes.texts,
         explanation=explain(lowered),
@@ -207,7 +208,6 @@ def _machine_code(
         objects=tuple(objects),
         constants=tuple((b.name, constants[b.name]) for b in program.constants),
         derived=program.derived,
-        in_place=tuple(InPlace(o, i) for o, i in program.in_place),
         checks=tuple(messages[step.kernel] for step in program.steps),
         llvm=tuple(texts),
     )

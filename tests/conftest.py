@@ -1,0 +1,20 @@
+"""Tests leave the user's own cache of compiled programs alone."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """A cache folder of this test session (one for each worker process of xdist)."""
+    folder = tmp_path_factory.mktemp("cache")
+    saved = {name: os.environ.get(name) for name in ("XDG_CACHE_HOME", "WEFT_CACHE_DIR")}
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    os.environ.pop("WEFT_CACHE_DIR", None)
+    yield folder
+    for name, value in saved.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
