@@ -7,7 +7,7 @@ TOPLAS 37 (2015).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import islpy as isl
 
@@ -59,7 +59,7 @@ def scan(scop: Scop, tree: Tree, instance: Instance) -> Stmt:
     order = paths(tree)
     with bounded(_BUDGET, f"scanning the loops of {scop.name}"):
         root = _isl_ast(scop, tree, order)
-        return _Scan(order, instance).node(root, {})
+        return _Scan(order, instance, frozenset(scop.parameters)).node(root, {})
 
 
 def _isl_ast(scop: Scop, tree: Tree, order: Mapping[str, tuple[Loop | int, ...]]) -> isl.AstNode:
@@ -81,7 +81,7 @@ def _isl_ast(scop: Scop, tree: Tree, order: Mapping[str, tuple[Loop | int, ...]]
 class _Scan:
     order: Mapping[str, tuple[Loop | int, ...]]
     instance: Instance
-    below: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    parameters: frozenset[str]
 
     def node(self, node: isl.AstNode, names: Mapping[str, Expr]) -> Stmt:
         """``node`` in loop IR; ``names`` gives isl's iterators."""
@@ -113,7 +113,7 @@ class _Scan:
         if node.for_is_degenerate():
             return self.node(node.for_get_body(), {**names, iterator: lower})
         loop = self._loop(node, int(iterator[1:]))
-        taken = {v.name for v in names.values() if isinstance(v, Var)}
+        taken = {v.name for v in names.values() if isinstance(v, Var)} | self.parameters
         name = loop.name
         while name in taken:
             name += "_"
