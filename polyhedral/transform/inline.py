@@ -69,7 +69,7 @@ def why_not_inline(scop: Scop, statement: Statement) -> str:
 
 
 def _indexes(statement: Statement, tensor: str) -> bool:
-    """Whether an index of ``statement`` is computed from ``tensor``; lets are out of scope there."""
+    """Whether an index of ``statement`` is computed from ``tensor``: lets are out of scope."""
     numbers = {k for k, access in enumerate(statement.reads) if access.tensor == tensor}
     return bool(numbers) and any(
         isinstance(node, Load) and node.source in numbers
