@@ -8,13 +8,14 @@ register-tiled contraction loses one of its loops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
-from weft.frontend.scalar_expr import Expr
+from weft.frontend.scalar_expr import Expr, Literal
 from weft.polyhedral.analysis.linear import box, extent, linear
 from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.transform.edit import outer_dims
 
 ENOUGH_PARALLELISM = 16  # outer iterations below which a group rather stays apart
 PRIVATE_BYTES = 64 * 1024  # of temporaries, per outer iteration, worth keeping in a near cache
@@ -33,12 +34,13 @@ class SharedDim:
 class Group:
     """Statements, in order, and the loops that they share.
 
-    ``bound``: the statements share loops in the program itself (a scan) and stay as they are.
+    ``level``: how many loops around the group are the program's own (those of a scan). They stay
+    as they are, and what one of their turns leaves for the next does not count inside.
     """
 
     statements: tuple[Statement, ...]
     shared: tuple[SharedDim, ...]
-    bound: bool = False
+    level: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,26 +53,71 @@ class Group:
 
 def groups_of(scop: Scop) -> tuple[Group, ...]:
     """The fused nests of ``scop`` in an order that respects its dependences."""
-    groups: list[Group] = []
+    return tuple(_groups(scop, scop.statements, 0))
+
+
+def _groups(scop: Scop, statements: Sequence[Statement], level: int) -> list[Group]:
+    """The groups of ``statements``, which share ``level`` loops."""
+    groups: list[Group | None] = []  # None: merged into a later one
     home: dict[str, int] = {}  # statement -> its group
-    for fold in folds(scop.statements):
-        needs = {home[s.name] for s in scop.statements if s.name in home and _depends(fold, s)}
-        joined = _join(scop, groups[max(needs)], fold) if needs else None
+    for fold in folds(statements, level):
+        if len({s.position[2 * level] for s in fold}) < len(fold):
+            groups += _groups(scop, fold, level + 1)
+            home.update({s.name: len(groups) - 1 for s in fold})
+            continue
+        needs = {home[s.name] for s in statements if s.name in home and _depends(fold, s)}
+        latest = groups[max(needs)] if needs else None
+        joined = _join(scop, latest, fold, level) if latest else None
         if joined is None:
-            groups.append(_alone(fold))
-            target = len(groups) - 1
-        else:
-            target = max(needs)
-            groups[target] = joined
-        home.update({s.name: target for s in fold})
-    return tuple(groups)
+            groups.append(_alone(fold, level))
+            home.update({s.name: len(groups) - 1 for s in fold})
+            continue
+        target = max(needs)
+        for other in sorted(needs - {target}, reverse=True):
+            merged = _absorb(groups, other, target, joined, fold)
+            if merged is not None:
+                joined, groups[other] = merged, None
+        groups[target] = joined
+        home.update(dict.fromkeys(joined.names, target))
+    return [group for group in groups if group is not None]
 
 
-def folds(statements: tuple[Statement, ...]) -> list[tuple[Statement, ...]]:
-    """Statements of one nest, and neighbours that fold into the same tensors."""
+def _absorb(
+    groups: Sequence[Group | None],
+    number: int,
+    target: int,
+    joined: Group,
+    fold: tuple[Statement, ...],
+) -> Group | None:
+    """``joined`` with the earlier group ``number``, which feeds ``fold`` too; None if it cannot.
+
+    Both must share all their loops with the fold, and nothing in between may need the earlier one.
+    """
+    group = groups[number]
+    if group is None or group.level != joined.level or len(group.shared) != len(joined.shared):
+        return None
+    between = [g for g in groups[number + 1 : target + 1] if g is not None]
+    if any(_depends(g.statements, s) for g in between for s in group.statements):
+        return None
+    own, first = _alone(fold, joined.level), fold[0].name
+    dims_of: dict[str, Mapping[str, str]] = {}
+    for dim in group.shared:
+        partner = _partner(group, dim, fold, own)
+        if partner is None:
+            return None
+        dims_of[partner.dims[first]] = dim.dims
+    if set(dims_of) != {d.dims[first] for d in joined.shared}:
+        return None
+    shared = tuple(replace(d, dims={**dims_of[d.dims[first]], **d.dims}) for d in joined.shared)
+    return replace(joined, statements=(*group.statements, *joined.statements), shared=shared)
+
+
+def folds(statements: Sequence[Statement], level: int = 0) -> list[tuple[Statement, ...]]:
+    """Statements that share the loop below ``level``, and neighbours that fold into one tensor."""
     found: list[tuple[Statement, ...]] = []
     for s in statements:
-        if found and (s.position[0] == found[-1][-1].position[0] or _continues(found[-1][-1], s)):
+        last = found[-1][-1] if found else None
+        if last and (s.position[2 * level] == last.position[2 * level] or _continues(last, s)):
             found[-1] = (*found[-1], s)
         else:
             found.append((s,))
@@ -112,15 +159,16 @@ def _depends(fold: tuple[Statement, ...], earlier: Statement) -> bool:
     )
 
 
-def _alone(fold: tuple[Statement, ...]) -> Group:
+def _alone(fold: tuple[Statement, ...], level: int) -> Group:
     """The group of one fold: shared are the dims along which all its writes agree."""
     first = fold[0]
-    if len({s.position[0] for s in fold}) < len(fold):
-        return Group(fold, (), bound=True)
-    recurrent = frozenset().union(*map(recurrent_dims, fold))
+    recurrent = frozenset[str]().union(*map(recurrent_dims, fold))
+    outer = outer_dims(first, level)
     bounds = box(first)
     shared = []
     for dim in spatial_dims(first):
+        if dim in outer:
+            continue
         dims = {first.name: dim}
         for other in fold[1:]:
             partner = aligned(first.writes[0], first, other.writes[0], other).get(dim)
@@ -129,13 +177,13 @@ def _alone(fold: tuple[Statement, ...]) -> Group:
         independent = not recurrent & set(dims.values())
         if len(dims) == len(fold) and dim in bounds and independent:
             shared.append(SharedDim(dims, extent(bounds[dim]), bounds[dim]))
-    return Group(fold, tuple(shared))
+    return Group(fold, tuple(shared), level)
 
 
-def _join(scop: Scop, group: Group, fold: tuple[Statement, ...]) -> Group | None:
+def _join(scop: Scop, group: Group, fold: tuple[Statement, ...], level: int) -> Group | None:
     """``group`` with ``fold`` in it, or None where that is impossible or does not pay."""
-    own = _alone(fold)
-    if group.bound or own.bound:
+    own = _alone(fold, level)
+    if group.level != level:
         return None
     kept: list[SharedDim] = []
     partners = [_partner(group, d, fold, own) for d in group.shared]
@@ -144,7 +192,7 @@ def _join(scop: Scop, group: Group, fold: tuple[Statement, ...]) -> Group | None
             kept.append(SharedDim({**d.dims, **partner.dims}, d.extent, d.bounds))
     if not kept and (group.shared or own.shared):
         return None
-    merged = Group((*group.statements, *fold), tuple(kept))
+    merged = Group((*group.statements, *fold), tuple(kept), level)
     lost = len(kept) < len(group.shared)
     if any(is_contraction(s) for s in group.statements) and lost:
         return None
@@ -164,7 +212,7 @@ def _partner(
     choice: SharedDim | None = None
     for a in group.statements:
         for b in fold:
-            for x, y in _conflicts(a, b):
+            for x, y in _conflicts(a, b, group.level):
                 partner = aligned(x, a, y, b).get(dim.dims[a.name])
                 match = next((d for d in own.shared if d.dims[b.name] == partner), None)
                 if match is None or match.bounds != dim.bounds or choice not in (None, match):
@@ -173,14 +221,28 @@ def _partner(
     return choice
 
 
-def _conflicts(a: Statement, b: Statement) -> list[tuple[Access, Access]]:
-    """Pairs of accesses of one tensor of which at least one writes."""
+def _conflicts(a: Statement, b: Statement, level: int) -> list[tuple[Access, Access]]:
+    """Pairs of accesses of one tensor of which at least one writes, in one turn of outer loops."""
     pairs = []
     for x, x_writes in [(w, True) for w in a.writes] + [(r, False) for r in a.reads]:
         for y, y_writes in [(w, True) for w in b.writes] + [(r, False) for r in b.reads]:
-            if x.tensor == y.tensor and (x_writes or y_writes):
+            if x.tensor == y.tensor and (x_writes or y_writes) and not _carried(x, a, y, b, level):
                 pairs.append((x, y))
     return pairs
+
+
+def _carried(x: Access, a: Statement, y: Access, b: Statement, level: int) -> bool:
+    """Whether x and y touch one element only in different turns of the outer loops."""
+    if x.may or y.may:
+        return False
+    for da, db in zip(outer_dims(a, level), outer_dims(b, level), strict=True):
+        for i, j in zip(x.indices, y.indices, strict=True):
+            p, q = linear(i, a.dims), linear(j, b.dims)
+            if p and q and p.coefficients == {da: 1} and q.coefficients == {db: 1}:
+                step = p.rest - q.rest
+                if isinstance(step, Literal) and step.value != 0:
+                    return True
+    return False
 
 
 def aligned(x: Access, a: Statement, y: Access, b: Statement) -> dict[str, str]:

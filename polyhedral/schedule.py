@@ -48,7 +48,7 @@ class Plan:
     shared: tuple[SharedDim, ...]
     choice: TileChoice
     lanes: int
-    bound: bool
+    level: int
 
 
 def schedule(scop: Scop, machine: Machine) -> Scheduled:
@@ -65,7 +65,7 @@ def schedule(scop: Scop, machine: Machine) -> Scheduled:
 
 def _plan(scop: Scop, group: Group, machine: Machine) -> Plan:
     choice = choose_tiles(scop, group, machine)
-    return Plan(group.names, group.shared, choice, group_lanes(scop, group, machine), group.bound)
+    return Plan(group.names, group.shared, choice, group_lanes(scop, group, machine), group.level)
 
 
 # ---- staging ------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def _stage(scop: Scop, plan: Plan) -> tuple[Scop, Plan]:
         scop, _ = pack(scop, p.statement, p.operand, p.dim, choice.tiles[choice.vector], order)
     for tensor in _accumulators(scop, plan):
         inside = frozenset(plan.statements)
-        scop = cache_write(scop, tensor, readers=inside)
+        scop = cache_write(scop, tensor, readers=inside, level=plan.level)
         plan = _with_copy(scop, plan, tensor)
     return scop, plan
 
@@ -123,13 +123,14 @@ def _written(s: Statement) -> set[str]:
 
 
 def _build(scheduled: Scheduled, plan: Plan) -> Scheduled:
-    if plan.bound or not plan.shared:
+    if not plan.shared:
         return _vectorise_inner(scheduled, plan)
     order = _outer_order(scheduled.scop, plan)
     scheduled, names = _share(scheduled, plan, order)
     if plan.choice.vector is None:
-        scheduled = _promote_all(scheduled, plan, [names[d] for d in order], points=())
-        scheduled = _parallel(scheduled, [names[d] for d in order])
+        outer = [names[d] for d in order]
+        scheduled = _promote_all(scheduled, plan, outer, points=())
+        scheduled = _parallel(scheduled, plan, outer)
         return _vectorise_inner(scheduled, plan)
     return _tile(scheduled, plan, order, names)
 
@@ -181,7 +182,7 @@ def _share(scheduled: Scheduled, plan: Plan, order: Seq[int]) -> tuple[Scheduled
             for d in order
         ]
         return fuse(scheduled, loops, plan.statements), names
-    own = [loop.name for loop in loops_above(scheduled.tree, first)]
+    own = [loop.name for loop in loops_above(scheduled.tree, first)[plan.level :]]
     outer = [names[d] for d in order]
     return reorder(scheduled, [*outer, *(n for n in own if n not in outer)]), names
 
@@ -201,7 +202,7 @@ def _tile(scheduled: Scheduled, plan: Plan, order: Seq[int], names: Mapping[int,
     if not tiles or v is None:
         *outer, inner = [names[d] for d in order]
         scheduled = _move_innermost(scheduled, plan, inner)
-        scheduled = _parallel(scheduled, outer)
+        scheduled = _parallel(scheduled, plan, outer)
         return set_kinds(scheduled, {inner: "vector"})
     scheduled = tile(scheduled, {names[d]: size for d, size in tiles.items()})
     outer = [tile_name(names[d]) if d in tiles else names[d] for d in order]
@@ -220,16 +221,19 @@ def _tile(scheduled: Scheduled, plan: Plan, order: Seq[int], names: Mapping[int,
                 kinds[loop.name] = "vector"
             elif any(value == at[u].get(statement) for u in unrolled):
                 kinds[loop.name] = "unrolled"
-    return _parallel(set_kinds(scheduled, kinds), outer)
+    return _parallel(set_kinds(scheduled, kinds), plan, outer)
 
 
 def _move_innermost(scheduled: Scheduled, plan: Plan, name: str) -> Scheduled:
     (statement,) = plan.statements
-    own = [loop.name for loop in loops_above(scheduled.tree, statement)]
+    own = [loop.name for loop in loops_above(scheduled.tree, statement)[plan.level :]]
     return reorder(scheduled, [*(n for n in own if n != name), name])
 
 
-def _parallel(scheduled: Scheduled, loops: Seq[str]) -> Scheduled:
+def _parallel(scheduled: Scheduled, plan: Plan, loops: Seq[str]) -> Scheduled:
+    """Outer loops may run on threads; within a scan they would meet too often to pay."""
+    if plan.level:
+        return scheduled
     return set_kinds(scheduled, dict.fromkeys(loops, "parallel"))
 
 
@@ -257,6 +261,8 @@ def _promote_all(
 
     ``innermost``: the tile loop of the vector, along which storage is contiguous.
     """
+    scan = loops_above(scheduled.tree, plan.statements[0])[: plan.level]
+    outer = [*(loop.name for loop in scan), *outer]
     inside = set(plan.statements)
     for tensor in scheduled.scop.tensors:
         users = {s.name for s, _, _ in accesses_of(scheduled.scop, tensor.name)}

@@ -17,6 +17,7 @@ from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.grouping import ENOUGH_PARALLELISM, Group, recurrent_dims
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.transform.edit import outer_dims
 from weft.polyhedral.transform.pack import why_not_pack
 
 MAX_UNROLL = 16
@@ -76,6 +77,7 @@ def _inner(scop: Scop, group: Group, machine: Machine) -> TileChoice:
     total = 0.0
     for s in group.statements:
         taken = {d.dims[s.name] for d in group.shared} | recurrent_dims(s)
+        taken |= set(outer_dims(s, group.level))
         options = [(_statement_cycles(scop, s, d, lanes), d) for d in s.dims if d not in taken]
         best = min(options, default=None)
         scalar = _statement_cycles(scop, s, None, lanes)

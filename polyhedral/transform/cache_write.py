@@ -15,15 +15,18 @@ from dataclasses import replace
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Load, Var
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
-from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
+from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position, outer_dims
 from weft.polyhedral.transform.scheduled import fresh
 
 
-def cache_write(scop: Scop, tensor: str, readers: frozenset[str] = frozenset()) -> Scop:
+def cache_write(
+    scop: Scop, tensor: str, readers: frozenset[str] = frozenset(), level: int = 0
+) -> Scop:
     """Writes of ``tensor``, and reads of it by the statements ``readers``, go to a new temporary.
 
-    The copy back is a nest of its own behind the last writer's. The writers must cover the tensor
-    and stand in nests of their own. Raises ``IllegalScheduleError`` where nothing writes it.
+    The copy back is a nest of its own behind the last writer's, within the first ``level`` loops
+    that the writers share. The writers must cover the tensor. Raises ``IllegalScheduleError``
+    where nothing writes it, or where a shared loop does not run along one of its dimensions.
     """
     old = scop.tensor(tensor)
     writers = [s for s, _, is_write in accesses_of(scop, tensor) if is_write]
@@ -36,8 +39,23 @@ def cache_write(scop: Scop, tensor: str, readers: frozenset[str] = frozenset()) 
         _redirect(s, tensor, new.name) if s.name in redirected else s for s in scop.statements
     )
     scop = replace(scop, tensors=(*scop.tensors, new), statements=statements)
-    copy = _copy(fresh(f"store_{tensor}", {s.name for s in statements}), new, tensor)
-    return insert_nest(scop, copy, after=max(int(s.position[0]) for s in writers))
+    last = max(writers, key=lambda s: int(s.position[2 * level]))
+    order = _dims_order(last, tensor, level)
+    copy = _copy(fresh(f"store_{tensor}", {s.name for s in statements}), new, tensor, order)
+    return insert_nest(scop, copy, after=last, level=level)
+
+
+def _dims_order(writer: Statement, tensor: str, level: int) -> tuple[int, ...]:
+    """The dims of ``tensor``, first those that the writer's outer loops run along."""
+    write = next(w for w in writer.writes if w.tensor == tensor)
+    names = [i.name if isinstance(i, Var) else "" for i in write.indices]
+    outer = outer_dims(writer, level)
+    if not set(outer) <= set(names):
+        raise IllegalScheduleError(
+            "WEFT-E0455", f"{tensor} has no dimension for each of the loops {', '.join(outer)}"
+        )
+    first = [names.index(d) for d in outer]
+    return (*first, *(d for d in range(len(names)) if d not in first))
 
 
 def _redirect(statement: Statement, old: str, new: str) -> Statement:
@@ -51,9 +69,9 @@ def _redirect(statement: Statement, old: str, new: str) -> Statement:
     )
 
 
-def _copy(name: str, source: Tensor, target: str) -> Statement:
-    dims = tuple(f"o{d}" for d in range(len(source.shape)))
-    indices = tuple(Var(d) for d in dims)
+def _copy(name: str, source: Tensor, target: str, order: tuple[int, ...]) -> Statement:
+    indices = tuple(Var(f"o{d}") for d in range(len(source.shape)))
+    dims = tuple(f"o{d}" for d in order)
     domain = tuple(
         Constraint(expr)
         for index, size in zip(indices, source.shape, strict=True)

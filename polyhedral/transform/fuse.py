@@ -31,16 +31,27 @@ def fuse(scheduled: Scheduled, loops: Seq[SharedLoop], statements: Seq[str]) -> 
 
     The nests must be children of one sequence. Where other nests stand between them, the fused one
     takes the place of the first; whether that is allowed is for ``legality`` to say. Raises
-    ``IllegalScheduleError`` where a statement has no loop of the given name.
+    ``IllegalScheduleError`` where a statement has no loop of the given name, or where the nests
+    hold more or other statements than that.
     """
     wanted = set(statements)
+    for shared in loops:
+        if set(shared.replaces) != wanted:
+            raise IllegalScheduleError(
+                "WEFT-E0459",
+                f"loop {shared.name} replaces loops of {', '.join(shared.replaces)}",
+                why=f"the statements to fuse are {', '.join(statements)}",
+            )
+    fused = False
 
     def change(node: Tree) -> Tree | None:
         if not isinstance(node, Sequence):
             return None
+        nonlocal fused
         chosen = [c for c in node.children if wanted & set(statements_below(c))]
-        if len(chosen) < 2 or not wanted <= {s for c in chosen for s in statements_below(c)}:
+        if len(chosen) < 2 or wanted != {s for c in chosen for s in statements_below(c)}:
             return None
+        fused = True
         found: dict[str, dict[str, Loop]] = {}
         rest = Sequence(tuple(_without(c, loops, found) for c in chosen))
         band = Band(tuple(_merged(loop, found) for loop in loops), rest)
@@ -48,7 +59,12 @@ def fuse(scheduled: Scheduled, loops: Seq[SharedLoop], statements: Seq[str]) -> 
         others = tuple(c for c in node.children if c not in chosen)
         return Sequence((*others[:at], band, *others[at:]))
 
-    return replace(scheduled, tree=tidy(rewrite(scheduled.tree, change)))
+    tree = tidy(rewrite(scheduled.tree, change))
+    if not fused:
+        raise IllegalScheduleError(
+            "WEFT-E0459", f"no sequence has nests of just the statements {', '.join(statements)}"
+        )
+    return replace(scheduled, tree=tree)
 
 
 def _without(tree: Tree, loops: Seq[SharedLoop], found: dict[str, dict[str, Loop]]) -> Tree:

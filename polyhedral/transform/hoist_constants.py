@@ -132,7 +132,7 @@ def _hoist(scop: Scop, s: Statement, target: Expr) -> Scop:
     )
     reading = _without_unused(replace(s, reads=(*s.reads, Access(name, index)), body=body))
     scop = replace(_with_statement(scop, reading), tensors=(*scop.tensors, tensor))
-    return insert_nest(scop, computing, after=-1)
+    return insert_nest(scop, computing, after=None)
 
 
 def _without_unused(s: Statement) -> Statement:

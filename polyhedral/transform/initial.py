@@ -8,12 +8,17 @@ from weft.frontend.scalar_expr import Var
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, tidy
+from weft.polyhedral.transform.tile import point_name, tile_name
 
 _Item = tuple[Statement, tuple[int | str, ...]]  # a statement and what is left of its position
 
 
 def initial(scop: Scop) -> Scheduled:
-    """The tree of ``Statement.position``s: statements with a common prefix share its loops."""
+    """The tree of ``Statement.position``s: statements with a common prefix share its loops.
+
+    A loop is named after the dim of its first statement, with a number where that, or what tiling
+    would make of it, is taken.
+    """
     taken: set[str] = set()
     tree = _sequence([(s, s.position) for s in scop.statements], taken)
     return Scheduled(scop, scop, tidy(tree))
@@ -30,6 +35,15 @@ def _shared(items: Seq[_Item], taken: set[str]) -> Tree:
     first, rest = items[0]
     if not rest:
         return Leaf(first.name)
-    name = fresh(str(rest[0]), taken)
+    name = _named(str(rest[0]), taken)
     loop = Loop(name, {s.name: Var(str(position[0])) for s, position in items})
     return Band((loop,), _sequence([(s, position[1:]) for s, position in items], taken))
+
+
+def _named(dim: str, taken: set[str]) -> str:
+    while True:
+        name = fresh(dim, taken)
+        tiled = {tile_name(name), point_name(name)}
+        if not tiled & taken:
+            taken |= tiled
+            return name

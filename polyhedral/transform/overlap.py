@@ -59,7 +59,8 @@ def overlap(scop: Scop, tensor: str, consumer: str, tiles: Mapping[str, int]) ->
         scope="local",
         contracted=len(counts),
     )
-    clones = {p.name: _clone(p, old.shape, windows, tiles, counts) for p in producers}
+    taken = frozenset(scop.parameters)
+    clones = {p.name: _clone(p, windows, tiles, counts, taken) for p in producers}
     changed = _read_local(reader, tensor, windows, tiles)
     statements = tuple(
         clones.get(s.name, changed if s.name == consumer else s) for s in scop.statements
@@ -72,9 +73,12 @@ def _producers(scop: Scop, tensor: str, consumer: str) -> list[Statement]:
     uses = accesses_of(scop, tensor)
     readers = {s.name for s, _, is_write in uses if not is_write}
     producers = [s for s, _, is_write in uses if is_write]
-    visible = scop.tensor(tensor).role != "temp"
+    old = scop.tensor(tensor)
+    visible = old.role != "temp"
     plain = all(
-        len(p.writes) == 1 and all(isinstance(i, Var) for i in p.writes[0].indices)
+        len(p.writes) == 1
+        and not p.writes[0].may
+        and len({i.name for i in p.writes[0].indices if isinstance(i, Var)}) == len(old.shape)
         for p in producers
     )
     if visible or readers != {consumer} or not producers or not plain:
@@ -148,12 +152,12 @@ def _start(window: Window, tile_index: Mapping[str, Expr]) -> Expr:
 
 def _clone(
     producer: Statement,
-    shape: Seq[Expr],
     windows: Seq[Window],
     tiles: Mapping[str, int],
     counts: Seq[Expr],
+    parameters: frozenset[str],
 ) -> Statement:
-    taken = set(producer.dims)
+    taken = {*producer.dims, *parameters}
     index = {dim: Var(fresh(f"{dim}_tile", taken)) for dim in tiles}
     dim_of = {i.name: d for d, i in enumerate(producer.writes[0].indices) if isinstance(i, Var)}
     local = {d: Var(fresh(f"{d}_local", taken)) for d in producer.dims if d in dim_of}

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, substitute
-from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.analysis.linear import box, linear
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.transform.edit import insert_nest, nest_position
 from weft.polyhedral.transform.scheduled import fresh
@@ -27,9 +27,9 @@ def why_not_pack(scop: Scop, statement: str, operand: int, dim: str) -> str:
     access = s.reads[operand]
     if access.may or access.guard:
         return f"{access.tensor} is read under a condition or at data-dependent indices"
-    if not all(isinstance(i, (Var, Literal)) for i in access.indices):
+    names = _dims_of(access, s.dims)
+    if names is None:
         return f"{access.tensor} is not read at plain dims"
-    names = [i.name for i in access.indices if isinstance(i, Var)]
     if len(set(names)) != len(names) or dim not in names:
         return f"{access.tensor} is not read along {dim}"
     bounds = box(s)
@@ -61,8 +61,9 @@ def pack(
         )
     reader = scop.statement(statement)
     access = reader.reads[operand]
-    used = {i.name for i in access.indices if isinstance(i, Var)}
+    used = set(_dims_of(access, reader.dims) or ())
     others = [d for d in order if d in used and d != dim]
+    others += sorted(used - {*others, dim}, key=reader.dims.index)
     source = scop.tensor(access.tensor)
     bounds = {d: high for d, (_, high) in box(reader).items()}
     taken = {t.name for t in scop.tensors} | {s.name for s in scop.statements}
@@ -78,13 +79,26 @@ def pack(
         replace(s, reads=reads) if s.name == statement else s for s in scop.statements
     )
     scop = replace(scop, tensors=(*scop.tensors, packed), statements=statements)
-    return insert_nest(scop, copy, after=_last_write(scop, source.name)), name
+    return insert_nest(scop, copy, after=_last_writer(scop, source.name)), name
 
 
-def _last_write(scop: Scop, tensor: str) -> int:
-    """The number of the last nest that writes ``tensor``, -1 for an input."""
-    nests = [int(s.position[0]) for s in scop.statements if tensor in {w.tensor for w in s.writes}]
-    return max(nests, default=-1)
+def _last_writer(scop: Scop, tensor: str) -> Statement | None:
+    """The last statement that writes ``tensor``, None for an input."""
+    writers = [s for s in scop.statements if tensor in {w.tensor for w in s.writes}]
+    return max(writers, key=lambda s: int(s.position[0]), default=None)
+
+
+def _dims_of(access: Access, dims: Seq[str]) -> list[str] | None:
+    """The dims that index ``access``, each plain or a constant away; None if they do not."""
+    found = []
+    for index in access.indices:
+        split = linear(index, dims)
+        if split is None or not isinstance(split.rest, Literal):
+            return None
+        if any(c != 1 for c in split.coefficients.values()) or len(split.coefficients) > 1:
+            return None
+        found += split.coefficients
+    return found
 
 
 def _copy(

@@ -45,13 +45,12 @@ def promote(
 
     Every access must lie below all of ``outer``, and each of these loops must run over one
     dimension of the tensor in step with the access (distance 0). Raises ``IllegalScheduleError``
-    otherwise, or where the tensor outlives the Scop.
+    otherwise, or where the tensor outlives the Scop or is local already.
     """
     old = scheduled.scop.tensor(tensor)
-    if old.role != "temp":
-        raise IllegalScheduleError(
-            "WEFT-E0452", f"{tensor} is an {old.role} and cannot be made local"
-        )
+    if old.role != "temp" or old.contracted:
+        what = f"is of role {old.role!r}" if old.role != "temp" else "is local already"
+        raise IllegalScheduleError("WEFT-E0452", f"{tensor} {what} and cannot be made local")
     loops = [scheduled.loop(name) for name in outer]
     layout: _Layout | None = None
     statements = []
@@ -150,9 +149,4 @@ def _local(tensor: Tensor, layout: _Layout, scope: Scope) -> Tensor:
         extent = tensor.shape[dim]
         outer.append((extent + (size - 1)) // size if size else extent)
     inner = tuple(literal(size) if size else e for e, size in _kept(tensor.shape, layout))
-    return replace(
-        tensor,
-        shape=(*outer, *inner),
-        scope=scope,
-        contracted=tensor.contracted + len(outer),
-    )
+    return replace(tensor, shape=(*outer, *inner), scope=scope, contracted=len(outer))

@@ -16,7 +16,10 @@ from weft.polyhedral.transform.scheduled import Scheduled, rewrite
 
 
 def reorder(scheduled: Scheduled, order: Seq[str]) -> Scheduled:
-    """The loops of ``order`` take the places that they have together, in the new order."""
+    """The loops of ``order`` take the places that they have together, in the new order.
+
+    Raises ``IllegalScheduleError`` where they are not the loops of one band, each named once.
+    """
     wanted = set(order)
     found = False
 
@@ -34,9 +37,9 @@ def reorder(scheduled: Scheduled, order: Seq[str]) -> Scheduled:
             ),
         )
 
-    tree = rewrite(scheduled.tree, change)
+    tree = rewrite(scheduled.tree, change) if len(wanted) == len(order) else scheduled.tree
     if not found:
         raise IllegalScheduleError(
-            "WEFT-E0450", f"no band holds all of the loops {', '.join(order)}"
+            "WEFT-E0450", f"no band holds the loops {', '.join(order)}, each once"
         )
     return replace(scheduled, tree=tree)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.schedule_tree import Band, Loop, Tree
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite
@@ -27,10 +28,13 @@ def point_name(loop: str) -> str:
 def tile(scheduled: Scheduled, sizes: Mapping[str, int]) -> Scheduled:
     """Each loop of ``sizes`` split by its size; point loops go below all loops of their band.
 
-    Tile loops keep the place and get the suffix ``_t``, point loops ``_p``.
+    Tile loops keep the place and get the suffix ``_t``, point loops ``_p``. Raises
+    ``IllegalScheduleError`` for a size below 1 and where there is no such loop.
     """
-    for name in sizes:
+    for name, size in sizes.items():
         scheduled.loop(name)
+        if size < 1:
+            raise IllegalScheduleError("WEFT-E0458", f"loop {name} cannot be tiled by {size}")
 
     def change(node: Tree) -> Tree | None:
         if not isinstance(node, Band) or not any(loop.name in sizes for loop in node.loops):
