@@ -86,11 +86,12 @@ class _Lowering:
                         self._reshape(tensor, operation, tensor in read)
         for place, tensor in self.copies:
             self._copy(place, self.places[_key(tensor)], tensor)
+        tensors = (*self.inputs, *self.outputs, *self.temps)
         return Scop(
             name,
             tuple(self.symbols.ranges),
-            self.symbols.context(),
-            (*self.inputs, *self.outputs, *self.temps),
+            self.symbols.context(size for tensor in tensors for size in tensor.shape),
+            tensors,
             tuple(self.statements),
             tuple(self.symbols.derived.items()),
         )

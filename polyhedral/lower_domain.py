@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.errors import ExpressionError
@@ -20,13 +20,15 @@ class Domain:
 
     known: Conjunction
     ranges: dict[str, Range]
+    context: tuple[Affine, ...] = ()  # forms over parameters that are at least 0
 
     def where(self, more: Conjunction) -> Domain:
-        return Domain(self.known & more, narrow(self.ranges, more.facts()))
+        ranges = narrow(self.ranges, more.facts())
+        return Domain(self.known & more, ranges, self.context)
 
     def implies(self, fact: Affine) -> bool:
         """Whether ``fact >= 0`` is seen to hold at all points."""
-        return proves(self.known.facts(), self.ranges, fact)
+        return proves((*self.known.facts(), *self.context), self.ranges, fact)
 
     def news(self, known: Conjunction) -> Conjunction:
         """What ``known`` says beyond this domain."""
@@ -66,22 +68,44 @@ def box(axes: Iterable[Axis], symbols: Symbols, where: str) -> Domain:
         own = [*(name - form for form in lowers), *((form - name).plus(-1) for form in uppers)]
         facts += own
         ranges[axis.name] = narrow({**symbols.ranges, **ranges}, own).get(axis.name, (None, None))
-    return Domain(Conjunction(tuple(facts)), {**symbols.ranges, **ranges})
+    known = Conjunction(tuple(facts))
+    return Domain(known, {**symbols.ranges, **ranges}, tuple(symbols.facts))
 
 
 def bound_forms(axis: Axis, symbols: Symbols, where: str) -> tuple[list[Affine], list[Affine]]:
-    """Forms whose greatest is the lower bound of ``axis``, and whose least is its upper bound."""
-    return (
-        _cases(axis.lower, "max", symbols, axis, where),
-        _cases(axis.upper, "min", symbols, axis, where),
-    )
+    """Forms whose greatest is the lower bound of ``axis``, and whose least is its upper bound.
+
+    ``0 <= i < max(n, 0)`` is ``0 <= i < n``: what is certainly not above the lower bound is no
+    case of an upper bound.
+    """
+    lowers = _cases(axis.lower, "max", symbols, axis, where)
+
+    def is_void(form: Affine) -> bool:
+        return any(proves(symbols.facts, symbols.ranges, low - form) for low in lowers)
+
+    return lowers, _cases(axis.upper, "min", symbols, axis, where, is_void)
 
 
-def _cases(bound: Expr, op: str, symbols: Symbols, axis: Axis, where: str) -> list[Affine]:
+def _cases(
+    bound: Expr,
+    op: str,
+    symbols: Symbols,
+    axis: Axis,
+    where: str,
+    is_void: Callable[[Affine], bool] | None = None,
+) -> list[Affine]:
     forms: list[Affine] = []
     stack = [bound]
     while stack:
         expr = stack.pop()
+        if is_void is not None and isinstance(expr, Apply) and expr.op == "max":
+            left, right = (to_affine(symbols.normal(arg)) for arg in expr.args)
+            if left is not None and is_void(left):
+                stack.append(expr.args[1])
+                continue
+            if right is not None and is_void(right):
+                stack.append(expr.args[0])
+                continue
         form = to_affine(symbols.normal(expr))
         if form is not None:
             forms.append(form)
@@ -104,10 +128,9 @@ def extremes(
     found: dict[str, tuple[Affine, Affine]] = {}
     for axis in axes:
         lowers, uppers = bound_forms(axis, symbols, where)
-        found[axis.name] = (
-            _corner(lowers[0], found, False),
-            _corner(uppers[0], found, True).plus(-1),
-        )
+        size = to_affine(symbols.normal(axis.upper))  # a size is not negative, a case may be
+        highest = _corner(uppers[0] if size is None else size, found, True)
+        found[axis.name] = (_corner(lowers[0], found, False), highest.plus(-1))
     return found
 
 

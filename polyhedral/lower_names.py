@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 
 from weft import dtypes
-from weft.frontend.scalar_affine import Range, bounds, simplify, to_affine
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, walk
+from weft.frontend.scalar_affine import Affine, Range, bounds, simplify, to_affine, to_expr
+from weft.frontend.scalar_condition import proves
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, apply, literal, walk
 from weft.frontend.scalar_polynomial import Monomial, polynomial
 from weft.polyhedral.scop import Constraint
 
@@ -45,6 +46,7 @@ class Symbols:
     def __init__(self) -> None:
         self.ranges: dict[str, Range] = {}  # of every parameter
         self.derived: dict[str, Expr] = {}
+        self.facts: list[Affine] = []  # forms over parameters that are at least 0
         self._products: dict[Monomial, Var] = {}
         self._names: Names | None = None  # of derived ones, which come last
 
@@ -87,24 +89,42 @@ class Symbols:
         return total
 
     def _product(self, monomial: Monomial) -> Expr:
-        if not monomial:
-            return literal(1)
-        if len(monomial) == 1 and to_affine(monomial[0]) is not None:
-            return monomial[0]
+        match monomial:
+            case ():
+                return literal(1)
+            case (factor,) if to_affine(factor) is not None:
+                return factor
+            case (Apply("floordiv" | "mod" as op, (numerator, Literal() as divisor)),):
+                return apply(op, self.size(numerator), divisor)
         if monomial not in self._products:
-            value: Expr = literal(1)
-            for factor in monomial:
-                value = value * factor
-            plain = all(isinstance(factor, Var) for factor in monomial)
-            wanted = "_x_".join(f.name for f in monomial if isinstance(f, Var)) if plain else "size"
-            self._names = self._names or Names(self.ranges)
-            name = self._names.fresh(wanted)
-            self.ranges[name] = bounds(value, self.ranges)
-            self.derived[name] = value
-            self._products[monomial] = Var(name)
+            self._products[monomial] = self._derive(monomial)
         return self._products[monomial]
 
-    def context(self) -> tuple[Constraint, ...]:
-        """What is known of the parameters: sizes are not negative."""
+    def _derive(self, monomial: Monomial) -> Var:
+        value: Expr = literal(1)
+        for factor in monomial:
+            value = value * factor
+        plain = all(isinstance(factor, Var) for factor in monomial)
+        wanted = "_x_".join(f.name for f in monomial if isinstance(f, Var)) if plain else "size"
+        self._names = self._names or Names(self.ranges)
+        name = self._names.fresh(wanted)
+        self.ranges[name] = bounds(value, self.ranges)
+        self.derived[name] = value
+        match monomial:
+            case (Apply("min" | "max" as op, arguments),):
+                this = Affine(((name, 1),))
+                for form in (to_affine(self.size(argument)) for argument in arguments):
+                    if form is not None:
+                        self.facts.append(this - form if op == "max" else form - this)
+        return Var(name)
+
+    def context(self, shapes: Iterable[Expr]) -> tuple[Constraint, ...]:
+        """What is known of the parameters: sizes, those in ``shapes`` too, are not negative."""
         lows = ((name, low) for name, (low, _) in self.ranges.items())
-        return tuple(Constraint(Var(name) - low) for name, low in lows if low is not None)
+        found = [Constraint(Var(name) - low) for name, low in lows if low is not None]
+        found += [Constraint(to_expr(fact)) for fact in self.facts]
+        for size in dict.fromkeys(shapes):
+            form = to_affine(size)
+            if form is not None and not proves(self.facts, self.ranges, form):
+                found.append(Constraint(to_expr(form)))
+        return tuple(dict.fromkeys(found))
