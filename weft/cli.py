@@ -219,7 +219,8 @@ def _beside(
     except ImportError:
         return None, None
     except Exception as error:  # whatever onnxruntime raises is its own affair
-        return PeerRun("", failure=f"fails: {error}"), None
+        reason = " ".join(str(error).split())[:200]
+        return PeerRun("", failure=f"fails: {reason}"), None
     return PeerRun(peer.version), peer
 
 

@@ -176,7 +176,7 @@ def _timing(timing: Timing) -> str:
 
 
 def _peer_facts(peer: PeerRun, timing: Timing) -> list[tuple[str, str]]:
-    name = f"onnxruntime {peer.version}"
+    name = f"onnxruntime {peer.version}".strip()
     if peer.timing is None or peer.difference is None:
         return [(name, peer.failure)]
     ratio = timing.median / peer.timing.median

@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -348,7 +348,9 @@ class Executable:
 
     def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
         """Write one file that ``weft.load`` runs without compiling, atomically."""
-        artifact.write(self._compiled, Path(path), texts=texts)
+        # Where this process got it from is nothing to remember.
+        stats = {k: v for k, v in self._compiled.stats.items() if k != "from_cache"}
+        artifact.write(replace(self._compiled, stats=stats), Path(path), texts=texts)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))

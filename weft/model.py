@@ -203,7 +203,7 @@ class Model:
 
 def _open_sizes(region: Region) -> str:
     """The inputs whose shapes the model leaves open, in words; '' where there are none."""
-    names = [describe(port) for port in region.inputs if _is_open(port)]
+    names = [f"{port.name}: {describe(port)}" for port in region.inputs if _is_open(port)]
     return f"sizes are open: {', '.join(names)}" if names else ""
 
 
