@@ -29,11 +29,12 @@ class Binding:
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """``count`` 0: scalar code. ``mask``: the active lanes, None for all; at least one is active
-    unless ``may_be_empty``."""
+    unless ``may_be_empty``. ``first``: how many leading lanes the mask consists of, if it does."""
 
     count: int = 0
     mask: Value | None = None
     may_be_empty: bool = False
+    first: Value | None = None
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class Frame:
         """The lanes where ``condition``, a vector, also holds."""
         mask = self.lanes.mask
         both = condition if mask is None else self.b.binary("and", mask, condition)
-        return replace(self.lanes, mask=both, may_be_empty=may_be_empty)
+        return replace(self.lanes, mask=both, may_be_empty=may_be_empty, first=None)
 
     def spread(self, value: Value | Ramp) -> Value:
         """``value`` as a vector of the lanes in force (a scalar outside vector loops)."""

@@ -49,8 +49,9 @@ def _load(frame: Frame, buffer: Binding, offset: Value | Ramp, type_: str) -> Va
         mask = None if _is_whole(buffer, offset) else mask
         pointer = b.element(buffer.pointer, type_, offset.base)
         return _vector_load(frame, pointer, type_, offset.lanes, mask, align)
-    if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES and mask is None:
-        return _strided_load(frame, buffer, offset, type_)
+    leading = integer(lanes.count) if mask is None else lanes.first
+    if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES and leading:
+        return _strided_load(frame, buffer, offset, type_, leading)
     if isinstance(offset, Ramp) or offset.lanes:
         pointers = b.element(buffer.pointer, type_, b.materialise(offset))
         return _gather(frame, pointers, type_, mask, align)
@@ -110,19 +111,22 @@ def _gather(frame: Frame, pointers: Value, type_: str, mask: Value | None, align
     return b.emit(f"call {full} {name}({at}, {active}, {full} zeroinitializer)", type_, lanes)
 
 
-def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> Value:
-    """Every ``stride``-th element out of whole vectors; nothing past the last one is touched."""
+def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, active: Value) -> Value:
+    """Every ``stride``-th element out of whole vectors; nothing past the last one is touched.
+
+    ``active``: how many leading lanes there are (an int64, at least 1).
+    """
     b, lanes, align = frame.b, offset.lanes, buffer.dtype.itemsize
     stride = int(offset.stride.const or 1)
-    span = (lanes - 1) * stride + 1
+    span = b.add(b.mul(b.add(active, integer(-1)), integer(stride)), integer(1))
+    assert isinstance(span, Value)
     gathered: Value | None = None
-    for part in range(-(-span // lanes)):
-        start = part * lanes
+    for start in range(0, (lanes - 1) * stride + 1, lanes):
         pointer = b.element(
             buffer.pointer, type_, b.materialise(b.add(offset.base, integer(start)))
         )
-        left = min(lanes, span - start)
-        mask = None if left == lanes else first_lanes(frame, integer(left), lanes)
+        left = _between(frame, b.materialise(b.add(span, integer(-start))), lanes)
+        mask = None if left.const == lanes else first_lanes(frame, left, lanes)
         piece = _vector_load(frame, pointer, type_, lanes, mask, align)
         if gathered is None:
             gathered = b.shuffle(piece, None, [min(k * stride, lanes - 1) for k in range(lanes)])
@@ -132,6 +136,13 @@ def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> Va
         gathered = b.shuffle(gathered, piece, picks)
     assert gathered is not None
     return gathered
+
+
+def _between(frame: Frame, count: Value, most: int) -> Value:
+    """``count`` within 0 … ``most``."""
+    if count.const is not None:
+        return integer(min(max(int(count.const), 0), most))
+    return frame.b.intrinsic("smax", frame.b.intrinsic("smin", count, integer(most)), integer(0))
 
 
 def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:

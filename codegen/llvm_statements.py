@@ -21,12 +21,14 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
     While,
+    walk,
 )
 from weft.errors import CompileError
 from weft.frontend.scalar_expr import Expr, Literal, literal
 from weft.frontend.tensor_expr import Monoid
 
 FAIL = "weft_fail"
+_WRITTEN_OUT = 4096  # statements that an unrolled loop may grow to; a longer one stays a loop
 _FAIL_TEXT = f"""define internal void @{FAIL}(ptr %status, i64 %code, i64 %a, i64 %b) noinline cold
 {{
   %word = getelementptr i64, ptr %status, i64 1
@@ -100,9 +102,11 @@ class Emitter:
             llvm_vector.emit_loop(self, loop, lower, upper)
             return
         if loop.kind == "unrolled" and lower.const is not None and upper.const is not None:
-            for value in range(int(lower.const), int(upper.const), loop.step):
-                self.iteration(loop, integer(value))
-            return
+            turns = range(int(lower.const), int(upper.const), loop.step)
+            if len(turns) * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT:
+                for value in turns:
+                    self.iteration(loop, integer(value))
+                return
         self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index))
 
     def iteration(self, loop: For, index: Value | Ramp) -> None:

@@ -123,10 +123,10 @@ def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> N
     for position, start in enumerate(range(0, turns, width)):
         left = min(width, turns - start)
         count = width if host.reductions else min(width, _power_above(left))
-        mask = None if left == count else first_lanes(host.frame, integer(left), count)
+        lanes = _first(host.frame, integer(left), count)
         if host.reductions:
             host.reductions.use_set(position)
-        _chunk(host, loop, lower, integer(start), Lanes(count, mask))
+        _chunk(host, loop, lower, integer(start), lanes)
 
 
 def _loop(host: Host, loop: For, lower: Value, count: Value, width: int) -> None:
@@ -157,9 +157,16 @@ def _loop(host: Host, loop: For, lower: Value, count: Value, width: int) -> None
     rest, after = b.new_label("rest"), b.new_label("after")
     b.branch(b.compare("icmp sgt", left, integer(0)), rest, after)
     b.at(rest)
-    _chunk(host, loop, lower, whole, Lanes(width, first_lanes(frame, left, width)))
+    _chunk(host, loop, lower, whole, _first(frame, left, width))
     b.jump(after)
     b.at(after)
+
+
+def _first(frame: Frame, active: Value, count: int) -> Lanes:
+    """``count`` lanes of which the first ``active`` are."""
+    if active.const == count:
+        return Lanes(count)
+    return Lanes(count, first_lanes(frame, active, count), first=active)
 
 
 def _round_down(frame: Frame, count: Value, unit: int) -> Value:

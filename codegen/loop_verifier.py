@@ -74,7 +74,7 @@ def _expression(expr: Expr, names: _Names, buffers: _Buffers, kernel: Kernel) ->
     for node in walk(expr):
         if isinstance(node, Var):
             _require(node.name in names, kernel, f"{node.name} is used where it is not bound")
-            _require(names[node.name] == node.dtype, kernel, f"{node.name} is a {node.dtype}")
+            _require(names[node.name] == node.dtype, kernel, f"{node.name} is used as {node.dtype}")
         elif isinstance(node, Load):
             _access(str(node.source), node.indices, node.dtype, buffers, kernel)
 

@@ -261,3 +261,17 @@ def test_scratch_of_a_size_that_varies_is_refused() -> None:
     kernel = Kernel("k", ("n",), (vector("y"),), loop(body, "serial"))
     with pytest.raises(CompileError, match="WEFT-E0502"):
         emit_kernel(kernel, host_target())
+
+
+def test_an_unreasonable_unrolled_loop_stays_a_loop() -> None:
+    body = Store("y", (i,), Load("x", (i,), F) * 2.0)
+    size = literal(1 << 20)
+    kernel = Kernel(
+        "k",
+        (),
+        (vector("x", size, writable=False), vector("y", size)),
+        loop(body, "unrolled", size),
+    )
+    assert len(emit_kernel(kernel, host_target()).text) < 10_000
+    done, _ = Compiled(kernel)({}, {"x": floats(1 << 20), "y": np.zeros(1 << 20, np.float32)})
+    np.testing.assert_array_equal(done["y"], floats(1 << 20) * 2)

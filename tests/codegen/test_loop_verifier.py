@@ -1,0 +1,71 @@
+"""Every promise of loop IR, broken once."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft import dtypes
+from weft.codegen.loop_ir import (
+    Allocate,
+    Buffer,
+    Check,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    Update,
+)
+from weft.codegen.loop_verifier import verify_kernel
+from weft.errors import InternalError
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Load, Var, literal
+
+F, I32 = dtypes.float32, dtypes.int32
+i, n = Var("i"), Var("n")
+X = Buffer("x", F, (n,), (literal(1),), writable=False)
+Y = Buffer("y", F, (n,), (literal(1),))
+x = Load("x", (i,), F)
+
+
+def kernel(body: Stmt, *buffers: Buffer) -> Kernel:
+    return Kernel("k", ("n",), buffers or (X, Y), For("i", literal(0), n, "serial", body), ("m",))
+
+
+def test_a_good_kernel() -> None:
+    verify_kernel(kernel(Let("a", x, Store("y", (i,), Var("a", F)))))
+
+
+BAD: dict[str, Kernel] = {
+    "j is used where it is not bound": kernel(Store("y", (Var("j"),), x)),
+    "a is used as int64": kernel(Let("a", x, Store("y", (Var("a"),), x))),
+    "z is accessed where there is no such buffer": kernel(Store("z", (i,), x)),
+    "y has 1 indices": kernel(Store("y", (i, i), x)),
+    "y has int64 indices": kernel(Store("y", (i.astype(I32),), x)),
+    "y is accessed as int64, not float32": kernel(Store("y", (i,), i)),
+    "x is accessed as int32, not float32": kernel(Store("y", (i,), Load("x", (i,), I32).astype(F))),
+    "x is written but read only": kernel(Store("x", (i,), x)),
+    "an update gives add what it folds": kernel(
+        Update((("y", (i,)),), monoid("add", F), (i,))
+    ),
+    "two buffers have one name": kernel(Store("y", (i,), x), X, Y, Y),
+    "conditions are bools": kernel(If(i, Store("y", (i,), x))),
+    "check 2 has a message": kernel(Check(i < n, 2, (i, n))),
+    "register buffer r has constant sizes": kernel(
+        Allocate(Buffer("r", F, (n,), (literal(1),), "register"), Store("r", (i,), x))
+    ),
+    "y has a stride per dimension": kernel(
+        Store("y", (i,), x), X, Buffer("y", F, (n,), ())
+    ),
+    "loop i has int64 bounds, step > 0": Kernel(
+        "k", ("n",), (X, Y), For("i", literal(0), n, "serial", Store("y", (i,), x), 0)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_refused(what: str) -> None:
+    with pytest.raises(InternalError, match="WEFT-E0912") as caught:
+        verify_kernel(BAD[what])
+    assert what in str(caught.value)

@@ -1,0 +1,79 @@
+"""Full tiles get constant loops; partial ones keep theirs; nothing else changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft import dtypes
+from weft.codegen.loop_interpreter import interpret
+from weft.codegen.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Stmt, Store, walk
+from weft.codegen.loop_printer import print_stmt
+from weft.codegen.split_tails import split_tails
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+
+F = dtypes.float32
+t, s, u, v = Var("t"), Var("s"), Var("u"), Var("v")
+m, n = Var("m"), Var("n")
+
+
+def tiled(rows: Expr, columns: Expr, kind: str = "parallel") -> Kernel:
+    """x[i, j] = i * 100 + j in tiles of 4 x 16, by way of registers."""
+    r = Buffer("r", F, (literal(4), literal(16)), (literal(16), literal(1)), "register")
+    x = Buffer("x", F, (rows, columns), (columns, literal(1)))
+
+    def points(body: Stmt) -> Stmt:
+        inner = For("v", literal(0), apply("min", literal(16), columns - s * 16), "vector", body)
+        return For("u", literal(0), apply("min", literal(4), rows - t * 4), "unrolled", inner)
+
+    value = ((t * 4 + u) * 100 + s * 16 + v).astype(F)
+    tile = Block((
+        points(Store("r", (u, v), value)),
+        points(Store("x", (t * 4 + u, s * 16 + v), Load("r", (u, v), F))),
+    ))  # fmt: skip
+    inner = For("s", literal(0), (columns + 15) // 16, kind, Allocate(r, tile))  # type: ignore
+    outer = For("t", literal(0), (rows + 3) // 4, kind, inner)  # type: ignore[arg-type]
+    return Kernel("k", ("m", "n"), (x,), outer)
+
+
+def run(kernel: Kernel, rows: int, columns: int) -> np.ndarray:
+    memory = {"x": np.zeros(rows * columns, np.float32)}
+    interpret(kernel, {"m": rows, "n": columns}, memory)
+    return memory["x"].reshape(rows, columns)
+
+
+@pytest.mark.parametrize("kind", ["parallel", "serial"])
+@pytest.mark.parametrize("rows, columns", [(4, 16), (8, 32), (5, 17), (3, 7), (1, 16), (7, 33)])
+def test_every_element_is_written_once_as_before(rows: int, columns: int, kind: str) -> None:
+    expected = np.arange(rows)[:, None] * 100.0 + np.arange(columns)
+    np.testing.assert_array_equal(run(split_tails(tiled(m, n, kind)), rows, columns), expected)
+    fixed = split_tails(tiled(literal(rows), literal(columns), kind))
+    np.testing.assert_array_equal(run(fixed, rows, columns), expected)
+
+
+def test_constant_sizes_leave_only_constant_point_loops() -> None:
+    kernel = split_tails(tiled(literal(6), literal(20)))
+    assert "min" not in print_stmt(kernel.body)
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Allocate):
+            assert stmt.buffer.scope == "register"
+
+
+def test_whole_tiles_are_not_split() -> None:
+    kernel = split_tails(tiled(literal(8), literal(32)))
+    assert not any(isinstance(stmt, If) for stmt in walk(kernel.body))
+
+
+def test_parallel_loops_stay_perfectly_nested() -> None:
+    kernel = split_tails(tiled(m, n))
+    assert isinstance(kernel.body, For) and isinstance(kernel.body.body, For)
+    assert kernel.body.body.kind == "parallel"
+
+
+def test_symbolic_partial_tiles_use_no_registers() -> None:
+    scopes = [
+        stmt.buffer.scope
+        for stmt in walk(split_tails(tiled(m, n)).body)
+        if isinstance(stmt, Allocate)
+    ]
+    assert scopes.count("register") == 1 and scopes.count("local") == 3
