@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from weft.codegen.from_schedule import build_kernel
@@ -21,12 +22,16 @@ from weft.polyhedral.schedule import schedule
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
 from weft.polyhedral.scop import Scop, Tensor
-
-print_scop = str
-
+from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
+
+# What every kernel goes through between its schedule and an emitter, in order.
+KERNEL_PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
+    ("simplify", simplify_kernel),
+    ("split_tails", split_tails),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +67,16 @@ def cluster_code(
 ) -> ClusterCode:
     """The kernels of ``cluster``; ``constant`` numbers the inputs whose data is known."""
     lowered = passes.run(
-        "scop", lambda: lower(cluster.program, name, sources=cluster.sources), show=print_scop
+        "scop", lambda: lower(cluster.program, name, sources=cluster.sources), show=scop_text
     )
     scop = passes.run(
-        "coalesce", lambda: coalesce(_with_constants(lowered, constant)), show=print_scop
+        "coalesce", lambda: coalesce(with_constants(lowered, constant)), show=scop_text
     )
     passes.run("bounds", lambda: check_bounds(scop))
     scheduled, fallback = _legal_schedule(scop, machine, passes)
     kernels = passes.run(
         "loops",
-        lambda: _kernels(scheduled, name),
+        lambda: tuple(_kernel(nest) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
     return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
@@ -82,7 +87,7 @@ def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
     return tuple(t for t in scop.tensors if t.role in wanted)
 
 
-def _with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
+def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
     """``scop`` with the inputs numbered ``constant`` marked as such."""
     inputs = [t.name for t in scop.tensors if t.role == "input"]
     known = {inputs[k] for k in constant}
@@ -116,23 +121,38 @@ def _prove(scop: Scop, scheduled: Scheduled) -> None:
     validate(scop, scheduled.scop, scheduled.tree)
 
 
-def _kernels(scheduled: Scheduled, name: str) -> tuple[ClusterKernel, ...]:
-    """One kernel for each top-level nest: threads meet between kernels."""
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """What becomes one kernel: a top-level nest of a schedule and the statements in it."""
+
+    scop: Scop
+    tree: Tree
+
+
+def nests(scheduled: Scheduled, name: str) -> tuple[Nest, ...]:
+    """The top-level nests, in order: threads meet between kernels."""
     tree = scheduled.tree
     parts: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
     return tuple(
-        _kernel(scheduled.scop, part, f"{name}_{k}" if len(parts) > 1 else name)
+        _nest(scheduled.scop, part, f"{name}_{k}" if len(parts) > 1 else name)
         for k, part in enumerate(parts)
     )
 
 
-def _kernel(scop: Scop, tree: Tree, name: str) -> ClusterKernel:
+def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
     inside = set(statements_below(tree))
     statements = tuple(s for s in scop.statements if s.name in inside)
     written = {w.tensor for s in statements for w in s.writes}
     read = {r.tensor for s in statements for r in s.reads}
     tensors = tuple(t for t in scop.tensors if t.name in written | read)
-    part = replace(scop, name=name, tensors=tensors, statements=statements)
-    shared = {t.name for t in tensors if t.scope == "global"}
-    kernel = split_tails(simplify_kernel(build_kernel(part, tree, name)))
+    return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
+
+
+def _kernel(nest: Nest) -> ClusterKernel:
+    kernel = build_kernel(nest.scop, nest.tree, nest.scop.name)
+    for _, kernel_pass in KERNEL_PASSES:
+        kernel = kernel_pass(kernel)
+    shared = {t.name for t in nest.scop.tensors if t.scope == "global"}
+    written = {w.tensor for s in nest.scop.statements for w in s.writes}
+    read = {r.tensor for s in nest.scop.statements for r in s.reads}
     return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared))

@@ -76,7 +76,11 @@ def _identity(graph: Graph) -> str:
 
 def _compiled(graph: Graph, target: LlvmTarget, options: Options) -> Compiled:
     """Every stage, in order."""
-    lowered = lower_graph(graph, options)
+    return machine_code(graph, lower_graph(graph, options), target)
+
+
+def machine_code(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled:
+    """``lowered``, which computes ``graph``, with its constants packed, as object code."""
     constants = dict(lowered.constants)
     if lowered.assembly.prepare is not None:
         constants |= _prepare(lowered.assembly.prepare, constants, target, lowered.passes)
@@ -98,13 +102,15 @@ def _renamed(specs: Sequence[ArraySpec], values: Sequence[Value]) -> tuple[Array
     return tuple(replace(s, name=v.name) for s, v in zip(specs, values, strict=True))
 
 
-def lower_graph(graph: Graph, options: Options | None = None) -> Lowered:
-    """``graph`` down to a host program of kernels in loop IR."""
+def lower_graph(
+    graph: Graph, options: Options | None = None, machine: Machine | None = None
+) -> Lowered:
+    """``graph`` down to a host program of kernels in loop IR, for this processor or another."""
     chosen = options or Options()
     passes = Passes(chosen, graph.name)
     graph = optimised(graph, passes)
     parts = passes.run("partition", lambda: partition(graph))
-    codes = _cluster_codes(graph, parts.clusters, host_machine(), passes)
+    codes = _cluster_codes(graph, parts.clusters, machine or host_machine(), passes)
     assembly = passes.run(
         "program", lambda: _assemble(graph, parts.clusters, codes), show=_print_assembly
     )
@@ -114,18 +120,22 @@ def lower_graph(graph: Graph, options: Options | None = None) -> Lowered:
 
 def optimised(graph: Graph, passes: Passes) -> Graph:
     """``graph`` simplified: constants folded, copies and dead code gone."""
-    budget = FoldBudget(bytes=passes.options.fold_bytes)
-    stages: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
-        ("fold", lambda g: fold_constants(g, budget)),
+    verify_graph(graph)
+    for stage, action in graph_stages(passes.options):
+        step = partial(action, graph)
+        graph = passes.run(stage, step, show=print_graph, verify=verify_graph)
+    return graph
+
+
+def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
+    """The passes over the operator graph, in order."""
+    budget = FoldBudget(bytes=options.fold_bytes)
+    return (
+        ("fold", lambda graph: fold_constants(graph, budget)),
         ("simplify", simplify),
         ("dead", eliminate_dead),
         ("outputs", own_outputs),
     )
-    verify_graph(graph)
-    for stage, action in stages:
-        step = partial(action, graph)
-        graph = passes.run(stage, step, show=print_graph, verify=verify_graph)
-    return graph
 
 
 # ---- clusters -----------------------------------------------------------------------------------
