@@ -15,6 +15,7 @@ from weft import dtypes
 from weft.dtypes import DType
 from weft.errors import ExpressionError
 from weft.frontend.limits import check_tensor
+from weft.frontend.scalar_affine import to_affine, to_expr
 from weft.frontend.scalar_expr import (
     Expr,
     Load,
@@ -52,8 +53,18 @@ def var(name: str) -> Var:
 
 
 def shape_of(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Sizes with constants as plain integers."""
-    return tuple(s if (c := constant_size(s)) is None else c for s in sizes)
+    """Sizes in normal form: constants as plain integers, affine ones so that equals look equal."""
+    return tuple(_normal_size(size) for size in sizes)
+
+
+def _normal_size(size: Size) -> Size:
+    known = constant_size(size)
+    if known is not None or isinstance(size, int | Var):
+        return size if known is None else known
+    form = to_affine(size)
+    if form is None:
+        return size
+    return form.constant if form.is_constant else to_expr(form)
 
 
 def placeholder(shape: Sequence[Size], dtype: DType | str = "float32", *, name: str) -> Tensor:

@@ -26,17 +26,23 @@ from weft.frontend.tensor_expr import (
 
 def fresh_axes(program: Program) -> Program:
     """``program`` with no axis named as a size symbol; the same object where that holds already."""
+    return renamed_axes(program)[0]
+
+
+def renamed_axes(program: Program) -> tuple[Program, dict[Operation, Operation]]:
+    """``fresh_axes``, and the operations that changed by what they were."""
     order = operations(program)
     symbols = _symbols(t.shape for t in program.inputs + program.outputs)
     symbols |= _symbols(t.shape for operation in order for t in operation.reads)
     if not symbols:
-        return program
+        return program, {}
     renaming = _Renaming(symbols)
     for operation in order:
         renaming.visit(operation)
     if not renaming.operations:
-        return program
-    return replace(program, outputs=tuple(renaming.tensor(t) for t in program.outputs))
+        return program, {}
+    outputs = tuple(renaming.tensor(t) for t in program.outputs)
+    return replace(program, outputs=outputs), renaming.operations
 
 
 def _symbols(shapes: Iterable[tuple[Size, ...]]) -> set[str]:

@@ -211,7 +211,7 @@ class _Reader:
     def values(self, expr: Expr, variables: Values) -> Array:
         return evaluate(
             expr,
-            variables | {name: np.asarray(n) for name, n in self.run.sizes.items()},
+            {name: np.asarray(n) for name, n in self.run.sizes.items()} | variables,
             self.load,
             extend=self.reduce,
             precise=self.run.precise,

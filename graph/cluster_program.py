@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from weft.frontend.build import compute
+from weft.frontend.fresh_axes import renamed_axes
 from weft.frontend.tensor_expr import Operation, Program, Reshape, Tensor
 from weft.graph.operator_graph import Node
 from weft.graph.partition import Cluster
@@ -47,7 +48,10 @@ def cluster_program(cluster: Cluster) -> ClusterProgram:
             sources[tensor.operation] = value.name
         outputs.append(tensor)
     inputs = tuple(tensors[v.name] for v in cluster.inputs)
-    return ClusterProgram(Program(cluster.name, inputs, tuple(outputs)), sources)
+    # One node may have an axis that is called as a size of another node is.
+    program, renamed = renamed_axes(Program(cluster.name, inputs, tuple(outputs)))
+    sources = {renamed.get(operation, operation): text for operation, text in sources.items()}
+    return ClusterProgram(program, sources)
 
 
 def _has_memory(tensor: Tensor) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.frontend.onnx.context import NodeContext
-from weft.frontend.operators.window import same_pads
 from weft.frontend.tensor_expr import Size
 
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
@@ -15,7 +14,7 @@ AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 def window_attributes(
     node: NodeContext, kernel: Sequence[int], sizes: Sequence[Size]
 ) -> dict[str, Any]:
-    """strides, dilations and explicit pads for a window over spatial ``sizes``.
+    """strides, dilations and pads for a window over spatial ``sizes``.
 
     ``malformed`` where a list has the wrong length or a value is out of range.
     """
@@ -26,15 +25,15 @@ def window_attributes(
     dilations = integers(node, "dilations", rank, default=1, least=1)
     if any(k < 1 for k in kernel):
         raise node.malformed(f"kernel sizes must be at least 1, got {list(kernel)}")
-    pads: Sequence[Size]
+    pads: tuple[int, ...] | str
     match auto_pad(node):
         case "SAME_UPPER" | "SAME_LOWER" as mode:
-            pads = same_pads(sizes, kernel, strides, dilations, lower=mode == "SAME_LOWER")
+            pads = mode.lower()
         case "VALID":
             pads = (0,) * (2 * rank)
         case _:
             pads = integers(node, "pads", 2 * rank, default=0, least=0)
-    return {"strides": strides, "dilations": dilations, "pads": tuple(pads)}
+    return {"strides": strides, "dilations": dilations, "pads": pads}
 
 
 def auto_pad(node: NodeContext) -> str:

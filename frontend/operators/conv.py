@@ -19,7 +19,7 @@ from weft.frontend.operators.sizes import (
     require_rank,
     unify,
 )
-from weft.frontend.operators.window import Window, make_window, padded
+from weft.frontend.operators.window import Pads, Window, make_window, padded
 from weft.frontend.scalar_expr import Expr, cast
 from weft.frontend.tensor_expr import Axis, Size, Tensor
 
@@ -33,16 +33,16 @@ def conv(
     bias: Tensor | None = None,
     *,
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     group: int = 1,
 ) -> Tensor:
     """y[n, g·K+k, o…] = bias + Σ_{c, r…} x[n, g·C+c, o·stride + r·dilation - pad]·w[g·K+k, c, r…].
 
     ``x`` (n, channels, spatial…), ``w`` (filters, channels / group, kernel…), ``bias`` (filters,);
-    ``pads`` are all befores, then all afters. Sums of float16 and bfloat16 are kept in float32, of
-    small integers in int32, and rounded to x's dtype once. Raises ``ExpressionError`` E0150 …
-    E0155 on shapes and attributes that do not fit.
+    ``pads`` are all befores, then all afters, or 'same_upper' or 'same_lower'. Sums of float16 and
+    bfloat16 are kept in float32, of small integers in int32, and rounded to x's dtype once. Raises
+    ``ExpressionError`` E0150 … E0155 on shapes and attributes that do not fit.
     """
     window = kernel_window(x, w, strides, pads, dilations)
     sums = convolve(x, w, window, group)
@@ -70,14 +70,14 @@ def kernel_window(
     x: Tensor,
     w: Tensor,
     strides: Sequence[int] | None,
-    pads: Sequence[Size] | None,
+    pads: Pads,
     dilations: Sequence[int] | None,
 ) -> Window:
     """The window that weights (filters, channels, kernel…) slide over ``x``, ranks checked."""
     require_rank(x, "the input of a convolution", 3)
     require_rank(w, "the weights of a convolution", x.rank, x.rank)
     kernel = [known(size, "a kernel size") for size in w.shape[2:]]
-    return make_window(kernel, strides=strides, dilations=dilations, pads=pads)
+    return make_window(kernel, strides=strides, dilations=dilations, pads=pads, sizes=x.shape[2:])
 
 
 def group_size(channels: Size, group: int, what: str) -> int:

@@ -85,7 +85,7 @@ def conv_transpose(
 def _dimension(size: Size, kernel: int, stride: int, dilation: int, pad: int, more: int) -> _Dim:
     """``more`` is what the output has beyond the last tap, less the padding before."""
     span = (kernel - 1) * dilation + 1
-    outputs = (as_size(size) - 1) * stride + (span + more - pad)
+    outputs = as_size(size) * stride + (span + more - pad - stride)
     known_outputs = constant_size(outputs)
     if known_outputs is not None and known_outputs < 0:
         raise ExpressionError(

@@ -28,7 +28,7 @@ from weft.frontend.operators.sizes import (
     unify,
     wide,
 )
-from weft.frontend.operators.window import Window, make_window, padded
+from weft.frontend.operators.window import Pads, Window, make_window, padded
 from weft.frontend.scalar_expr import Expr, Number, binary, cast, literal
 from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
@@ -39,7 +39,7 @@ def max_pool(
     *,
     kernel: Sequence[int],
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
@@ -60,7 +60,7 @@ def max_pool_with_indices(
     *,
     kernel: Sequence[int],
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     ceil_mode: bool = False,
     column_major: bool = False,
@@ -89,7 +89,7 @@ def average_pool(
     *,
     kernel: Sequence[int],
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     ceil_mode: bool = False,
     count_include_pad: bool = False,
@@ -117,7 +117,7 @@ def lp_pool(
     kernel: Sequence[int],
     p: int = 2,
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
@@ -202,11 +202,11 @@ def _window(
     x: Tensor,
     kernel: Sequence[int],
     strides: Sequence[int] | None,
-    pads: Sequence[Size] | None,
+    pads: Pads,
     dilations: Sequence[int] | None,
 ) -> Window:
     require_rank(x, "the input of a pooling", 3)
-    window = make_window(kernel, strides=strides, dilations=dilations, pads=pads)
+    window = make_window(kernel, strides=strides, dilations=dilations, pads=pads, sizes=x.shape[2:])
     require(
         window.rank == x.rank - 2,
         f"a kernel of {window.rank} dimensions for {x.rank - 2} spatial dimensions",

@@ -11,6 +11,7 @@ from weft.frontend.operators.matmul import product_sums
 from weft.frontend.operators.quantization import quantized, shifted
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import require, require_rank, unify
+from weft.frontend.operators.window import Pads
 from weft.frontend.scalar_expr import Expr, cast
 from weft.frontend.tensor_expr import Axis, Size, Tensor
 
@@ -23,7 +24,7 @@ def conv_integer(
     w_zero_point: Tensor | None = None,
     *,
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     group: int = 1,
 ) -> Tensor:
@@ -50,7 +51,7 @@ def qlinear_conv(
     bias: Tensor | None = None,
     *,
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     group: int = 1,
 ) -> Tensor:

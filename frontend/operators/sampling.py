@@ -19,7 +19,7 @@ from weft.frontend.operators.conv import TAPS, group_size, kernel_window, with_b
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.resize import Kernel
 from weft.frontend.operators.sizes import axes_over, require, require_rank, unify, wide
-from weft.frontend.operators.window import Window
+from weft.frontend.operators.window import Pads, Window
 from weft.frontend.scalar_expr import Expr, cast, literal, select
 from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size
 
@@ -153,7 +153,7 @@ def deform_conv(
     mask: Tensor | None = None,
     *,
     strides: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
     dilations: Sequence[int] | None = None,
     group: int = 1,
     offset_group: int = 1,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import ExpressionError
 from weft.frontend.build import all_of, compute
 from weft.frontend.operators.sizes import maximum_size
-from weft.frontend.scalar_expr import Expr, Number, binary, select
+from weft.frontend.scalar_expr import Expr, Number, binary, literal, select
 from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
+
+Pads = Sequence[Size] | str | None  # all befores, then all afters; or 'same_upper', 'same_lower'
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Window:
     dilations: tuple[int, ...]
     before: tuple[Size, ...]
     after: tuple[Size, ...]
+    same: bool = False  # padded so that every stride begins one window: ceil(size / stride)
 
     @property
     def rank(self) -> int:
@@ -43,12 +46,16 @@ class Window:
         return tuple(self._output(d, size, ceil) for d, size in enumerate(sizes))
 
     def _output(self, d: int, size: Size, ceil: bool) -> Size:
-        stride, before = self.strides[d], as_size(self.before[d])
-        free = as_size(size) + (before + as_size(self.after[d]) + (stride - self.spans[d]))
-        count = free // stride
-        if ceil:
-            started = (as_size(size) + (before + (stride - 1))) // stride
-            count = binary("min", (free + (stride - 1)) // stride, started)
+        stride, before, after = self.strides[d], as_size(self.before[d]), as_size(self.after[d])
+        overhang = after + (stride - self.spans[d])
+        if self.same:
+            count = (as_size(size) + (stride - 1)) // stride
+        elif ceil:
+            # ceil((size + before + after - span) / stride) + 1, and the last one starts inside
+            inside = binary("min", overhang, literal(0))
+            count = (as_size(size) + (before + inside + (stride - 1))) // stride
+        else:
+            count = (as_size(size) + (before + overhang)) // stride
         known = constant_size(count)
         if known is not None and known < 0:
             raise ExpressionError(
@@ -85,13 +92,15 @@ def make_window(
     *,
     strides: Sequence[int] | None = None,
     dilations: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Pads = None,
+    sizes: Sequence[Size] = (),
 ) -> Window:
-    """A checked window; ``pads`` are all befores, then all afters. Raises E0154 on bad values."""
+    """A checked window over spatial ``sizes``. Raises E0154 on bad values."""
     rank = len(kernel)
     strides = tuple(strides or (1,) * rank)
     dilations = tuple(dilations or (1,) * rank)
-    pads = tuple(pads or (0,) * (2 * rank))
+    same = pads if isinstance(pads, str) else ""
+    pads = tuple((not isinstance(pads, str) and pads) or (0,) * (2 * rank))
     for what, values, count in (
         ("kernel sizes", kernel, rank),
         ("strides", strides, rank),
@@ -105,28 +114,23 @@ def make_window(
         least = 0 if what == "pads" else 1
         if any((v := constant_size(value)) is not None and v < least for value in values):
             raise ExpressionError("WEFT-E0154", f"{what} must be at least {least}: {list(values)}")
-    return Window(tuple(kernel), strides, dilations, pads[:rank], pads[rank:])
+    window = Window(tuple(kernel), strides, dilations, pads[:rank], pads[rank:])
+    return _same(window, same, sizes) if same else window
 
 
-def same_pads(
-    sizes: Sequence[Size],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    *,
-    lower: bool = False,
-) -> tuple[Size, ...]:
-    """Pads that give ceil(size / stride) outputs; an odd one goes after, or before if ``lower``."""
+def _same(window: Window, mode: str, sizes: Sequence[Size]) -> Window:
+    """Padded for ceil(size / stride) outputs; an odd one goes after, or before if 'same_lower'."""
+    if mode not in ("same_upper", "same_lower") or len(sizes) != window.rank:
+        raise ExpressionError("WEFT-E0154", f"unknown pads {mode!r}")
     before: list[Size] = []
     after: list[Size] = []
-    for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True):
-        span = (k - 1) * d + 1
+    for size, span, s in zip(sizes, window.spans, window.strides, strict=True):
         covered = (as_size(size) + (s - 1)) // s * s - as_size(size) + (span - s)
         total = as_size(span - 1) if s == 1 else as_size(maximum_size(covered, 0))
         small = total // 2
-        before.append(total - small if lower else small)
-        after.append(small if lower else total - small)
-    return (*before, *after)
+        before.append(total - small if mode == "same_lower" else small)
+        after.append(small if mode == "same_lower" else total - small)
+    return replace(window, before=tuple(before), after=tuple(after), same=True)
 
 
 def padded(

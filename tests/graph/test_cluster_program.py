@@ -2,8 +2,10 @@ import numpy as np
 from graph_examples import Maker, random_graphs, random_inputs, run_clusters
 from hypothesis import given, settings
 
+from weft.frontend.build import var
 from weft.frontend.tensor_expr import operations
 from weft.frontend.tensor_interpreter import interpret
+from weft.frontend.tensor_verifier import verify
 from weft.graph.cluster_program import cluster_program
 from weft.graph.interpreter import interpret_graph
 from weft.graph.operator_graph import Graph
@@ -56,3 +58,15 @@ def test_a_thousand_operators_do_not_recurse():
     program = cluster_program(whole(m.graph(y))).program
     assert len(operations(program)) == 1500
     assert interpret(program, [np.array([1, 2], np.float32)])[0].tolist() == [1, 2]
+
+
+def test_an_axis_of_one_node_may_be_called_as_a_size_of_another():
+    """The product sums over an axis k, and only the sum that follows has a size k."""
+    m, k = Maker(), var("k")
+    a, b, c = m.input((2, 3)), m.input((3, 1)), m.input((2, k))
+    made = cluster_program(whole(m.graph(m.call("add", m.call("matmul", a, b), c))))
+    verify(made.program)
+    assert all(op in made.sources for op in operations(made.program))
+    data = [np.float32(np.arange(s[0] * s[1]).reshape(s)) for s in ((2, 3), (3, 1), (2, 4))]
+    (result,) = interpret(made.program, data)
+    np.testing.assert_array_equal(result, data[0] @ data[1] + data[2])
