@@ -51,8 +51,9 @@ def nasty(dtype: DType) -> np.ndarray:
         return codes.view(dtype.numpy)[:: 1 if dtype.bits < 8 else 3]
     values = [
         0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.0, 7.0, -7.0, 0.1, 1 / 3, 255.5, 256.5,
-        2.0**15, 65504.0, 65520.0, 2.0**24 + 1, 2.0**31, 2.0**53 + 1, 2.0**63, 2.0**64, -(2.0**63), 1e30,
-        1e300, 6e-8, 6.1e-5, 1e-40, 1e-44, 2.0**-126, float("inf"), float("-inf"), float("nan"),
+        2.0**15, 65504.0, 65520.0, 2.0**24 + 1, 2.0**31, 2.0**53 + 1, 2.0**63, 2.0**64,
+        -(2.0**63), 1e30, 1e300, 6e-8, 6.1e-5, 1e-40, 1e-44, 2.0**-126, float("inf"),
+        float("-inf"), float("nan"),
     ]  # fmt: skip
     with np.errstate(over="ignore"):
         return np.array(values).astype(dtype.numpy)

@@ -1,4 +1,4 @@
-"""Instances of statements: data-dependent accesses are checked where, and only where, they happen."""
+"""Instances of statements: data-dependent accesses are checked where they happen, only there."""
 
 from __future__ import annotations
 
