@@ -86,21 +86,14 @@ def attention(
     come last: 0 as they are, 1 capped, 2 masked, 3 after the softmax.
     """
     queries, keys, values = _heads(q, k, v, q_heads, kv_heads)
-    past: Size = 0
     require((past_key is None) == (past_value is None), "past keys and values come together")
-    if past_key is not None and past_value is not None:
-        require(lengths is None, "lengths of keys do not go with past keys")
-        past = past_key.shape[2]
-        keys = Heads(_joined(past_key, keys, "key"), keys.count)
-        values = Heads(_joined(past_value, values, "value"), values.count)
+    require(past_key is None or lengths is None, "lengths of keys do not go with past keys")
+    past = 0 if past_key is None else past_key.shape[2]
+    keys, values = _joined(past_key, keys, "key"), _joined(past_value, values, "value")
     wide = max(q.dtype.compute, precision, key=lambda d: d.bits)
     factor = 1.0 / math.sqrt(known(queries.features, "the size of a head"))
     raw = _scores(queries, keys, factor if scale is None else scale, wide)
-    capped = raw
-    if softcap > 0.0:
-        capped = compute(
-            raw.shape, lambda *i: tanh(raw[i] / softcap) * softcap, name="capped_scores"
-        )
+    capped = raw if softcap <= 0.0 else _capped(raw, softcap)
     keep = _Kept(mask, lengths, past, causal, window, raw.shape)
     masked = capped
     if not keep.everything:
@@ -140,8 +133,10 @@ def _heads(
     return queries, keys, values
 
 
-def _joined(past: Tensor, new: Heads, what: str) -> Tensor:
-    """Past positions, then new ones: (batch, heads, past + positions, features)."""
+def _joined(past: Tensor | None, new: Heads, what: str) -> Heads:
+    """Past positions, where there are any, then new ones."""
+    if past is None:
+        return new
     require_rank(past, f"the past {what}s", 4, 4)
     for d in (0, 1, 3):
         unify(past.shape[d], new.shape[d], f"the sizes of past and new {what}s")
@@ -151,7 +146,7 @@ def _joined(past: Tensor, new: Heads, what: str) -> Tensor:
         return select(i < length, past[b, h, i, d], new.at(b, h, i - length, d))
 
     shape = (*past.shape[:2], length + as_size(new.positions), past.shape[3])
-    return compute(shape, body, name=f"present_{what}")
+    return Heads(compute(shape, body, name=f"present_{what}"), new.count)
 
 
 def _unsplit(heads: Heads, what: str) -> Tensor:
@@ -173,6 +168,10 @@ def _scores(queries: Heads, keys: Heads, scale: float, wide: DType) -> Tensor:
 
     shape = (queries.shape[0], queries.count, queries.positions, keys.positions)
     return compute(shape, body, name="scores")
+
+
+def _capped(scores: Tensor, cap: float) -> Tensor:
+    return compute(scores.shape, lambda *i: tanh(scores[i] / cap) * cap, name="capped_scores")
 
 
 @dataclass(frozen=True, slots=True)

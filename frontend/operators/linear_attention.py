@@ -34,28 +34,19 @@ def linear_attention(
     key heads or 1) the delta rule: beta_t · (v_t - k_t e^{g_t} S_{t-1}). Katharopoulos et al.,
     2020; Yang et al., 2024 (gated delta rule).
     """
-    for what, tensor in (("queries", q), ("keys", k), ("values", v)):
-        require_rank(tensor, f"the {what} of linear attention", 3, 3)
-    require(kv_heads >= 1 and q_heads >= 1 and q_heads % kv_heads == 0,
-            f"{q_heads} query heads do not share {kv_heads} key heads")  # fmt: skip
+    _check(q, k, v, past, q_heads, kv_heads)
     size, width = _features(k, kv_heads), _features(v, kv_heads)
     batch, steps = q.shape[0], q.shape[1]
-    check_shape("the queries of linear attention", q, (batch, steps, q_heads * size))
-    check_shape("the keys of linear attention", k, (batch, steps, kv_heads * size))
-    check_shape("the values of linear attention", v, (batch, steps, kv_heads * width))
-    check_shape("the past state of linear attention", past, (batch, kv_heads, size, width))
-    states = _states(
-        k, v, past, _decay(decay, k, kv_heads, size), _rate(beta, k, kv_heads), kv_heads
-    )
+    fade, rate = _decay(decay, k, kv_heads, size), _rate(beta, k, kv_heads)
+    states = _states(k, v, past, fade, rate, kv_heads)
     factor = 1.0 / math.sqrt(size) if scale is None else scale
     shared = q_heads // kv_heads
     (d,) = axes_over([size], ["d"])
 
     def output(b: Axis, t: Axis, h: Axis, m: Axis) -> Expr:
         group = h if shared == 1 else h // shared
-        return cast(
-            sum(wide(q[b, t, h * size + d]) * states[t, b, group, d, m], d) * factor, q.dtype
-        )
+        total = sum(wide(q[b, t, h * size + d]) * states[t, b, group, d, m], d)
+        return cast(total * factor, q.dtype)
 
     split = compute((batch, steps, q_heads, width), output, name="linear_attention")
     last_type = q.dtype if past is None else past.dtype
@@ -72,6 +63,21 @@ def linear_attention(
 
 
 Element = Callable[..., Expr]
+
+
+def _check(
+    q: Tensor, k: Tensor, v: Tensor, past: Tensor | None, q_heads: int, kv_heads: int
+) -> None:
+    for what, tensor in (("queries", q), ("keys", k), ("values", v)):
+        require_rank(tensor, f"the {what} of linear attention", 3, 3)
+    shared = kv_heads >= 1 and q_heads >= 1 and q_heads % kv_heads == 0
+    require(shared, f"{q_heads} query heads do not share {kv_heads} key heads")
+    size, width = _features(k, kv_heads), _features(v, kv_heads)
+    batch, steps = q.shape[0], q.shape[1]
+    check_shape("the queries of linear attention", q, (batch, steps, q_heads * size))
+    check_shape("the keys of linear attention", k, (batch, steps, kv_heads * size))
+    check_shape("the values of linear attention", v, (batch, steps, kv_heads * width))
+    check_shape("the past state of linear attention", past, (batch, kv_heads, size, width))
 
 
 def _features(x: Tensor, heads: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.frontend.build import compute, power, sqrt, sum
+from weft.frontend.build import compute, power, reshape, sqrt, sum
 from weft.frontend.operators.broadcast import at, broadcast_shape
 from weft.frontend.operators.line import Line
 from weft.frontend.operators.pool import lp_norm
@@ -26,7 +26,7 @@ from weft.frontend.operators.sizes import (
 )
 from weft.frontend.operators.window import padded
 from weft.frontend.scalar_expr import Expr, cast, select
-from weft.frontend.tensor_expr import Axis, Tensor, as_size
+from weft.frontend.tensor_expr import Axis, Tensor
 
 
 def moments(x: Tensor, line: Line, dtype: DType) -> tuple[Tensor, Tensor]:
@@ -214,24 +214,8 @@ def group_norm(
     per_group = known(scale.shape[0], "the size of scale") != channels
     unify(scale.shape[0], groups if per_group else channels, "the sizes of scale and groups")
     size, dtype = channels // groups, _wider(x.dtype.compute, stash)
-    c, *spatial = axes_over([size, *x.shape[2:]], [f"k{d}" for d in range(1, x.rank)])
-    count = cast(as_size(size), dtype)
-    for axis in spatial:
-        count = count * cast(axis.extent, dtype)
-
-    def element(n: Expr, g: Expr) -> Expr:
-        return cast(x[(n, g * size + c, *spatial)], dtype)
-
-    shape = (x.shape[0], groups)
-    mean = compute(shape, lambda n, g: sum(element(n, g), (c, *spatial)) / count, name="mean")
-
-    def squared(n: Expr, g: Expr) -> Expr:
-        difference = element(n, g) - mean[n, g]
-        return difference * difference
-
-    variance = compute(
-        shape, lambda n, g: sum(squared(n, g), (c, *spatial)) / count, name="variance"
-    )
+    split = reshape(x, (x.shape[0], groups, size, *x.shape[2:]), name="groups")
+    mean, variance = moments(split, Line(split, range(2, split.rank)), dtype)
     inverse = _inverse_deviation(variance, epsilon)
 
     def body(*i: Axis) -> Expr:

@@ -48,36 +48,32 @@ def roi_align(
     require(mode in ("avg", "max"), f"unknown mode {mode!r}")
     taps = axes_over(samples, ["iy", "ix"])
     corners = axes_over([2, 2], ["cy", "cx"])
-    kernel = Kernel("linear")
+    kernel, dtype = Kernel("linear"), x.dtype.compute
 
     def body(roi: Axis, c: Axis, *bins: Axis) -> Expr:
         batch = maximum(minimum(cast(batch_indices[roi], dtypes.int64), as_size(x.shape[0]) - 1), 0)
-        points, outside, counted, some = [], [], [], []
-        total: Expr = literal(1.0, x.dtype.compute)
+        read = Reader(lambda i: wide(x[(batch, c, *i)]), x.shape[2:], "border")
+        points, outside, counts = [], [], []
         for d in range(2):
-            start, size = _span(rois, roi, d, scale, half_pixel, x.dtype.compute)
-            bin_size = size / float(outputs[d])
-            count: Expr = literal(float(samples[d]), size.dtype)
-            if adaptive:
-                counted.append(cast(taps[d], size.dtype) < ceil(bin_size))
-                some.append(bin_size > 0.0)
-                count = maximum(ceil(bin_size), 1.0)
-            step = (cast(taps[d], size.dtype) + 0.5) / count
-            at = start + (cast(bins[d], size.dtype) + step) * bin_size
-            length = cast(as_size(x.shape[2 + d]), size.dtype)
+            start, size = _span(rois, roi, d, scale, half_pixel, dtype)
+            count = ceil(size / float(outputs[d])) if adaptive else literal(samples[d], dtype)
+            step = (cast(taps[d], dtype) + 0.5) / maximum(count, 1.0) + cast(bins[d], dtype)
+            at = start + step * (size / float(outputs[d]))
+            length = cast(as_size(x.shape[2 + d]), dtype)
             outside.append((at < -1.0) | (at > length))
             points.append(maximum(minimum(at, length - 1.0), 0.0))
-            total = total * count
-        read = Reader(lambda i: wide(x[(batch, c, *i)]), x.shape[2:], "border")
+            counts.append(count)
         gone = outside[0] | outside[1]
-        where = all_of(counted) if counted else None
+        where = all_of([cast(t, dtype) < n for t, n in zip(taps, counts, strict=True)])
+        total = maximum(counts[0], 1.0) * maximum(counts[1], 1.0)
         if mode == "avg":
             value = select(gone, 0.0, read.between(points, kernel, corners))
-            return cast(sum(value, taps, where=where) / total, x.dtype)
+            return cast(sum(value, taps, where=where if adaptive else None) / total, x.dtype)
         # The greatest of the weighted corners, not of their sum, as ONNX has it.
         value = select(gone, 0.0, _weighted(read, points, kernel, corners))
-        greatest = max_over(value, (*taps, *corners), where=where)
-        return cast(select(all_of(some), greatest, 0.0), x.dtype)
+        greatest = max_over(value, (*taps, *corners), where=where if adaptive else None)
+        some = (counts[0] > 0.0) & (counts[1] > 0.0)
+        return cast(select(some, greatest, 0.0), x.dtype)
 
     shape = (rois.shape[0], x.shape[1], *outputs)
     return compute(shape, lambda *i: body(*i), name="roi_align")
