@@ -12,13 +12,14 @@ from weft.codegen.loop_ir import Kernel
 from weft.codegen.size_arithmetic import evaluate
 from weft.frontend import build as w
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import Expr, literal, select
+from weft.frontend.scalar_expr import Expr, Literal, literal, select
 from weft.frontend.tensor_expr import Program, Tensor
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule import schedule
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop import Tensor as ScopTensor
 from weft.polyhedral.scop_interpreter import bind_parameters
 from weft.polyhedral.transform.initial import initial
 
@@ -50,7 +51,7 @@ def memory_of(
 ) -> tuple[dict[str, int], dict[str, np.ndarray]]:
     """Parameters, and every buffer of the kernel flat: inputs given, the rest full of nonsense."""
     inputs = [t for t in scop.tensors if t.role in ("input", "constant")]
-    given = {t.name: a for t, a in zip(inputs, arrays, strict=True)}
+    given = {t.name: _fitted(a, t) for t, a in zip(inputs, arrays, strict=True)}
     parameters = dict(bind_parameters(scop, given, {}))
     buffers = {}
     for buffer in kernel.buffers:
@@ -60,6 +61,13 @@ def memory_of(
         else:
             buffers[buffer.name] = np.full(int(np.prod(shape)), 77).astype(buffer.dtype.numpy)
     return parameters, buffers
+
+
+def _fitted(array: np.ndarray, tensor: ScopTensor) -> np.ndarray:
+    """``array`` with the dims that coalescing has left."""
+    if all(isinstance(size, Literal) for size in tensor.shape):
+        return array.reshape([evaluate(size, {}) for size in tensor.shape])
+    return array
 
 
 def outputs_of(scop: Scop, buffers: dict[str, np.ndarray]) -> list[np.ndarray]:
