@@ -16,9 +16,10 @@ MAX_READS = 64  # of one statement, so that bodies stay small
 
 def prepare(scop: Scop) -> Scop:
     """``scop`` with producers inlined that their readers recompute at no loss."""
-    for statement in scop.statements:
-        if not why_not_inline(scop, statement) and _pays(scop, statement):
-            scop = inline(scop, statement.name)
+    for name in [s.name for s in scop.statements]:
+        producer = scop.statement(name)
+        if not why_not_inline(scop, producer) and _pays(scop, producer):
+            scop = inline(scop, name)
     for statement in scop.statements:
         if statement.update is None:
             scop = hoist_constants(scop, statement.name)
@@ -35,10 +36,7 @@ def _pays(scop: Scop, producer: Statement) -> bool:
     uses = [(s, a) for s, a, is_write in accesses_of(scop, tensor) if not is_write]
     if not uses or any(len(s.reads) + len(producer.reads) > MAX_READS for s, _ in uses):
         return False
-    if any(
-        len(s.position) > 2 * len(s.dims) + 1 or s.position[0] == producer.position[0]
-        for s, _ in uses
-    ):
+    if any(s.position[0] == producer.position[0] for s, _ in uses):
         return False
     arithmetic = operations(producer)
     plain = not any(a.guard or a.may for a in producer.reads)

@@ -12,9 +12,9 @@
 * A ``Mark`` says what the subtree is for the emitter; it never changes the order. Payloads are
   frozen records (``RegisterTile``, …); an emitter that does not know one ignores it.
 * ``kind`` is derived from dependences on the final tree (``analysis/loop_kinds.py``) and checked
-  again by ``legality``; no transformation carries it over. ``parallel``: iterations may run at the same
-  time on several threads. ``vector``: iterations may run in lockstep; reductions along a vector
-  loop need the monoid's laws. ``unrolled``: a constant number of iterations, written out.
+  again by ``legality``; no transformation carries it over. ``parallel``: iterations may run at the
+  same time on several threads. ``vector``: iterations may run in lockstep; reductions along a
+  vector loop need the monoid's laws. ``unrolled``: a constant number of iterations, written out.
 * Parameters are those of the Scop. The tree is immutable; transformations return new trees.
 """
 

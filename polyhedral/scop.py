@@ -2,7 +2,8 @@
 
     Scop      ::= name, parameters, context: Constraint…, tensors: Tensor…, statements, derived
     Tensor    ::= name, shape: Expr…, dtype, role, scope, contracted
-    Statement ::= name, dims, domain: Constraint…, writes: Access…, reads: Access…, body, update, origin
+    Statement ::= name, dims, domain: Constraint…, position, writes: Access…, reads: Access…, body,
+                  update, origin
     Access    ::= tensor, indices: Expr…, guard: Constraint…, may
     Body      ::= lets: (name, Expr)…, results: Expr… (one per write)
     Constraint::= expr >= 0 | expr == 0, quasi-affine

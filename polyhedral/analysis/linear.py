@@ -1,4 +1,4 @@
-"""``sum(coefficient * dim) + rest``: strides, boxes and alignments read off expressions directly."""
+"""``sum(coefficient * dim) + rest``: strides, boxes and alignments, read off expressions."""
 
 from __future__ import annotations
 

@@ -41,7 +41,10 @@ def cache_write(
     scop = replace(scop, tensors=(*scop.tensors, new), statements=statements)
     last = max(writers, key=lambda s: int(s.position[2 * level]))
     order = _dims_order(last, tensor, level)
-    copy = _copy(fresh(f"store_{tensor}", {s.name for s in statements}), new, tensor, order)
+    taken = set(scop.parameters)
+    dims = tuple(fresh(f"o{d}", taken) for d in range(len(old.shape)))
+    name = fresh(f"store_{tensor}", {s.name for s in statements})
+    copy = _copy(name, new, tensor, dims, order)
     return insert_nest(scop, copy, after=last, level=level)
 
 
@@ -69,9 +72,11 @@ def _redirect(statement: Statement, old: str, new: str) -> Statement:
     )
 
 
-def _copy(name: str, source: Tensor, target: str, order: tuple[int, ...]) -> Statement:
-    indices = tuple(Var(f"o{d}") for d in range(len(source.shape)))
-    dims = tuple(f"o{d}" for d in order)
+def _copy(
+    name: str, source: Tensor, target: str, named: tuple[str, ...], order: tuple[int, ...]
+) -> Statement:
+    indices = tuple(map(Var, named))
+    dims = tuple(named[d] for d in order)
     domain = tuple(
         Constraint(expr)
         for index, size in zip(indices, source.shape, strict=True)

@@ -32,7 +32,9 @@ def inline(scop: Scop, producer: str) -> Scop:
     tensor = statement.writes[0].tensor
     dtype = {t.name: t.dtype for t in scop.tensors}
     statements = tuple(
-        _absorb(s, statement, tensor, dtype) for s in scop.statements if s.name != producer
+        _absorb(s, statement, tensor, dtype, {*s.dims, *scop.parameters})
+        for s in scop.statements
+        if s.name != producer
     )
     tensors = tuple(t for t in scop.tensors if t.name != tensor)
     return replace(scop, statements=statements, tensors=tensors)
@@ -85,7 +87,11 @@ def _after(scop: Scop, statement: Statement) -> tuple[Statement, ...]:
 
 
 def _absorb(
-    reader: Statement, producer: Statement, tensor: str, dtype: Mapping[str, DType]
+    reader: Statement,
+    producer: Statement,
+    tensor: str,
+    dtype: Mapping[str, DType],
+    names: set[str],
 ) -> Statement:
     """``reader`` with every read of ``tensor`` replaced by the producer's body."""
     if not any(a.tensor == tensor for a in reader.reads):
@@ -94,7 +100,7 @@ def _absorb(
     kept: list[int] = []  # places in ``reads`` of the reader's own accesses
     lets: list[tuple[str, Expr]] = []
     values: dict[int, Expr] = {}  # the reader's operand number -> what it becomes
-    taken = {name for name, _ in reader.body.lets} | set(reader.dims)
+    taken = names | {name for name, _ in reader.body.lets}
     for k, access in enumerate(reader.reads):
         if access.tensor == tensor:
             values[k] = _paste(access, producer, reads, lets, taken, dtype)

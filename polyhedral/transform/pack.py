@@ -70,8 +70,12 @@ def pack(
     name = fresh(f"{source.name}_packed", taken)
     shape = ((bounds[dim] + (width - 1)) // width, *(bounds[d] for d in others), literal(width))
     packed = Tensor(name, shape, source.dtype)
+    named = {*others, *scop.parameters}
     copy = _copy(
-        fresh(f"pack_{source.name}", taken), source, packed, access, (dim, others, bounds), width
+        fresh(f"pack_{source.name}", taken),
+        (fresh("tile", named), *others, fresh("lane", named)),
+        (packed, width),
+        (access, dim, bounds),
     )
     indices = (Var(dim) // width, *(Var(d) for d in others), Var(dim) % width)
     reads = tuple(Access(name, indices) if k == operand else a for k, a in enumerate(reader.reads))
@@ -90,7 +94,7 @@ def _last_writer(scop: Scop, tensor: str) -> Statement | None:
 
 def _dims_of(access: Access, dims: Seq[str]) -> list[str] | None:
     """The dims that index ``access``, each plain or a constant away; None if they do not."""
-    found = []
+    found: list[str] = []
     for index in access.indices:
         split = linear(index, dims)
         if split is None or not isinstance(split.rest, Literal):
@@ -103,19 +107,17 @@ def _dims_of(access: Access, dims: Seq[str]) -> list[str] | None:
 
 def _copy(
     name: str,
-    source: Tensor,
-    packed: Tensor,
-    access: Access,
-    box_: tuple[str, list[str], Mapping[str, Expr]],
-    width: int,
+    dims: tuple[str, ...],
+    target: tuple[Tensor, int],
+    source: tuple[Access, str, Mapping[str, Expr]],
 ) -> Statement:
-    dim, others, bounds = box_
-    dims = ("tile", *others, "lane") if "tile" not in others else ("tile_", *others, "lane_")
-    tile, lane = Var(dims[0]), Var(dims[-1])
+    """The copy over ``dims`` (tile, …, lane) of what ``source`` accesses along its dim."""
+    (packed, width), (access, dim, bounds) = target, source
+    tile, *others, lane = map(Var, dims)
     position = tile * width + lane
     domain = [tile, lane, literal(width - 1) - lane, bounds[dim] - 1 - position]
     for d in others:
-        domain += [Var(d), bounds[d] - 1 - Var(d)]
+        domain += [d, bounds[d.name] - 1 - d]
     indices = tuple(substitute(i, {dim: position}) for i in access.indices)
     return Statement(
         name,
@@ -123,6 +125,6 @@ def _copy(
         tuple(Constraint(e) for e in domain),
         nest_position(dims),
         writes=(Access(packed.name, tuple(Var(d) for d in dims)),),
-        reads=(Access(source.name, indices),),
-        body=Body((), (Load(0, (), source.dtype),)),
+        reads=(Access(access.tensor, indices),),
+        body=Body((), (Load(0, (), packed.dtype),)),
     )
