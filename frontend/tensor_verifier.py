@@ -98,6 +98,9 @@ def _verify_size(size: Size, where: str) -> None:
     nodes = list(walk(as_size(size)))
     if any(isinstance(n, Axis | Load | Reduce) or n.dtype != dtypes.int64 for n in nodes):
         _fail("E0124", where, "a size is an int64 expression over size symbols")
+    names = [n.name for n in nodes if isinstance(n, Var) and n.name.startswith("{")]
+    if names:  # such names are those of derived parameters
+        _fail("E0124", where, f"a size symbol is named {names[0]!r}, with a brace at the beginning")
     value = constant_size(size)
     if value is not None and value < 0:
         _fail("E0124", where, f"a size is {value}", hint="sizes are not negative")

@@ -10,6 +10,7 @@ from weft.frontend.scalar_affine import Affine, Range, bounds, simplify, to_affi
 from weft.frontend.scalar_condition import proves
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, apply, literal, walk
 from weft.frontend.scalar_polynomial import Monomial, polynomial
+from weft.frontend.scalar_printer import scalar_text
 from weft.polyhedral.scop import Constraint
 
 _RESERVED = frozenset({
@@ -48,7 +49,6 @@ class Symbols:
         self.derived: dict[str, Expr] = {}
         self.facts: list[Affine] = []  # forms over parameters that are at least 0
         self._products: dict[Monomial, Var] = {}
-        self._names: Names | None = None  # of derived ones, which come last
 
     def declare(self, sizes: Iterable[Expr]) -> None:
         """Make parameters of the symbols in ``sizes``, before any is derived."""
@@ -101,13 +101,14 @@ class Symbols:
         return self._products[monomial]
 
     def _derive(self, monomial: Monomial) -> Var:
+        """A parameter named by what it is: programs that share symbols share it, too.
+
+        No size symbol begins with a brace (``tensor_verifier``).
+        """
         value: Expr = literal(1)
         for factor in monomial:
             value = value * factor
-        plain = all(isinstance(factor, Var) for factor in monomial)
-        wanted = "_x_".join(f.name for f in monomial if isinstance(f, Var)) if plain else "size"
-        self._names = self._names or Names(self.ranges)
-        name = self._names.fresh(wanted)
+        name = f"{{{scalar_text(value)}}}"
         self.ranges[name] = bounds(value, self.ranges)
         self.derived[name] = value
         match monomial:

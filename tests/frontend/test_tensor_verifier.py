@@ -92,6 +92,7 @@ def test_axes_span_the_shape():
     refused("E0124", computed([i], a[i], index=1), "has no result 1")
     refused("E0124", Tensor("z", (-1,), F), "a size is -1")
     refused("E0124", Tensor("z", (i + 1,), F), "over size symbols")
+    refused("E0124", w.placeholder((w.var("{n * m}"),), name="z"), "a brace")
 
 
 def test_dtypes_agree():

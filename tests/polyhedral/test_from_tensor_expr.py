@@ -324,7 +324,7 @@ def test_reshapes_are_composed_or_copied(rng):
     line = w.reshape(c, (n * m,), name="line")
     plus = w.compute((n * m,), lambda i: line[i] + 1.0, name="plus")
     scop = check(plus, (b,), (f32(rng, 2, 3),))
-    assert scop.derived == (("m_x_n", m * n),) and scop.parameters == ("n", "m", "m_x_n")
+    assert scop.derived == (("{m * n}", m * n),) and scop.parameters == ("n", "m", "{m * n}")
     assert names(scop) == ["c", "line_copy", "plus"]
     chain = a
     for k, shape in enumerate([(n * 2, 3), (n, 6), (n, 3, 2), (n * 3, 2), (n * 6,)]):

@@ -45,14 +45,14 @@ def test_guards_gathers_and_derived_parameters():
     t = w.compute((4,), lambda i: select(i > 0, line[ix[i - 1]], 0.0), name="t")
     assert scop_text(lower(Program("p", (a, ix), (t,)), "p")) == dedent(
         """\
-        scop p(n, m, m_x_n) where n >= 0 and m >= 0 and m_x_n >= 0
-          m_x_n = m * n
+        scop p(n, m, {m * n}) where n >= 0 and m >= 0 and {m * n} >= 0
+          {m * n} = m * n
           input a: float32[n, m]
           input ix: int64[3]
           output t: float32[4]
-          temp line: float32[m_x_n]
+          temp line: float32[{m * n}]
           line_copy[i0] at (0, i0, 0)
-            where i0 >= 0 and m_x_n - i0 - 1 >= 0
+            where i0 >= 0 and {m * n} - i0 - 1 >= 0
             r0 = may a[i0 // m, i0 % m]
             line[i0] = r0
             for 'line'

@@ -1,0 +1,52 @@
+"""Contexts shrink to the sizes for which programs stay inside their tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft.errors import CallError, CompileError
+from weft.frontend import build as w
+from weft.frontend.tensor_expr import Program
+from weft.polyhedral.assume_in_bounds import assume_in_bounds
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.scop_interpreter import interpret
+
+n, m = w.var("n"), w.var("m")
+
+
+def lowered(tensor, *inputs):
+    return lower(Program("p", inputs, (tensor,)), "p")
+
+
+def test_an_edge_needs_an_element():
+    a = w.placeholder((n,), name="a")
+    edge = w.compute((n + 2,), lambda i: a[w.minimum(w.maximum(i - 1, 0), n - 1)], name="edge")
+    scop = lowered(edge, a)
+    with pytest.raises(CompileError, match="E0430"):
+        check_bounds(scop)
+    fixed = assume_in_bounds(scop)
+    check_bounds(fixed)
+    assert interpret(fixed, {"a": np.float32([1, 2])})["edge"].tolist() == [1, 1, 2, 2]
+    with pytest.raises(CallError, match="the context does not hold"):
+        interpret(fixed, {"a": np.zeros(0, np.float32)})
+
+
+def test_two_sizes_that_have_to_fit():
+    a, b = w.placeholder((n,), name="a"), w.placeholder((m,), name="b")
+    both = w.compute((n,), lambda i: a[i] + b[i], name="both")
+    fixed = assume_in_bounds(lowered(both, a, b))
+    check_bounds(fixed)
+    interpret(fixed, {"a": np.zeros(2, np.float32), "b": np.zeros(3, np.float32)})
+    with pytest.raises(CallError):
+        interpret(fixed, {"a": np.zeros(3, np.float32), "b": np.zeros(2, np.float32)})
+
+
+def test_nothing_changes_where_nothing_is_wrong_or_nothing_helps():
+    a = w.placeholder((n,), name="a")
+    fine = lowered(w.compute((n,), lambda i: a[n - 1 - i], name="t"), a)
+    assert assume_in_bounds(fine) is fine
+    five = w.placeholder((5,), name="five")
+    wrong = lowered(w.compute((5,), lambda i: five[i + 1], name="t"), five)
+    assert assume_in_bounds(wrong) is wrong
