@@ -46,11 +46,12 @@ def interpret(
     """The outputs of ``program`` on ``inputs``, as new arrays.
 
     Size symbols take their values from the inputs' shapes, and from ``sizes`` where no input has
-    them. With ``precise`` all float arithmetic is in float64, as are results of float dtypes.
+    them. With ``precise`` all float arithmetic is in float64, as are results of float dtypes;
+    inputs of float dtypes may be.
     Raises ``ExpressionError`` (E0121, E0122) for inputs that do not fit the placeholders and
     ``ExecutionError`` (E0140) for an index out of range.
     """
-    run = _Run(bind_sizes(program, inputs, sizes), precise)
+    run = _Run(bind_sizes(program, inputs, sizes, precise=precise), precise)
     values = {
         tensor: run.stored(np.asarray(data), tensor)
         for tensor, data in zip(program.inputs, inputs, strict=True)
@@ -82,7 +83,11 @@ def interpret(
 
 
 def bind_sizes(
-    program: Program, inputs: Sequence[Array], sizes: Mapping[str, int] | None = None
+    program: Program,
+    inputs: Sequence[Array],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    precise: bool = False,
 ) -> dict[str, int]:
     """The values of the size symbols of ``program``; ``ExpressionError`` if the inputs disagree."""
     bound = dict(sizes or {})
@@ -91,7 +96,8 @@ def bind_sizes(
     pairs: list[tuple[Tensor, Size, int]] = []
     for tensor, data in zip(program.inputs, inputs, strict=True):
         array = np.asarray(data)
-        if array.ndim != tensor.rank or array.dtype != tensor.dtype.numpy:
+        wide = precise and tensor.dtype.is_float and array.dtype == np.float64
+        if array.ndim != tensor.rank or not (wide or array.dtype == tensor.dtype.numpy):
             raise _misfit(
                 program,
                 f"{tensor.name} is {tensor.dtype} of rank {tensor.rank}, "

@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from weft.compiler import compile_graph, lower_graph
+from weft.compiler import lower_graph
 from weft.errors import CallError, CompileError, ExpressionError
 from weft.executable import Executable
 from weft.frontend.onnx.importer import import_model
@@ -22,6 +22,7 @@ from weft.graph.operator_graph import Graph
 from weft.model import Model, compile_model
 from weft.onnx_shapes import Shapes
 from weft.options import Options
+from weft.verify_full import compile_and_verify
 
 TARGETS = ("host",)
 
@@ -55,7 +56,7 @@ def compile(
         return compile_model(source, chosen, shapes)
     if shapes:
         raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
-    return compile_graph(_graph(source, in_place), chosen)
+    return compile_and_verify(_graph(source, in_place), chosen)
 
 
 class Stages:

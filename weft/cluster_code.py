@@ -16,6 +16,7 @@ from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule import schedule
@@ -72,6 +73,8 @@ def cluster_code(
     scop = passes.run(
         "coalesce", lambda: coalesce(with_constants(lowered, constant)), show=scop_text
     )
+    if passes.options.strict:
+        scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))
     scheduled, fallback = _legal_schedule(scop, machine, passes)
     kernels = passes.run(
@@ -101,7 +104,7 @@ def _legal_schedule(scop: Scop, machine: Machine, passes: Passes) -> tuple[Sched
         scheduled = passes.run(
             "schedule", lambda: schedule(scop, machine), show=lambda s: print_schedule(s.tree)
         )
-        passes.run("legality", lambda: _prove(scop, scheduled))
+        passes.run("legality", lambda: prove(scop, scheduled))
         return scheduled, ""
     except (IllegalScheduleError, BudgetError) as error:
         warnings.warn(
@@ -110,11 +113,11 @@ def _legal_schedule(scop: Scop, machine: Machine, passes: Passes) -> tuple[Sched
             stacklevel=2,
         )
         serial = initial(scop)
-        passes.run("legality", lambda: _prove(scop, serial))
+        passes.run("legality", lambda: prove(scop, serial))
         return serial, str(error)
 
 
-def _prove(scop: Scop, scheduled: Scheduled) -> None:
+def prove(scop: Scop, scheduled: Scheduled) -> None:
     """Raise unless the schedule is legal and computes what the Scop does."""
     check_bounds(scheduled.scop)
     check(scheduled.scop, scheduled.tree)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from weft.arguments import check_writable
-from weft.compiler import compile_graph
 from weft.errors import ArtifactError, CallError, UnsupportedError
 from weft.executable import Executable
 from weft.frontend.onnx.importer import declared_value
@@ -26,6 +25,7 @@ from weft.onnx_inputs import describe
 from weft.onnx_model import OnnxModel, load_model
 from weft.onnx_shapes import Shapes
 from weft.options import Options
+from weft.verify_full import compile_and_verify
 
 Data = Any  # an array, or a list (a sequence) or None (an empty optional)
 Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
@@ -38,7 +38,7 @@ def compile_model(
     made: list[Executable] = []
 
     def compiler(graph: Graph) -> Executable:
-        made.append(compile_graph(graph, options))
+        made.append(compile_and_verify(graph, options))
         return made[-1]
 
     onnx = load_model(source, compiler, shapes)

@@ -1,0 +1,213 @@
+"""One cluster on small sizes, interpreted after every pass from its tensor program to its code."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from weft.cluster_code import KERNEL_PASSES, nests, prove, with_constants
+from weft.codegen import loop_interpreter
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.loop_printer import print_kernel
+from weft.codegen.size_arithmetic import evaluate
+from weft.errors import BudgetError, ExecutionError, IllegalScheduleError, WeftWarning
+from weft.frontend.tensor_printer import program_text
+from weft.graph.cluster_program import ClusterProgram, cluster_program
+from weft.graph.operator_graph import Graph, Node
+from weft.graph.partition import Cluster
+from weft.ladder import Ladder
+from weft.options import Options
+from weft.oracle import Arrays, garbage, read_only, run_graph, tried
+from weft.polyhedral import scop_interpreter
+from weft.polyhedral.coalesce import coalesce
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.keep_order import keep_order
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.schedule import schedule
+from weft.polyhedral.schedule_printer import print_schedule
+from weft.polyhedral.scop import Scop, Tensor
+from weft.polyhedral.scop_printer import scop_text
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.shrink import points, shrink, symbol_values
+from weft.verify_program import check_program
+from weft.watch_transformations import State, watch
+
+MAX_POINTS = 50_000  # scalar evaluations that the slow interpreters are given
+NAME = "small"  # of the Scop
+
+
+def check_cluster(
+    cluster: Cluster, graph: Graph, options: Options, machine: Machine, target: LlvmTarget
+) -> None:
+    """Raise ``InternalError`` (WEFT-E0920) for the first pass after which results diverge.
+
+    ``cluster`` is one of ``graph``. Warns where there is no small instance of it.
+    """
+    where = ", ".join(dict.fromkeys(node.origin or node.name for node in cluster.nodes))
+    small = _small(cluster, graph)
+    whole = cluster_program(small)
+    symbols = symbol_values(_alone(small, graph.constants))
+    total = points(whole.program, symbols)
+    if total > MAX_POINTS:
+        _warn(where, f"its smallest instance has {total:,} points")
+        return
+    one = _one_node(small, whole, graph.constants, where)
+    try:
+        one, inputs, wanted = tried(one, run_graph)
+    except ExecutionError as error:
+        _warn(where, f"no data was found that it accepts ({error.what})")
+        return
+    ladder = Ladder(where, options, wanted, partial(program_text, whole.program))
+    data = {**dict(zip((v.name for v in one.inputs), inputs, strict=True)), **one.constants}
+    known = frozenset(k for k, v in enumerate(small.inputs) if v.name in one.constants)
+    _Check(ladder, whole, [data[v.name] for v in small.inputs], known, machine).run()
+    check_program(one, inputs, ladder, machine, target)
+
+
+def _warn(where: str, why: str) -> None:
+    text = f"{where}: checked by the static checkers only, not by interpretation: {why}"
+    warnings.warn(text, WeftWarning, stacklevel=4)
+
+
+# ---- the small instance -------------------------------------------------------------------------
+
+
+def _alone(cluster: Cluster, constants: Mapping[str, np.ndarray]) -> Graph:
+    """``cluster`` as a graph of its own."""
+    known = {v.name: constants[v.name] for v in cluster.inputs if v.name in constants}
+    inputs = tuple(v for v in cluster.inputs if v.name not in known)
+    return Graph(cluster.name, inputs, cluster.outputs, cluster.nodes, known)
+
+
+def _small(cluster: Cluster, graph: Graph) -> Cluster:
+    small = shrink(_alone(cluster, graph.constants))
+    values = {v.name: v for node in small.nodes for v in (*node.inputs, *node.outputs)}
+    inputs = tuple(values[v.name] for v in cluster.inputs)
+    return replace(cluster, nodes=small.nodes, inputs=inputs, outputs=small.outputs)
+
+
+def _one_node(
+    small: Cluster, whole: ClusterProgram, constants: Mapping[str, np.ndarray], where: str
+) -> Graph:
+    """All operators of ``small`` in one, so that no partition takes them apart again."""
+    node = Node(small.name, "cluster", small.inputs, small.outputs, {}, whole.program, where)
+    cropped = {
+        v.name: read_only(constants[v.name][tuple(slice(0, int(str(n))) for n in v.shape)])
+        for v in small.inputs
+        if v.name in constants
+    }
+    return _alone(replace(small, nodes=(node,)), cropped)
+
+
+# ---- the passes ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Check:
+    """``inputs`` are data for the program's inputs, those numbered ``constant`` known."""
+
+    ladder: Ladder
+    cluster: ClusterProgram
+    inputs: Arrays
+    constant: frozenset[int]
+    machine: Machine
+    parameters: dict[str, int] = field(default_factory=dict)
+    data: dict[str, np.ndarray] = field(default_factory=dict)  # by Scop tensor
+
+    def run(self) -> None:
+        scheduled = self._schedule(self._scop())
+        made = nests(scheduled, NAME)
+        kernels = self.ladder.make(
+            "from_schedule", lambda: [build_kernel(n.scop, n.tree, n.scop.name) for n in made]
+        )
+        self._kernels("from_schedule", scheduled.scop, kernels)
+        for name, kernel_pass in KERNEL_PASSES:
+            kernels = self.ladder.make(name, lambda: list(map(kernel_pass, kernels)))
+            self._kernels(name, scheduled.scop, kernels)
+
+    def _scop(self) -> Scop:
+        """The Scop that is scheduled."""
+        make = self.ladder.make
+        scop = make(
+            "from_tensor_expr",
+            lambda: lower(self.cluster.program, NAME, sources=self.cluster.sources),
+        )
+        names = [t.name for t in scop.tensors if t.role == "input"]
+        self.data = dict(zip(names, self.inputs, strict=True))
+        self.parameters = scop_interpreter.bind_parameters(scop, self.data)
+        self._state("from_tensor_expr", State("", scop, None))
+        scop = make("coalesce", lambda: coalesce(with_constants(scop, self.constant)))
+        self._state("coalesce", State("", scop, None))
+        return keep_order(scop) if self.ladder.options.strict else scop
+
+    def _schedule(self, scop: Scop) -> Scheduled:
+        """The schedule that code is made of, after the scheduler's own was run if it is another."""
+        serial = initial(scop)
+        try:
+            made, states = self.ladder.make(
+                "schedule", lambda: watch(lambda: schedule(scop, self.machine))
+            )
+        except (IllegalScheduleError, BudgetError):
+            return serial
+        final = State("schedule", made.scop, made.tree)
+        if self.ladder.problem(partial(self._interpreted, final)):
+            for state in (*states, final):
+                self._state(state.transformation, state)
+        try:
+            prove(scop, made)
+        except (IllegalScheduleError, BudgetError):
+            made = serial
+        self._state("schedule", State("schedule", made.scop, made.tree))
+        return made
+
+    def _state(self, name: str, state: State) -> None:
+        self.ladder.step(name, partial(_state_text, state), partial(self._interpreted, state))
+
+    def _interpreted(self, state: State) -> Arrays:
+        scop = state.scop
+        data = {t.name: self.data[t.name].reshape(self._shape(t)) for t in scop.tensors
+                if t.name in self.data}  # fmt: skip
+        results = scop_interpreter.interpret(scop, data, self.parameters, tree=state.tree)
+        return list(results.values())
+
+    def _shape(self, tensor: Tensor) -> tuple[int, ...]:
+        return tuple(evaluate(size, self.parameters) for size in tensor.shape)
+
+    def _kernels(self, name: str, scop: Scop, kernels: Sequence[Kernel]) -> None:
+        self.ladder.step(
+            name,
+            lambda: "\n".join(map(print_kernel, kernels)),
+            lambda: self._run_kernels(scop, kernels),
+        )
+
+    def _run_kernels(self, scop: Scop, kernels: Sequence[Kernel]) -> Arrays:
+        memory = {}
+        for tensor in scop.tensors:
+            if tensor.scope == "global":
+                given = self.data.get(tensor.name)
+                memory[tensor.name] = (
+                    garbage(prod(self._shape(tensor)), tensor.dtype)
+                    if given is None
+                    else np.array(given).reshape(-1)
+                )
+        for kernel in kernels:
+            given = {p: self.parameters[p] for p in kernel.parameters}
+            status = loop_interpreter.interpret(
+                kernel, given, {b.name: memory[b.name] for b in kernel.buffers}
+            )
+            if status.code:
+                raise ExecutionError("WEFT-E0922", kernel.messages[status.code - 1])
+        return [memory[t.name] for t in scop.tensors if t.role == "output"]
+
+
+def _state_text(state: State) -> str:
+    tree = "" if state.tree is None else print_schedule(state.tree)
+    return scop_text(state.scop) + tree

@@ -1,0 +1,71 @@
+"""A whole program on small sizes: its host program interpreted, its machine code run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.program_interpreter import interpret_program
+from weft.codegen.program_printer import print_program
+from weft.compiler import lower_graph, machine_code
+from weft.executable import Executable
+from weft.graph.operator_graph import Graph
+from weft.ladder import Ladder
+from weft.lowered import Lowered
+from weft.options import Options
+from weft.oracle import Arrays
+from weft.polyhedral.machine import Machine
+
+
+def check_program(
+    graph: Graph,
+    inputs: Arrays,
+    ladder: Ladder,
+    machine: Machine,
+    target: LlvmTarget,
+    *,
+    interpreted: bool = True,
+) -> None:
+    """Two more steps of ``ladder``: "assemble", left out unless ``interpreted``, and "llvm"."""
+    lowered = ladder.make("assemble", lambda: lower_graph(graph, quiet(ladder.options), machine))
+    if interpreted:
+        ladder.step("assemble", lambda: _text(lowered), lambda: _interpreted(lowered, inputs))
+    compiled = ladder.make("llvm", lambda: machine_code(graph, lowered, target))
+    ladder.step(
+        "llvm",
+        lambda: "\n".join(compiled.llvm),
+        lambda: run(Executable(compiled), inputs),
+    )
+
+
+def quiet(options: Options) -> Options:
+    """For the compilation of small instances, which nobody wants to see."""
+    return replace(
+        options, verify="normal", cache=False, workers=0, texts=False, dump=None, print_after=(),
+        logs=(),
+    )  # fmt: skip
+
+
+def run(executable: Executable, inputs: Arrays) -> Arrays:
+    """The outputs in order; ``inputs`` stay as they are."""
+    names = [spec.name for spec in executable.inputs]
+    copies = [np.array(a) for a in inputs]
+    results = executable.run(dict(zip(names, copies, strict=True)))
+    return [results[spec.name] for spec in executable.outputs]
+
+
+def _text(lowered: Lowered) -> str:
+    assembly = lowered.assembly
+    programs = [assembly.main] if assembly.prepare is None else [assembly.prepare, assembly.main]
+    return "\n".join(map(print_program, programs))
+
+
+def _interpreted(lowered: Lowered, inputs: Arrays) -> Arrays:
+    constants = dict(lowered.constants)
+    prepare = lowered.assembly.prepare
+    if prepare is not None:
+        made = interpret_program(prepare, [], constants)
+        constants |= {b.name: a for b, a in zip(prepare.outputs, made, strict=True)}
+    return interpret_program(lowered.assembly.main, [np.array(a) for a in inputs], constants)
