@@ -15,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from math import prod
 
-from weft.frontend.scalar_expr import Var
+from weft.frontend.scalar_expr import Expr, Literal, Var
 from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.grouping import Group, SharedDim, aligned, groups_of
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.prepare import prepare
 from weft.polyhedral.schedule_tree import Kind
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop import Scop, Scope, Statement, Tensor
 from weft.polyhedral.tile_choice import TileChoice, choose_tiles, group_lanes
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.edit import accesses_of
@@ -36,6 +38,7 @@ from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
 
+HEAVY = 10.0  # operations of an epilogue that is not worth writing out for a whole register tile
 LOCAL_BYTES = 256 * 1024  # the most that a thread's own scratch holds of one tensor
 REGISTER_TILE = 32  # vectors
 
@@ -57,6 +60,12 @@ def schedule(scop: Scop, machine: Machine) -> Scheduled:
     plans = [_plan(staged, group, machine) for group in groups_of(staged)]
     for k, plan in enumerate(plans):
         staged, plans[k] = _stage(staged, plan)
+    planned = {name for plan in plans for name in plan.statements}
+    plans += [
+        _plan(staged, group, machine)
+        for group in groups_of(staged)
+        if not planned & set(group.names)
+    ]
     scheduled = replace(initial(staged), original=scop)
     for plan in plans:
         scheduled = _build(scheduled, plan)
@@ -81,22 +90,32 @@ def _stage(scop: Scop, plan: Plan) -> tuple[Scop, Plan]:
         order = (*(d.dims[p.statement] for d in plan.shared), *(s.update.dims if s.update else ()))
         scop, _ = pack(scop, p.statement, p.operand, p.dim, choice.tiles[choice.vector], order)
     for tensor in _accumulators(scop, plan):
-        inside = frozenset(plan.statements)
-        scop = cache_write(scop, tensor, readers=inside, level=plan.level)
+        light = frozenset(n for n in plan.statements if not _heavy(scop.statement(n)))
+        scop = cache_write(scop, tensor, readers=light, level=plan.level)
         plan = _with_copy(scop, plan, tensor)
     return scop, plan
 
 
 def _accumulators(scop: Scop, plan: Plan) -> tuple[str, ...]:
-    """Tensors that the group folds into and that others see."""
+    """Tensors that the group folds into, and that others or heavy statements read."""
     found: dict[str, None] = {}
     for name in plan.statements:
         s = scop.statement(name)
         for write in s.writes if s.update else ():
-            users = {u.name for u, _, _ in accesses_of(scop, write.tensor)}
-            if scop.tensor(write.tensor).role == "output" or not users <= set(plan.statements):
+            users = {u.name: u for u, _, _ in accesses_of(scop, write.tensor)}
+            visible = scop.tensor(write.tensor).role == "output"
+            if (
+                visible
+                or not set(users) <= set(plan.statements)
+                or any(map(_heavy, users.values()))
+            ):
                 found.setdefault(write.tensor)
     return tuple(found)
+
+
+def _heavy(s: Statement) -> bool:
+    """Whether ``s`` computes so much that it reads its tile from memory, in loops of its own."""
+    return s.update is None and operations(s) > HEAVY
 
 
 def _with_copy(scop: Scop, plan: Plan, tensor: str) -> Plan:
@@ -220,8 +239,14 @@ def _tile(scheduled: Scheduled, plan: Plan, order: Seq[int], names: Mapping[int,
             if value == at[vector].get(statement):
                 kinds[loop.name] = "vector"
             elif any(value == at[u].get(statement) for u in unrolled):
-                kinds[loop.name] = "unrolled"
+                written_out = _uses_registers(scheduled.scop, statement)
+                kinds[loop.name] = "unrolled" if written_out else "serial"
     return _parallel(set_kinds(scheduled, kinds), plan, outer)
+
+
+def _uses_registers(scop: Scop, statement: str) -> bool:
+    s = scop.statement(statement)
+    return any(scop.tensor(a.tensor).scope == "register" for a in (*s.writes, *s.reads))
 
 
 def _move_innermost(scheduled: Scheduled, plan: Plan, name: str) -> Scheduled:
@@ -265,32 +290,29 @@ def _promote_all(
     outer = [*(loop.name for loop in scan), *outer]
     inside = set(plan.statements)
     for tensor in scheduled.scop.tensors:
-        users = {s.name for s, _, _ in accesses_of(scheduled.scop, tensor.name)}
-        if tensor.role != "temp" or not users or not users <= inside:
+        users = {s.name: s for s, _, _ in accesses_of(scheduled.scop, tensor.name)}
+        if tensor.role != "temp" or not users or not set(users) <= inside:
             continue
         if not can_promote(scheduled, tensor.name, outer):
             continue
         local = promote(scheduled, tensor.name, outer, innermost=innermost)
-        new = local.scop.tensor(tensor.name)
-        size = 1
-        for e in new.shape[new.contracted :]:
-            size *= int(getattr(e, "value", 0)) or LOCAL_BYTES
-        if size * new.dtype.itemsize > LOCAL_BYTES:
-            continue
-        in_registers = (
-            len(new.shape) - new.contracted <= len(points)
-            and size <= REGISTER_TILE * plan.lanes
-            and _only_points(new.shape[new.contracted :], plan)
-        )
-        scheduled = (
-            promote(scheduled, tensor.name, outer, scope="register", innermost=innermost)
-            if in_registers
-            else local
-        )
+        scope = _scope(local.scop.tensor(tensor.name), tuple(users.values()), plan, points)
+        if scope != "global":
+            scheduled = promote(scheduled, tensor.name, outer, scope=scope, innermost=innermost)
     return scheduled
 
 
-def _only_points(shape: Seq[object], plan: Plan) -> bool:
-    """Whether a promoted tensor has just the dims of the register tile."""
-    sizes = sorted(plan.choice.tiles.values())
-    return sorted(int(getattr(e, "value", -1)) for e in shape) == sizes
+def _scope(tensor: Tensor, users: Seq[Statement], plan: Plan, points: Seq[str]) -> Scope:
+    """Registers for a tile that only point loops index, else scratch memory if it is small."""
+    sizes = [int(e.value) if isinstance(e, Literal) else None for e in _stored(tensor)]
+    known = [size for size in sizes if size is not None]
+    elements = prod(known)
+    if len(known) < len(sizes) or elements * tensor.dtype.itemsize > LOCAL_BYTES:
+        return "global"
+    is_tile = len(sizes) <= len(points) and sorted(known) == sorted(plan.choice.tiles.values())
+    fits = elements <= REGISTER_TILE * plan.lanes
+    return "register" if is_tile and fits and not any(map(_heavy, users)) else "local"
+
+
+def _stored(tensor: Tensor) -> tuple[Expr, ...]:
+    return tensor.shape[tensor.contracted :]

@@ -105,22 +105,22 @@ def _statement_cycles(scop: Scop, s: Statement, dim: str | None, lanes: int) -> 
 def _along(scop: Scop, group: Group, v: int, machine: Machine) -> TileChoice:
     lanes = group_lanes(scop, group, machine)
     reductions = [s for s in group.statements if s.update is not None]
-    packs: tuple[Pack, ...] = ()
+    packs = tuple(p for s in reductions for p in _packs(scop, group, s, v))
     best: dict[int, int] = {}
     cycles = 0.0
     if reductions:
-        heavy = max(reductions, key=lambda s: prod(_extents(s).values()))
-        packs = _packs(scop, group, heavy, v)
-        best, cycles = _register_tile(scop, group, heavy, v, packs, lanes, machine)
+        folds = [_fold(scop, group, s, v, packs, lanes) for s in reductions]
+        best, cycles = _register_tile(group, v, folds, lanes, machine)
     elif len(group.statements) > 1:
         best = {v: lanes * min(4, ceil(group.shared[v].extent / lanes))}
-    elif group.parallelism < ENOUGH_PARALLELISM * group.shared[v].extent:
-        if group.shared[v].extent >= 4 * CHUNK_VECTORS * lanes:
-            best = {v: CHUNK_VECTORS * lanes}
+    elif (
+        group.parallelism < ENOUGH_PARALLELISM * group.shared[v].extent
+        and group.shared[v].extent >= 4 * CHUNK_VECTORS * lanes
+    ):
+        best = {v: CHUNK_VECTORS * lanes}
     for s in group.statements:
-        if reductions and s is heavy:
-            continue
-        cycles += _statement_cycles(scop, s, group.shared[v].dims[s.name], lanes)
+        if s.update is None:
+            cycles += _statement_cycles(scop, s, group.shared[v].dims[s.name], lanes)
     return TileChoice(v, best, {}, packs, cycles)
 
 
@@ -151,35 +151,41 @@ class _Operand:
     cost: float
 
 
-def _register_tile(
-    scop: Scop,
-    group: Group,
-    s: Statement,
-    v: int,
-    packs: tuple[Pack, ...],
-    lanes: int,
-    machine: Machine,
-) -> tuple[dict[int, int], float]:
-    """Tile sizes by shared index for the reduction ``s``, and its cycles."""
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """A reduction as a register tile sees it: operands, arithmetic of a step, number of steps."""
+
+    operands: tuple[_Operand, ...]
+    work: float
+    steps: int
+
+
+def _fold(
+    scop: Scop, group: Group, s: Statement, v: int, packs: tuple[Pack, ...], lanes: int
+) -> _Fold:
     packed = {p.operand for p in packs if p.statement == s.name}
-    operands = [
+    operands = tuple(
         _operand(scop, group, s, v, access, lanes, k in packed) for k, access in enumerate(s.reads)
-    ]
-    extents = _extents(s)
-    steps = prod(extents[d] for d in s.update.dims) if s.update else 1
-    outside = prod(d.extent for d in group.shared)
-    work = max(1.0, operations(s) - 1)
+    )
+    shared = {d.dims[s.name] for d in group.shared}
+    steps = prod(e for d, e in _extents(s).items() if d not in shared)
+    return _Fold(operands, max(1.0, operations(s) - 1), steps)
+
+
+def _register_tile(
+    group: Group, v: int, folds: list[_Fold], lanes: int, machine: Machine
+) -> tuple[dict[int, int], float]:
+    """The tile sizes by shared index that are best for all ``folds``, and their cycles."""
     best: tuple[float, dict[int, int]] | None = None
+    outside = prod(d.extent for d in group.shared)
     for tile in _candidates(group, v, lanes, machine):
         cycles = 0.0
         covered = prod(group.shared[d].extent for d in tile)
         for parts in product(*(_parts(group.shared[d].extent, size) for d, size in tile.items())):
-            sizes = dict(zip(tile, parts, strict=True))
             count = prod(c for c, _ in parts)
+            sizes = {d: n for d, (_, n) in zip(tile, parts, strict=True)}
             if count:
-                cycles += count * _tile_cycles(
-                    {d: n for d, (_, n) in sizes.items()}, v, operands, work, steps, lanes, machine
-                )
+                cycles += count * sum(_tile_cycles(sizes, v, f, lanes, machine) for f in folds)
         cycles *= outside / max(1, covered)
         if best is None or cycles < best[0] * 0.999:
             best = (cycles, tile)
@@ -214,21 +220,15 @@ def _parts(size: int, tile: int) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _tile_cycles(
-    sizes: Mapping[int, int],
-    v: int,
-    operands: list[_Operand],
-    work: float,
-    steps: int,
-    lanes: int,
-    machine: Machine,
+    sizes: Mapping[int, int], v: int, fold: _Fold, lanes: int, machine: Machine
 ) -> float:
     """Cycles of one register tile over all steps of its reduction."""
     count = {d: ceil(n / lanes) if d == v else n for d, n in sizes.items()}
     accumulators = prod(count.values())
-    loads = sum(o.cost * prod(n for d, n in count.items() if d in o.along) for o in operands)
-    arithmetic = accumulators * work / machine.fma_per_cycle
+    loads = sum(o.cost * prod(n for d, n in count.items() if d in o.along) for o in fold.operands)
+    arithmetic = accumulators * fold.work / machine.fma_per_cycle
     step = max(arithmetic, loads / machine.loads_per_cycle, machine.fma_latency)
-    return (step + STEP_OVERHEAD + LOAD_OVERHEAD * loads) * steps + 2 * accumulators
+    return (step + STEP_OVERHEAD + LOAD_OVERHEAD * loads) * fold.steps + 2 * accumulators
 
 
 def _operand(
