@@ -47,6 +47,11 @@ def dequantize_linear(node: NodeContext) -> Results:
     )
 
 
+@handler("DynamicQuantizeLinear")
+def dynamic_quantize_linear(node: NodeContext) -> Results:
+    return node.call("dynamic_quantize_linear", node.input(0))
+
+
 def _dtype(node: NodeContext, name: str) -> DType | None:
     code = int(node.attribute(name, 0))
     return dtype_of(code, node.name) if code else None

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.frontend.build import compute, maximum, minimum, round_even
+from weft.frontend.build import compute, max_over, maximum, min_over, minimum, round_even
 from weft.frontend.operators.registry import operator
-from weft.frontend.operators.sizes import normal_axis, require, unify, wide
+from weft.frontend.operators.sizes import axes_over, normal_axis, require, unify, wide
 from weft.frontend.scalar_expr import Expr, cast
 from weft.frontend.tensor_expr import Axis, Tensor, as_size, constant_size
 
@@ -82,6 +82,19 @@ def dequantize_linear(
         return cast(cast(shifted(x[i], zero), dtypes.float32) * factor, dtype)
 
     return compute(x.shape, body, name="dequantize_linear")
+
+
+@operator("dynamic_quantize_linear")
+def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(y, scale, zero point): uint8 over the range of ``x``, which is widened to contain 0."""
+    taps = axes_over(x.shape, [f"k{d}" for d in range(x.rank)])
+    least = compute((), lambda: minimum(min_over(x[taps], taps), 0.0), name="least")
+    greatest = compute((), lambda: maximum(max_over(x[taps], taps), 0.0), name="greatest")
+    scale = compute((), lambda: (greatest[()] - least[()]) / 255.0, name="scale")
+    zero_point = compute(
+        (), lambda: quantized(-least[()] / scale[()], None, dtypes.uint8), name="zero_point"
+    )
+    return quantize_linear(x, scale, zero_point), scale, zero_point  # type: ignore[return-value]
 
 
 def shifted(value: Expr, zero: Expr | None) -> Expr:

@@ -93,6 +93,16 @@ def test_dequantising_extremes_does_not_overflow():
     np.testing.assert_array_equal(small, [-8, 7])
 
 
+@pytest.mark.parametrize("low", [-3.0, 2.0, -9.0])
+def test_dynamic_quantisation_covers_the_range_and_zero(low):
+    x = (rng.random((3, 5)) * 5 + low).astype(np.float32)
+    y, scale, zero = run("dynamic_quantize_linear", x)
+    least, greatest = min(x.min(), 0), max(x.max(), 0)
+    np.testing.assert_allclose(scale, (greatest - least) / 255, rtol=1e-6)
+    assert y.dtype == zero.dtype == np.uint8 and zero == np.rint(-least / scale)
+    np.testing.assert_allclose((y.astype(int) - zero) * scale, x, atol=scale * 0.51)
+
+
 @pytest.mark.parametrize(
     ("scale", "attributes"),
     [((3,), {}), ((2, 4), {}), ((2, 2), {"block_size": 4}), ((4,), {"block_size": -1})],
