@@ -73,10 +73,12 @@ def scale_shift(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """x · scale + shift; both lie along dimensions 1 … of ``x``."""
     _along_channels(x, scale)
     _same_shapes(scale, shift)
+    dtype = _wider(x.dtype.compute, scale.dtype.compute)
 
     def body(*i: Axis) -> Expr:
         channel = i[1 : 1 + scale.rank]
-        return cast(cast(x[i], scale.dtype) * scale[channel] + shift[channel], x.dtype)
+        product = cast(x[i], dtype) * cast(scale[channel], dtype)
+        return cast(product + cast(shift[channel], dtype), x.dtype)
 
     return compute(x.shape, body, name="scale_shift")
 
