@@ -1,0 +1,30 @@
+"""Every example, and every Python block of README, runs; each checks its own results."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("[0-9][0-9]_*.py"))
+BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 6 and len(BLOCKS) >= 1
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_example(example, capsys):
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_readme(number, tmp_path, monkeypatch):
+    """Blocks may build on the ones before, as they do for a reader."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in BLOCKS[: number + 1]:
+        exec(compile(block, "README.md", "exec"), names)
