@@ -101,6 +101,8 @@ def bind(
         sizes.setdefault(name, evaluate(equation, sizes))
     for expr, value in [*pairs, *((e, sizes[n]) for n, e in derived)]:
         if (found := evaluate(expr, sizes)) != value:
+            if isinstance(expr, Literal):
+                raise SizeError(f"a size is {value}, not {found}")
             raise SizeError(f"{text(expr)} is {found}, not {value}{_given(expr, sizes)}")
     return sizes
 
