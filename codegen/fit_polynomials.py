@@ -113,9 +113,9 @@ FITS: dict[str, Fit] = {
         lambda z: _tanh_rest(z), 1e-4, 0.3907, 6, 14
     ),
     # erf(x) = x * ERF(x**2)
-    "ERF": (_erf_over_x, 0.0, 1.0, 8, 14),
+    "ERF": (_erf_over_x, 0.0, 1.0, 0, 14),
     # erfc(x) = exp(-x**2) * ERFC(t), t = (x - 2) / (x + 2)
-    "ERFC": (_scaled_erfc, -0.334, 0.501, 8, 20),
+    "ERFC": (_scaled_erfc, -0.334, 0.501, 0, 20),
 }  # fmt: skip
 
 
@@ -144,6 +144,46 @@ def fit(function: Function, lower: float, upper: float, terms: int) -> list[Deci
     return polynomial
 
 
+def fit_quotient(
+    function: Function, upper: float, top: int, bottom: int
+) -> tuple[list[Decimal], list[Decimal]]:
+    """Numerator and denominator (constant 1) of ``top`` and ``bottom`` terms on 0 … ``upper``.
+
+    Interpolation again, at points drawn towards 0: the linear system p(x) - f(x) q(x) = 0.
+    """
+    count = top + bottom - 1
+    angles = (math.pi * (2 * k + 1) / (2 * count) for k in range(count))
+    points = [Decimal(upper * ((1 + math.cos(a)) / 2) ** 1.5) for a in angles]
+    rows = []
+    for x in points:
+        value = function(x)
+        powers = [x**k for k in range(max(top, bottom))]
+        rows.append([*powers[:top], *(-value * p for p in powers[1:bottom]), value])
+    solution = _solved(rows)
+    return solution[:top], [Decimal(1), *solution[top:]]
+
+
+def _solved(rows: list[list[Decimal]]) -> list[Decimal]:
+    """Gauss and Jordan's elimination; the last column is the right-hand side."""
+    size = len(rows)
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda r: abs(rows[r][column]))
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        for r in range(size):
+            if r != column:
+                factor = rows[r][column] / rows[column][column]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[column], strict=True)]
+    return [rows[k][-1] / rows[k][k] for k in range(size)]
+
+
+def _erf_root(z: Decimal) -> Decimal:
+    """erf(x) / x in z = x**2, also where the series is slow."""
+    if z < Decimal("0.25"):
+        return _erf_over_x(z)
+    x = z.sqrt()
+    return (1 - erfc(x)) / x
+
+
 def nearest_single(value: Decimal) -> float:
     return float(struct.unpack("<f", struct.pack("<f", float(value)))[0])
 
@@ -166,9 +206,14 @@ def tables() -> Iterator[tuple[str, tuple[float, ...], tuple[float, ...]]]:
     for name, (function, lower, upper, short, long) in FITS.items():
         yield (
             name,
-            tuple(nearest_single(c) for c in fit(function, lower, upper, short)),
+            tuple(nearest_single(c) for c in fit(function, lower, upper, short)) if short else (),
             tuple(float(c) for c in fit(function, lower, upper, long)),
         )
+    # erf(x) = x * ERF_TOP(x**2) / ERF_BOTTOM(x**2) for |x| <= 4, beyond which float32 has 1
+    for name, part in zip(
+        ("ERF_TOP", "ERF_BOTTOM"), fit_quotient(_erf_root, 16.0, 7, 6), strict=True
+    ):
+        yield name, tuple(map(nearest_single, part)), ()
     for name, value in (("LN2", _LN2), ("HALF_PI", _PI / 2), ("LOG2_E", 1 / _LN2)):
         yield name, split(value, 24, True), split(value, 53, False)
 
@@ -200,6 +245,8 @@ def main() -> None:
         for row in tables():
             values = row[column]
             assert isinstance(values, tuple)
+            if not values:
+                continue
             print(f'    "{row[0]}": (')
             for value in values:
                 print(f"        {value!r},")

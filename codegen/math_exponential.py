@@ -87,6 +87,8 @@ def _tanh_single(x: Number) -> Number:
 
 
 def erf(x: Number) -> Number:
+    if x.type == "float":
+        return _erf_single(x)
     a = abs(x)
     z = x * x
     near = a * z.polynomial(table(x, "ERF"))
@@ -96,3 +98,11 @@ def erf(x: Number) -> Number:
     far = 1.0 - gauss * ((b - 2.0) / (b + 2.0)).polynomial(table(x, "ERFC"))
     result = (a < 1.0).where(near, far).copysign(x)
     return x.is_nan().where(x, result)
+
+
+def _erf_single(x: Number) -> Number:
+    """One quotient for all arguments; no exponential."""
+    bounded = clamped(x, -4.0, 4.0)
+    z = bounded * bounded
+    top, bottom = z.polynomial(table(x, "ERF_TOP")), z.polynomial(table(x, "ERF_BOTTOM"))
+    return clamped(bounded * top / bottom, -1.0, 1.0)
