@@ -211,7 +211,7 @@ class _Verifier:
                 insort(alive, (*extents[name], name))
             for name in ending.get(number, ()):
                 alive.remove((*extents[name], name))
-        self._no_clobber(uses, extents)
+        self._no_clobber(uses, {n: (a, b) for n, (a, b) in extents.items() if a < b})
 
     def _no_neighbour(
         self, alive: list[tuple[int, int, str]], new: tuple[int, int, str], number: int
@@ -234,9 +234,8 @@ class _Verifier:
             for use in step:
                 if use.buffer not in extents or use.writes:
                     continue
-                start, stop = extents[use.buffer]
-                writer = last_writer.get((start, stop))
-                if writer is None and stop > start:
+                writer = last_writer.get(extents[use.buffer])
+                if writer is None:
                     raise _broken("E0553", f"{use.buffer} is read before it is written", where)
                 if writer != use.buffer and use.buffer in written:
                     raise _broken("E0553", f"{use.buffer} is read after {writer} took it", where)
