@@ -103,6 +103,12 @@ class Builder:
         self._lines = self._blocks["entry"]
         self.label = "entry"
 
+    def nested(self) -> Builder:
+        """For another function of the same module."""
+        inner = Builder()
+        inner.declarations, inner.support = self.declarations, self.support
+        return inner
+
     def finish(self, head: str) -> str:
         """The function ``head`` with everything emitted since ``begin``."""
         text = [f"define {head} {{", "entry:", *self._allocas]

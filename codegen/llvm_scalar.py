@@ -188,7 +188,23 @@ class ScalarOps:
                 return b.select(b.compare("fcmp one", a, floating(0.0, a.type)), one, a)
             case "floordiv":
                 return b.intrinsic("floor", b.binary("fdiv", *args))
-        return FUNCTIONS[op](*(math_values.Number(b, arg) for arg in args)).value
+        if (op, a.type) in _INLINE:
+            return FUNCTIONS[op](*(math_values.Number(b, arg) for arg in args)).value
+        return self._called(op, b.match(*args))
+
+    def _called(self, op: str, args: list[Value]) -> Value:
+        """A mathematical function out of line, so that a kernel has its code once."""
+        b, type_, lanes = self.b, args[0].type, args[0].lanes
+        name = f"weft_{op}_{type_}{lanes or ''}"
+        full = args[0].full_type
+        if name not in b.support:
+            inner = b.nested()
+            formal = [Value(f"%x{k}", type_, lanes) for k in range(len(args))]
+            result = FUNCTIONS[op](*(math_values.Number(inner, x) for x in formal)).value
+            inner.line(f"ret {result}")
+            given = ", ".join(map(str, formal))
+            b.support[name] = inner.finish(f"internal {full} @{name}({given})")
+        return b.emit(f"call {full} @{name}({', '.join(map(str, args))})", type_, lanes)
 
     def _integer(self, op: str, args: list[Value], dtype: DType) -> Value:
         b, a = self.b, args[0]
@@ -224,5 +240,7 @@ class ScalarOps:
         return llvm_integer.divide(b, op, args[0], args[1], sign == "s")
 
 
+# Short enough to stand wherever they are used, and used where it matters.
+_INLINE = {(op, "float") for op in ("exp", "exp2", "log", "tanh", "erf")} | {("exp", "double")}
 # Results of these on values of a type are values of the type.
 _EXACT = {"neg", "abs", "min", "max", "sign", "copysign"}
