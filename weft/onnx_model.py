@@ -169,7 +169,7 @@ def _compile_ahead(model: OnnxModel) -> None:
     if all(constant_size(s) is not None for v in values.values() for s in v.shape):
         try:
             step = model.executables(stages[0].segment).step(values, {}, {})
-            model.executable = step.executable if step.needed is None else None
+            model.executable = None if step is None or step.needed else step.executable
         except NeedsHost as stop:
             model.move_to_host(stop.node)
 

@@ -1,8 +1,9 @@
 """Run a region of tensor nodes by compiled code, whatever its shapes depend on.
 
 Import for the shapes at hand; where it asks for the data of a value (``NeedsValue``), compile and
-run what that value needs, bind it and import again. Executables are memoised by the inputs' shapes
-and the bound data, so that a second call with the same shapes compiles nothing.
+run what that value needs, bind it and import again. Where that is expensive, cut the region in two
+instead, so that no work is done twice. Executables are memoised by the inputs' shapes and the bound
+data: a second call with the same shapes compiles nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 
 from weft.dtypes import as_dtype
 from weft.errors import BudgetError
+from weft.frontend.onnx.cut_region import cut_region
+from weft.frontend.onnx.graph_builder import is_small
 from weft.frontend.onnx.importer import import_region
 from weft.frontend.onnx.node_context import NeedsValue
 from weft.frontend.onnx.onnx_graph import Region
@@ -55,6 +58,7 @@ class Staged:
     compile_graph: CompileGraph
     stats: Counter[str]
     steps: OrderedDict[Key, _Step] = field(default_factory=OrderedDict)
+    parts: tuple[Staged, ...] = ()  # what the region was cut into
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, inputs: Arrays, constants: Arrays) -> list[np.ndarray]:
@@ -62,7 +66,9 @@ class Staged:
         known: dict[str, np.ndarray] = {}
         values = {n: Value(n, a.shape, as_dtype(a.dtype)) for n, a in inputs.items()}
         for _ in range(MAX_STAGES):
-            step = self.step(values, constants, known)
+            step = None if self.parts else self.step(values, constants, known)
+            if step is None:
+                return self._run_parts(inputs, constants)
             if step.executable is None:
                 known[str(step.needed)] = inputs[str(step.needed)]
                 continue
@@ -76,24 +82,52 @@ class Staged:
             f"{self.region.name!r} needs more than {MAX_STAGES} values ahead of its shapes",
         )
 
-    def step(self, inputs: Values, constants: Arrays, known: Arrays) -> _Step:
-        """What to run next for inputs of these shapes; imported and compiled where it is new."""
+    def _run_parts(self, inputs: Arrays, constants: Arrays) -> list[np.ndarray]:
+        fixed = {**self.region.constants, **constants}
+        values = dict(inputs)
+        made: set[str] = set()
+        for part in self.parts:
+            reads = part.region.captures
+            given = {n: values[n] for n in reads if n in values}
+            rest = {n: fixed[n] for n in reads if n not in values}
+            results = part.run(given, rest)
+            values.update(zip(part.region.outputs, results, strict=True))
+            made.update(part.region.outputs)
+        found = [values[n] if n in values else fixed[n] for n in self.region.outputs]
+        return [
+            array if name in made else np.array(array)
+            for name, array in zip(self.region.outputs, found, strict=True)
+        ]
+
+    def step(self, inputs: Values, constants: Arrays, known: Arrays) -> _Step | None:
+        """What to run next for inputs of these shapes; imported and compiled where it is new.
+
+        None where the region has been cut: run its parts.
+        """
         key = _key(inputs, known)
         with self.lock:
             step = self.steps.get(key)
             if step is None:
-                step = self.steps[key] = self._import(inputs, constants, known)
+                step = self._import(inputs, constants, known)
+                if step is None:
+                    return None
+                self.steps[key] = step
                 if len(self.steps) > MAX_EXECUTABLES:
                     self.steps.popitem(last=False)
             self.steps.move_to_end(key)
         return step
 
-    def _import(self, inputs: Values, constants: Arrays, known: Arrays) -> _Step:
+    def _import(self, inputs: Values, constants: Arrays, known: Arrays) -> _Step | None:
         needed = None
         try:
             graph = import_region(self.region, {**inputs, **constants}, known=known)
         except NeedsValue as stop:
             graph, needed = stop.graph, stop.name
+            if stop.index > 0 and not all(is_small(node.program) for node in graph.nodes):
+                parts = cut_region(self.region, stop.index)
+                self.parts = tuple(Staged(p, self.compile_graph, self.stats) for p in parts)
+                self.stats["cuts"] += 1
+                return None
             self.stats["staged"] += 1
         if needed in inputs:
             return _Step(graph, None, needed)

@@ -128,7 +128,7 @@ class GraphBuilder:
         known = [a for a in arrays if a is not None]
         if len(known) < len(inputs) or sum(a.size for a in known) > FOLD_ELEMENTS:
             return None
-        if not _small(program):
+        if not is_small(program):
             return None
         try:
             return interpret(program, known)
@@ -191,7 +191,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _small(program: Program) -> bool:
+def is_small(program: Program) -> bool:
     """Whether interpreting ``program`` is cheap enough; false for symbolic sizes."""
     if _elements(t.shape for t in program.outputs) > FOLD_ELEMENTS:
         return False

@@ -82,7 +82,7 @@ def import_region(
             given.append(scope[name])  # type: ignore[arg-type]
         else:
             scope[name] = builder.initializer(name, value)
-    run = _Import(builder, given, region.name)
+    run = _Import(builder, given, region)
     outputs = run.region(region, scope)
     if run.unsupported:
         raise _all_unsupported(run.unsupported)
@@ -222,7 +222,8 @@ Scope = dict[str, Value | None]  # None: a value of a node that is unsupported
 class _Import:
     builder: GraphBuilder
     inputs: Sequence[Value]
-    name: str
+    whole: Region
+    position: int = 0  # of the node of the whole region that is being imported
     unsupported: list[UnsupportedError] = field(default_factory=list)
 
     def region(self, region: Region, scope: Scope) -> list[Value | None]:
@@ -235,7 +236,9 @@ class _Import:
                 scope[name] = None
             else:
                 scope[name] = self.builder.initializer(name, data)
-        for node in region.nodes:
+        for index, node in enumerate(region.nodes):
+            if region is self.whole:
+                self.position = index
             self.node(node, scope)
         return [self._lookup(name, scope, f"output of {region.name!r}") for name in region.outputs]
 
@@ -261,8 +264,8 @@ class _Import:
         except ValueUnknown as unknown:
             if self.unsupported:
                 raise _all_unsupported(self.unsupported) from None
-            wanted = self.builder.graph(self.name, self.inputs, (unknown.value,))
-            raise NeedsValue(unknown.value.name, wanted) from None
+            wanted = self.builder.graph(self.whole.name, self.inputs, (unknown.value,))
+            raise NeedsValue(unknown.value.name, wanted, self.position) from None
 
     def _handled(
         self, node: OnnxNode, handler: Handler, values: list[Value | None], scope: Scope

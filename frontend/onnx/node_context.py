@@ -16,12 +16,16 @@ from weft.graph.operator_graph import Graph, Value
 
 
 class NeedsValue(Exception):
-    """Import needs the data of ``name``; ``graph`` computes it from the inputs."""
+    """Import needs the data of ``name``; ``graph`` computes it from the inputs.
 
-    def __init__(self, name: str, graph: Graph) -> None:
+    ``index`` is the position of the region's node that asks.
+    """
+
+    def __init__(self, name: str, graph: Graph, index: int) -> None:
         super().__init__(name)
         self.name = name
         self.graph = graph
+        self.index = index
 
 
 class NeedsHost(UnsupportedError):

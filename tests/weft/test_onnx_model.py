@@ -76,6 +76,40 @@ def test_values_needed_one_after_the_other():
     assert loaded.stats["staged"] > 0 and loaded.stats["host"] == 0
 
 
+def test_expensive_work_before_a_needed_value_is_done_once():
+    graphs = []
+
+    def compile_graph(graph):
+        graphs.append(graph)
+        return Interpreted(graph)
+
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),  # 128 x 128 x 128: more than import would fold
+        node("Relu", ["h"], ["r"]),
+        node("NonZero", ["r"], ["places"]),
+        node("Transpose", ["places"], ["p"]),
+        node("Abs", ["r"], ["a"]),
+        node("GatherND", ["a", "p"], ["y"]),
+        node("MatMul", ["a", "w"], ["g"]),
+        node("NonZero", ["g"], ["z"]),
+    ]
+    rng = np.random.default_rng(0)
+    w = rng.integers(-3, 4, (128, 128)).astype(np.float32)  # whole numbers: exact sums
+    outputs = ["y", "z", "w", "x"]
+    changed = model(nodes, inputs=[value("x", ("n", 128))], outputs=outputs, constants={"w": w})
+    loaded = load_model(changed, compile_graph)
+    for rows in (128, 127):
+        x = rng.integers(-3, 4, (rows, 128)).astype(np.float32)
+        y, z, same_w, same_x = loaded(x)
+        r = np.maximum(x @ w, 0)
+        np.testing.assert_array_equal(y, r[np.nonzero(r)])
+        np.testing.assert_array_equal(z, np.nonzero(r @ w))
+        assert np.array_equal(same_w, w) and np.array_equal(same_x, x)
+    products = [n for graph in graphs for n in graph.nodes if n.op == "matmul"]
+    assert len(products) == 2 * 2  # two products, for two shapes
+    assert loaded.stats["cuts"] == 2
+
+
 @pytest.mark.parametrize("flag", [True, False])
 def test_if_follows_its_condition(flag):
     def branch(op, shape):
