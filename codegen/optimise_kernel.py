@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
 
+PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
+    ("simplify", simplify_kernel),
+    ("split_tails", split_tails),
+    ("collapse_parallel", collapse_parallel),
+)
+
 
 def optimise_kernel(kernel: Kernel) -> Kernel:
     """``kernel`` in normal form, partial tiles told apart, its parallel loops in one."""
-    return collapse_parallel(split_tails(simplify_kernel(kernel)))
+    for _, action in PASSES:
+        kernel = action(kernel)
+    return kernel
