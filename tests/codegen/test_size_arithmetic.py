@@ -58,7 +58,7 @@ def test_bind_reads_solves_and_checks() -> None:
         ([(n * 2,)], [(7,)], r"size n is not known"),
         ([(n, n * 2)], [(3, 7)], r"n \* 2 is 6, not 7 \(with n = 3\)"),
         ([(n + 4,)], [(3,)], r"size n is not known"),
-        ([(literal(4),)], [(3,)], r"4 is 4, not 3"),
+        ([(literal(4),)], [(3,)], r"a size is 3, not 4"),
         ([(m, n), (mn,)], [(2, 3), (5,)], r"m \* n is 6, not 5"),
     ],
 )
