@@ -217,8 +217,33 @@ class Emitter:
             values = llvm_vector.fold_lanes(frame, stmt.monoid, values)
             with frame.within(Lanes()):
                 self._combine_into(stmt.monoid, targets, values)
+        elif frame.lanes.count and not all(_distinct(at) for _, at in targets):
+            self._lane_by_lane(stmt.monoid, targets, values)
         else:
             self._combine_into(stmt.monoid, targets, values)
+
+    def _lane_by_lane(
+        self, monoid: Monoid, targets: list[tuple[Binding, Value | Ramp]], values: list[Value]
+    ) -> None:
+        """Lanes may meet at one address: fold them in one after the other."""
+        frame, b, lanes = self.frame, self.frame.b, self.frame.lanes
+        places = [frame.spread(at) for _, at in targets]
+        spread = [frame.spread(v) for v in values]
+
+        def one(lane: Value) -> None:
+            fold, after = b.new_label("fold"), b.new_label("folded")
+            active = integer(1, "i1") if lanes.mask is None else b.extract(lanes.mask, lane)
+            b.branch(active, fold, after)
+            b.at(fold)
+            at = [
+                (buffer, b.extract(p, lane)) for (buffer, _), p in zip(targets, places, strict=True)
+            ]
+            with frame.within(Lanes()):
+                self._combine_into(monoid, list(at), [b.extract(v, lane) for v in spread])
+            b.jump(after)
+            b.at(after)
+
+        self.counted(integer(0), integer(lanes.count), 1, one)
 
     def fold_into(self, stmt: Update, values: list[Value]) -> None:
         """``stmt`` with contributions that were computed already."""
@@ -304,6 +329,11 @@ class Emitter:
         self.scratch.append(self._top)
         strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
         return Binding(pointer, buffer.dtype, strides, "local", private)
+
+
+def _distinct(at: Value | Ramp) -> bool:
+    """Whether no two lanes have the same address."""
+    return isinstance(at, Ramp) and bool(at.stride.const)
 
 
 def _constant(size: Expr, buffer: Buffer) -> int:

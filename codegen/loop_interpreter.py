@@ -29,8 +29,8 @@ from weft.codegen.loop_ir import (
     While,
 )
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Var
-from weft.frontend.scalar_interpreter import evaluate
+from weft.frontend.scalar_expr import Expr
+from weft.frontend.scalar_point import PointEvaluator
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +52,8 @@ def interpret(
         memory = buffers[buffer.name]
         assert memory.ndim == 1 and memory.dtype == buffer.dtype.numpy, buffer.name
         machine.bind(buffer, memory, np.ones(memory.shape, bool))
-    machine.run(kernel.body)
+    with np.errstate(all="ignore"):
+        machine.run(kernel.body)
     return machine.status
 
 
@@ -69,21 +70,20 @@ class _Machine:
     names: dict[str, Any]
     memory: dict[str, _Memory] = field(default_factory=dict)
     status: Status = field(default_factory=Status)
+    point: PointEvaluator = field(default_factory=PointEvaluator)
 
     def bind(self, buffer: Buffer, values: Array, written: Array) -> None:
         strides = tuple(int(self.value(s)) for s in buffer.strides)
         self.memory[buffer.name] = _Memory(buffer, values, written, strides)
 
     def value(self, expr: Expr) -> Any:
-        if isinstance(expr, Var):
-            return self.names[expr.name]
-        return evaluate(expr, self.names, self._load)[()]
+        return self.point.value(expr, self.names, self._load)
 
-    def _load(self, source: Hashable, indices: tuple[Array, ...]) -> Array:
+    def _load(self, source: Hashable, indices: tuple[Any, ...]) -> Any:
         memory = self.memory[str(source)]
         place = self._place(memory, [int(i) for i in indices])
         assert memory.written[place], f"{source} is read before it is written"
-        return np.asarray(memory.values[place])
+        return memory.values[place]
 
     @staticmethod
     def _place(memory: _Memory, indices: Sequence[int]) -> int:
@@ -139,13 +139,13 @@ class _Machine:
     def _update(self, stmt: Update) -> None:
         monoid = stmt.monoid
         old = [
-            self._load(name, tuple(np.asarray(self.value(i)) for i in indices))
+            self._load(name, tuple(self.value(i) for i in indices))
             for name, indices in stmt.targets
         ]
         new = [self.value(v) for v in stmt.values]
         operands = {v.name: x for v, x in zip(monoid.left, old, strict=True)}
         operands |= {v.name: x for v, x in zip(monoid.right, new, strict=True)}
-        results = [evaluate(c, operands)[()] for c in monoid.combined]
+        results = [self.point.value(c, operands) for c in monoid.combined]
         for (name, indices), result in zip(stmt.targets, results, strict=True):
             self.store(name, indices, result)
 

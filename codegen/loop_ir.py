@@ -21,9 +21,9 @@ Semantics:
   not overlap unless one is listed in the other's ``aliases``. Sizes are int64.
 * ``For``: 'serial' runs in order. 'parallel': iterations are independent and may run on any
   threads at the same time, each with its own copy of what the body allocates; only the outermost
-  parallel loop of a kernel is spread. 'vector': iterations are independent but for ``Update``s
-  whose indices do not mention the variable; those may be reassociated. 'unrolled': constant trip
-  count, written out.
+  parallel loop of a kernel is spread. 'vector': iterations are independent but for ``Update``s,
+  which may meet at one element; those whose monoid has the laws may be reassociated. 'unrolled':
+  constant trip count, written out.
 * ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
   once.
 * ``Check``: where the condition is false, the first failing instance sets the status of the call to

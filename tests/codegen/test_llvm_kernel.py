@@ -130,6 +130,25 @@ def test_a_fold_without_laws_keeps_its_order() -> None:
     check(kernel, {"n": 40}, {"x": floats(40), "s": np.zeros(1, np.float32)})
 
 
+@pytest.mark.parametrize("size", [1, 5, 16, 40])
+def test_updates_that_meet(size: int) -> None:
+    """Several lanes fold into one element: by a division, and by an index that is data."""
+    x, at = Load("x", (i,), F), Load("at", (i,), I64)
+    buffers = (
+        vector("x", writable=False), vector("at", dtype=I64, writable=False),
+        vector("y"), vector("h", 3),
+    )  # fmt: skip
+    body = Block((
+        Update((("y", (i // 3,)),), monoid("add", F), (x,)),
+        If(x > 0.0, Update((("h", (at,)),), monoid("add", F), (x,))),
+    ))  # fmt: skip
+    memory = {
+        "x": floats(size), "at": np.arange(size) * 7 % 3, "y": np.zeros(size, np.float32),
+        "h": np.zeros(3, np.float32),
+    }  # fmt: skip
+    check(Kernel("k", ("n",), buffers, loop(body)), {"n": size}, memory)
+
+
 @pytest.mark.parametrize("rows, columns, depth", [(3, 32, 5), (14, 32, 9), (2, 20, 4), (5, 7, 3)])
 def test_register_tiles(rows: int, columns: int, depth: int) -> None:
     kernel = tile(rows, columns, depth)
