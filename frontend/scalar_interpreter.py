@@ -44,7 +44,7 @@ def evaluate(
     than 32 bits still rounds, for there the program asks for it. Raises ``KeyError`` for a variable
     without value.
     """
-    number = _Arithmetic(precise)
+    number = Arithmetic(precise)
     with np.errstate(all="ignore"):
         points = _Points({name: np.asarray(value) for name, value in variables.items()})
         evaluation = _Evaluation(expr, number, load, extend, tuple(variables))
@@ -56,7 +56,7 @@ def evaluate(
 
 
 @dataclass(frozen=True, slots=True)
-class _Arithmetic:
+class Arithmetic:
     """Operations on held values: floats in their compute type, integers below 8 bits in int8."""
 
     precise: bool
@@ -279,7 +279,7 @@ class _Evaluation:
     def __init__(
         self,
         expr: Expr,
-        number: _Arithmetic,
+        number: Arithmetic,
         load: LoadFunction | None,
         extend: Extension | None,
         names: tuple[str, ...],

@@ -18,6 +18,7 @@ from weft.frontend.scalar_affine import Affine, Range, to_affine
 from weft.frontend.scalar_condition import narrow
 from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.frontend.scalar_interpreter import Array, evaluate
+from weft.frontend.scalar_point import PointEvaluator
 from weft.polyhedral.schedule_tree import Band, Leaf, Mark, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
@@ -43,8 +44,10 @@ def interpret(
     """
     values = bind_parameters(scop, inputs, parameters)
     memory = {t.name: _Memory(t, _shape(t, values), inputs.get(t.name)) for t in scop.tensors}
-    for statement, point in instances(scop, values, tree):
-        _Instance(statement, memory, {**values, **point}).run()
+    evaluator = PointEvaluator()
+    with np.errstate(all="ignore"):
+        for statement, point in instances(scop, values, tree):
+            _Instance(statement, memory, {**values, **point}, evaluator).run()
     return {t.name: memory[t.name].data for t in scop.tensors if t.role == "output"}
 
 
@@ -210,6 +213,7 @@ class _Instance:
     statement: Statement
     memory: Mapping[str, _Memory]
     values: dict[str, Any]
+    evaluator: PointEvaluator
 
     def run(self) -> None:
         statement, update = self.statement, self.statement.update
@@ -221,22 +225,26 @@ class _Instance:
             for left, write in zip(update.monoid.left, statement.writes, strict=True):
                 memory, place = self.place(write)
                 sides[left.name] = memory.data[place]
-            results = [evaluate(part, sides) for part in update.monoid.combined]
+            results = [self.evaluator.value(part, sides) for part in update.monoid.combined]
         for write, result in zip(statement.writes, results, strict=True):
-            if all(_holds(constraint, self.values) for constraint in write.guard):
+            if all(map(self.holds, write.guard)):
                 memory, place = self.place(write)
                 memory.data[place] = result
 
-    def body(self, expr: Expr) -> Array:
-        return evaluate(expr, self.values, self.read)
+    def body(self, expr: Expr) -> Any:
+        return self.evaluator.value(expr, self.values, self.read)
 
-    def read(self, source: Hashable, _: tuple[Array, ...]) -> Array:
+    def holds(self, constraint: Constraint) -> bool:
+        value = self.body(constraint.expr)
+        return bool(value == 0 if constraint.equality else value >= 0)
+
+    def read(self, source: Hashable, _: tuple[Any, ...]) -> Any:
         assert isinstance(source, int)
         access = self.statement.reads[source]
-        if not all(_holds(constraint, self.values) for constraint in access.guard):
+        if not all(map(self.holds, access.guard)):
             raise self.broken(f"the guard of operand {source} is false where it is used")
         memory, place = self.place(access)
-        return np.asarray(memory.data[place])
+        return memory.data[place]
 
     def place(self, access: Access) -> tuple[_Memory, tuple[int, ...]]:
         memory = self.memory[access.tensor]

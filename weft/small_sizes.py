@@ -219,4 +219,3 @@ def _needed(reach: Reach, chosen: Sizes) -> int:
         return 0
     high = bounds(mapped(reach.index, chosen), axis_ranges(reach.axes, chosen))[1]
     return 0 if high is None else high + 1
-

@@ -152,20 +152,19 @@ class _Check:
         """The schedule that code is made of, after the scheduler's own was run if it is another."""
         serial = initial(scop)
         try:
-            made, states = self.ladder.make(
-                "schedule", lambda: watch(lambda: schedule(scop, self.machine))
-            )
+            made = self.ladder.make("schedule", lambda: schedule(scop, self.machine))
         except (IllegalScheduleError, BudgetError):
             return serial
         final = State("schedule", made.scop, made.tree)
         if self.ladder.problem(partial(self._interpreted, final)):
+            _, states = watch(lambda: schedule(scop, self.machine))
             for state in (*states, final):
                 self._state(state.transformation, state)
         try:
             prove(scop, made)
         except (IllegalScheduleError, BudgetError):
-            made = serial
-        self._state("schedule", State("schedule", made.scop, made.tree))
+            return serial
+        self.ladder.passed, self.ladder.text = "schedule", partial(_state_text, final)
         return made
 
     def _state(self, name: str, state: State) -> None:

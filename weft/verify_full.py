@@ -104,8 +104,12 @@ def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder) -> None:
     clusters = ladder.make("partition", lambda: partition(graph)).clusters
     nodes = tuple(node for cluster in clusters for node in cluster.nodes)
     ordered = replace(graph, nodes=nodes)
-    ladder.step("partition", partial(print_graph, ordered), partial(interpret_graph, ordered, inputs))
-    programs = ladder.make("cluster_program", lambda: [cluster_program(c).program for c in clusters])
+    ladder.step(
+        "partition", partial(print_graph, ordered), partial(interpret_graph, ordered, inputs)
+    )
+    programs = ladder.make(
+        "cluster_program", lambda: [cluster_program(c).program for c in clusters]
+    )
     ladder.step(
         "cluster_program",
         lambda: "\n".join(map(program_text, programs)),

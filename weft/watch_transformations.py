@@ -51,4 +51,4 @@ def watch(action: Callable[[], T]) -> tuple[T, list[State]]:
     try:
         return action(), states
     finally:
-        sys.setprofile(before)
+        sys.setprofile(before if callable(before) else None)  # a C profiler cannot be put back
