@@ -14,6 +14,7 @@ from weft.codegen.split_tails import split_tails
 from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
 from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
+from weft.polyhedral.assume_in_bounds import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
@@ -24,6 +25,7 @@ from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
 from weft.polyhedral.scop import Scop, Tensor
 from weft.polyhedral.scop_printer import scop_text
+from weft.polyhedral.scop_verifier import verify as verify_scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
@@ -68,11 +70,13 @@ def cluster_code(
 ) -> ClusterCode:
     """The kernels of ``cluster``; ``constant`` numbers the inputs whose data is known."""
     lowered = passes.run(
-        "scop", lambda: lower(cluster.program, name, sources=cluster.sources), show=scop_text
+        "scop",
+        lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
+        show=scop_text,
+        verify=verify_scop,
     )
-    scop = passes.run(
-        "coalesce", lambda: coalesce(with_constants(lowered, constant)), show=scop_text
-    )
+    assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
+    scop = passes.run("coalesce", lambda: coalesce(assumed), show=scop_text, verify=verify_scop)
     if passes.options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))

@@ -31,6 +31,7 @@ from weft.compiled import ArraySpec, Compiled, InPlace, array_specs
 from weft.compiled_cache import cache_key, find, store
 from weft.executable import Executable
 from weft.explain import explain, statistics
+from weft.frontend.tensor_printer import program_text
 from weft.frontend.tensor_verifier import verify as verify_tensors
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import ClusterProgram, cluster_program
@@ -42,6 +43,7 @@ from weft.graph.partition import Cluster, partition
 from weft.graph.printer import print_graph
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph
+from weft.guards import guards_of
 from weft.link import bind, objects_of
 from weft.lowered import Lowered
 from weft.options import Options
@@ -91,6 +93,7 @@ def machine_code(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled
         inputs=_renamed(compiled.inputs, graph.inputs),
         outputs=_renamed(compiled.outputs, graph.outputs),
         in_place=tuple(InPlace(o, i) for o, i in graph.in_place),  # copied at the end of a call
+        guards=guards_of([code.scheduled.scop for code in lowered.codes if code]),
         stats=statistics(lowered),
         texts=lowered.passes.texts,
         explanation=explain(lowered),
@@ -151,7 +154,9 @@ def _cluster_codes(
         if cluster.is_view:
             codes.append(None)
             continue
-        program = passes.run("cluster", lambda: _verified_program(cluster))
+        program = passes.run(
+            "cluster", partial(_verified_program, cluster), show=lambda c: program_text(c.program)
+        )
         constant = frozenset(
             k for k, value in enumerate(cluster.inputs) if value.name in graph.constants
         )
