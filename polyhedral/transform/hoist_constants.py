@@ -130,17 +130,28 @@ def _hoist(scop: Scop, s: Statement, target: Expr) -> Scop:
         tuple((n, rewrite(e, change)) for n, e in s.body.lets),
         tuple(rewrite(e, change) for e in s.body.results),
     )
-    reading = _without_unused(replace(s, reads=(*s.reads, Access(name, index)), body=body))
+    whole = replace(s, reads=(*s.reads, Access(name, index)), body=body)
+    reading = _with_reads(whole, _kept(whole, operands))
     scop = replace(_with_statement(scop, reading), tensors=(*scop.tensors, tensor))
     return insert_nest(scop, computing, after=None)
 
 
-def _without_unused(s: Statement) -> Statement:
-    """``s`` without the reads that its body no longer loads."""
+def _kept(s: Statement, operands: list[int]) -> list[int]:
+    """The numbers of the reads of ``s`` that stay, in order: the last one stands for ``operands``,
+    and takes the place of the first of them that is no longer loaded."""
     bodies = [*(e for _, e in s.body.lets), *s.body.results]
     bodies += [e for a in (*s.reads, *s.writes) for e in a.body_indices]
-    used = sorted({k for e in bodies for k in _loads(e)})
-    number = {old: new for new, old in enumerate(used)}
+    used = {k for e in bodies for k in _loads(e)}
+    gone = [k for k in operands if k not in used]
+    *rest, new = range(len(s.reads))
+    if not gone:
+        return [*rest, new]
+    return [new if k == gone[0] else k for k in rest if k not in gone[1:]]
+
+
+def _with_reads(s: Statement, numbers: list[int]) -> Statement:
+    """``s`` with its reads ``numbers`` only, in that order."""
+    number = {old: new for new, old in enumerate(numbers)}
 
     def change(node: Expr) -> Expr | None:
         if isinstance(node, Load) and isinstance(node.source, int):
@@ -156,7 +167,7 @@ def _without_unused(s: Statement) -> Statement:
     )
     return replace(
         s,
-        reads=tuple(renumber(s.reads[k]) for k in used),
+        reads=tuple(renumber(s.reads[k]) for k in numbers),
         writes=tuple(map(renumber, s.writes)),
         body=body,
     )

@@ -58,7 +58,7 @@ def matmul(m: object = 9, n: object = 7, h: object = 5, *, relu: bool = True) ->
 
 
 def stencil(n: object = 9, width: int = 3, stride: int = 1) -> Scop:
-    """T = 2 X over [stride (n - 1) + width], then Y[i] = T[stride i] + … + T[stride i + width - 1]."""
+    """T = 2 X, then Y[i] = T[stride i] + … + T[stride i + width - 1]."""
     size: object = (n - 1) * stride + width  # type: ignore[operator]
     x = tensor("X", size)
     t = w.compute((size,), lambda i: x[i] * 2, name="T")  # type: ignore[arg-type]

@@ -102,9 +102,9 @@ def test_random_programs() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(IllegalScheduleError, match="E0455.*no statement writes X"):
+    with pytest.raises(IllegalScheduleError, match=r"E0455.*no statement writes X"):
         cache_write(chain(), "X")
     of = matmul(relu=False)
     inner = replace(of, statements=of.statements[1:])
-    with pytest.raises(IllegalScheduleError, match="E0455.*no dimension for each of.*r"):
+    with pytest.raises(IllegalScheduleError, match=r"E0455.*no dimension for each of.*r"):
         cache_write(inner, "C", level=3)

@@ -103,7 +103,7 @@ def test_broken_indices_are_refused() -> None:
 def test_random_programs() -> None:
     """Every producer that can be inlined, one after the other."""
     inlined = 0
-    for of, sizes in random_scops(40, seed=700):
+    for of, sizes in random_scops(20, seed=700):
         now = of
         for name in [s.name for s in of.statements]:
             if not why_not_inline(now, now.statement(name)):
@@ -111,7 +111,7 @@ def test_random_programs() -> None:
                 inlined += 1
         if now is not of:
             promise(of, now, sizes)
-    assert inlined > 15
+    assert inlined > 8
 
 
 # ---- refusals -----------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def gathered(*, at_first: bool) -> Scop:
 def test_refusals(of, reason: str) -> None:  # type: ignore[no-untyped-def]
     scop, producer = of()
     assert reason in why_not_inline(scop, scop.statement(producer))
-    with pytest.raises(IllegalScheduleError, match="WEFT-E0454") as caught:
+    with pytest.raises(IllegalScheduleError, match=r"WEFT-E0454") as caught:
         inline(scop, producer)
     assert reason in caught.value.why
 
@@ -164,7 +164,7 @@ def running_sum() -> Scop:
 
 
 def overwritten() -> Scop:
-    """T = 2 X, X' = 0, Y = T, where X' is X: made by hand, tensor expressions have no such thing."""
+    """T = 2 X, X = 0, Y = T + 1: made by hand, tensor expressions have no such thing."""
     of = chain()
     t, y = of.statements
     clear = replace(
@@ -179,6 +179,4 @@ def overwritten() -> Scop:
 def reversed_write() -> Scop:
     of = chain()
     t, y = of.statements
-    return replace(
-        of, statements=(replace(t, writes=(replace(t.writes[0], indices=(7 - i,)),)), y)
-    )
+    return replace(of, statements=(replace(t, writes=(replace(t.writes[0], indices=(7 - i,)),)), y))

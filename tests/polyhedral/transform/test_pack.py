@@ -97,7 +97,9 @@ def test_a_copy_from_elsewhere_is_refused() -> None:
     of = matmul(4, 6, 3, relu=False)
     now = packed(of)
     copy = now.statement("pack_B")
-    swapped = (replace(copy.reads[0], indices=(Var("r"), literal(5) - (Var("tile") * 4 + Var("lane")))),)
+    swapped = (
+        replace(copy.reads[0], indices=(Var("r"), literal(5) - (Var("tile") * 4 + Var("lane")))),
+    )
     text = refusal(of, replace(now, statements=(replace(copy, reads=swapped), *now.statements[1:])))
     assert "WEFT-E0440" in text and "sees B[" in text and "should see B[" in text
 
@@ -105,7 +107,7 @@ def test_a_copy_from_elsewhere_is_refused() -> None:
 def test_random_programs() -> None:
     """Every operand along every dim that ``why_not_pack`` lets through."""
     done = 0
-    for of, sizes in random_scops(30, seed=900):
+    for of, sizes in random_scops(15, seed=900):
         now = of
         for s in of.statements:
             for operand in range(len(s.reads)):
@@ -115,7 +117,7 @@ def test_random_programs() -> None:
                     done += 1
         if now is not of:
             promise(of, now, sizes)
-    assert done > 10
+    assert done > 5
 
 
 def square() -> Scop:
@@ -139,6 +141,6 @@ def test_refusals(of, statement: str, dim: str, reason: str) -> None:  # type: i
     scop = of()
     operand = len(scop.statement(statement).reads) - 1
     assert reason in why_not_pack(scop, statement, operand, dim)
-    with pytest.raises(IllegalScheduleError, match="WEFT-E0456") as caught:
+    with pytest.raises(IllegalScheduleError, match=r"WEFT-E0456") as caught:
         pack(scop, statement, operand, dim, 4, ())
     assert reason in caught.value.why

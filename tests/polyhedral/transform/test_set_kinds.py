@@ -40,7 +40,9 @@ def test_a_reduction_may_be_vectorised_but_not_parallel() -> None:
     promise(of, set_kinds(initial(of), {"r": "vector"}))
     text = refusal(of, set_kinds(initial(of), {"r": "parallel"}))
     assert "WEFT-E0421" in text
-    assert re.search(r"C_add\[i=(.), j=(.), r=.\] writes C\[\1, \2\] before C_add\[i=\1, j=\2", text)
+    assert re.search(
+        r"C_add\[i=(.), j=(.), r=.\] writes C\[\1, \2\] before C_add\[i=\1, j=\2", text
+    )
 
 
 def test_a_recurrence_may_be_neither() -> None:
@@ -66,5 +68,5 @@ def test_random_programs() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(IllegalScheduleError, match="E0450.*'x'"):
+    with pytest.raises(IllegalScheduleError, match=r"E0450.*'x'"):
         set_kinds(initial(matmul()), {"x": "parallel"})

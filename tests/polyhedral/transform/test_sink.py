@@ -68,12 +68,12 @@ def test_a_shared_loop_that_keeps_two_statements_apart_must_not_go() -> None:
 
 def test_random_loops() -> None:
     accepted = 0
-    for of, sizes in random_scops(20, seed=200):
+    for of, sizes in random_scops(10, seed=200):
         now = sink(initial(of), [loop.name for loop in initial(of).loops()[:2]])
         if legal(now):
             accepted += 1
             promise(of, now, sizes)
-    assert accepted > 10
+    assert accepted > 5
 
 
 def test_past_a_dependence_is_refused() -> None:
@@ -83,5 +83,5 @@ def test_past_a_dependence_is_refused() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(IllegalScheduleError, match="E0450.*'x'"):
+    with pytest.raises(IllegalScheduleError, match=r"E0450.*'x'"):
         sink(initial(matmul()), ["x"])
