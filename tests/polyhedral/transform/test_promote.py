@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_random_programs() -> None:
     promoted = 0
     for of, sizes in random_scops(20, seed=600):
         names = [s.name for s in of.statements]
-        for first, second in zip(names, names[1:], strict=False):
+        for first, second in pairwise(names):
             try:
                 now = tile(fused(of, 1, (first, second)), {"s0": 3})
             except (IllegalScheduleError, IndexError):
