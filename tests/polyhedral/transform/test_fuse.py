@@ -99,7 +99,7 @@ def test_random_pairs_of_nests() -> None:
                 promise(of, now, sizes)
             else:
                 refused += 1
-    assert accepted > 3 and refused > 3, (accepted, refused)
+    assert accepted > 3 and refused > 1, (accepted, refused)
 
 
 def test_errors() -> None:
