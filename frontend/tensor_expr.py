@@ -1,7 +1,7 @@
 """IR 1, tensor expressions: what a program computes, with no word on how.
 
     Program   ::= name, inputs: Tensor…, outputs: Tensor…, in_place: (output, input)…
-    Tensor    ::= name, shape: Size…, dtype, operation (none: a placeholder), index among its results
+    Tensor    ::= name, shape: Size…, dtype, operation (none: placeholder), index among its results
     Operation ::= Compute(name, axes, values, scan)         result_c[axes] = values_c
                 | Scatter(name, base, axes, indices, value, combine)
                 | Reshape(name, source)                     same elements in row-major order
@@ -49,7 +49,7 @@ Index = Expr | int
 
 @dataclass(frozen=True, slots=True)
 class Axis(Var):
-    """An index variable over ``lower <= name < upper``; bounds are affine in outer axes and sizes."""
+    """An index variable over ``lower <= name < upper``; bounds affine in outer axes and sizes."""
 
     lower: Expr = field(default_factory=lambda: literal(0))
     upper: Expr = field(default_factory=lambda: literal(0))

@@ -55,8 +55,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """``prepare`` computes constants from constants and runs when compiling (None: nothing to do);
-    ``main`` is the program; ``main_constants`` are names of graph constants or results of ``prepare``."""
+    """``main`` is the program; its constants are the graph's or results of ``prepare``, which
+    computes constants from constants and runs when compiling (None: there is nothing to do)."""
 
     main: Program
     prepare: Program | None

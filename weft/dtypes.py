@@ -120,7 +120,7 @@ _BY_NAME: dict[str, DType] = {d.name: d for d in ALL} | {
 
 
 def as_dtype(spec: DType | str | type | np.dtype) -> DType:
-    """The dtype that ``spec`` names: a ``DType``, its name, or a NumPy dtype; ``KeyError`` if none."""
+    """The dtype that ``spec`` names: a ``DType``, its name or NumPy's; ``KeyError`` if none."""
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str) and spec in _BY_NAME:

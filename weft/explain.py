@@ -11,7 +11,7 @@ from weft.codegen.program import Program
 from weft.frontend.scalar_expr import Literal
 from weft.frontend.tensor_expr import Size, constant_size
 from weft.graph.operator_graph import Graph, Node
-from weft.graph.partition import Cluster, Partition
+from weft.graph.partition import Cluster
 from weft.lowered import Lowered
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.schedule_printer import print_schedule
@@ -45,7 +45,7 @@ def _constant(program: Program) -> int | None:
 
 
 def intermediate_bytes(graph: Graph) -> int | None:
-    """Bytes of all values between the operators of the unfused graph, None where sizes are symbolic."""
+    """Bytes of all values between the operators of the unfused graph; None: sizes are symbolic."""
     final = {v.name for v in graph.outputs}
     total = 0
     for node in graph.nodes:

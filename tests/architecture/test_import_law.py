@@ -1,4 +1,4 @@
-"""The import law of docs/architecture.md, read off the syntax trees (imports in functions included)."""
+"""The import law of docs/architecture.md, off the syntax trees (imports in functions included)."""
 
 from __future__ import annotations
 
