@@ -17,7 +17,8 @@ from weft.errors import InternalError
 @dataclass(frozen=True, slots=True)
 class LlvmTarget:
     """``vector_bytes``: width of the vectors that kernels use; ``fma``: fused multiply-add in
-    hardware; ``half``: conversions between float16 and float32 in hardware."""
+    hardware (without it the mathematical functions call the C library's ``fma``, which is right
+    and slow); ``half``: conversions between float16 and float32 in hardware."""
 
     triple: str
     cpu: str

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernel_runner import Compiled, assert_same
 
 from weft import dtypes
+from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Store
 from weft.codegen.math_functions import FUNCTIONS
 from weft.dtypes import DType
@@ -59,7 +62,9 @@ def nasty(dtype: DType) -> np.ndarray:
         return np.array(values).astype(dtype.numpy)
 
 
-def compare(inputs: list[np.ndarray], values: list[Expr], kind: str) -> None:
+def compare(
+    inputs: list[np.ndarray], values: list[Expr], kind: str, target: LlvmTarget | None = None
+) -> None:
     """Each value as a kernel's output, from loads of ``inputs``, and by the interpreter."""
     count, i = inputs[0].size, Var("i")
     buffers, arrays, stores = [], {}, []
@@ -73,7 +78,8 @@ def compare(inputs: list[np.ndarray], values: list[Expr], kind: str) -> None:
         stores.append(Store(f"y{k}", (i,), value))
     loop = For("i", literal(0), Var("n"), kind, Block(tuple(stores)))  # type: ignore[arg-type]
     kernel = Kernel("k", ("n",), tuple(buffers), loop)
-    actual, _ = Compiled(kernel)({"n": count}, arrays)
+    compiled = Compiled(kernel, target or host_target())
+    actual, _ = compiled({"n": count}, arrays)
     index = {"i": np.arange(count)}
     for k, value in enumerate(values):
         expected = evaluate(value, index, lambda name, at: arrays[str(name)][at[0]])
@@ -120,6 +126,19 @@ def test_casts(source: DType, kind: str) -> None:
         for saturate in ((True, False) if target.is_float and target.bits <= 8 else (True,))
     ]
     compare([nasty(source)], values, kind)
+
+
+def test_an_old_processor() -> None:
+    """16-byte vectors, and float16 converted by arithmetic."""
+    if not host_target().triple.startswith("x86_64"):
+        pytest.skip("written for x86-64")
+    old = replace(host_target(), cpu="x86-64-v2", features="", vector_bytes=16, half=False)
+    for source in (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.int64):
+        x = Load("x0", (Var("i"),), source)
+        compare([nasty(source)], [cast(x, t) for t in dtypes.ALL], "vector", old)
+    x, y = (Load(name, (Var("i"),), dtypes.float16) for name in ("x0", "x1"))
+    values = [apply(op, x, y) for op in ("add", "sub", "mul", "div", "min", "max")]
+    compare(operands(dtypes.float16), values, "vector", old)
 
 
 @pytest.mark.parametrize("source", dtypes.ALL, ids=str)
