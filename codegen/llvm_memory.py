@@ -13,6 +13,7 @@ from weft.codegen.llvm_frame import Binding, Frame
 from weft.dtypes import DType
 
 _SHUFFLED_STRIDES = (2, 3, 4)
+_GATHERED = 4  # bytes of the narrowest elements that processors gather and scatter
 
 
 def memory_type(dtype: DType) -> str:
@@ -104,11 +105,32 @@ def _vector_load(
 def _gather(frame: Frame, pointers: Value, type_: str, mask: Value | None, align: int) -> Value:
     b, lanes = frame.b, pointers.lanes
     full = vector_type(type_, lanes)
+    if align < _GATHERED:
+        return _load_each(frame, pointers, type_, mask, align)
     name = f"@llvm.masked.gather.v{lanes}{_short(type_)}.v{lanes}p0"
     b.declare(f"{full} {name}(<{lanes} x ptr>, <{lanes} x i1>, {full})")
     active = mask or b.splat(integer(1, "i1"), lanes)
     at = f"<{lanes} x ptr> align {align} {pointers.text}"
     return b.emit(f"call {full} {name}({at}, {active}, {full} zeroinitializer)", type_, lanes)
+
+
+def _load_each(frame: Frame, pointers: Value, type_: str, mask: Value | None, align: int) -> Value:
+    """A scalar load for each lane; lanes that are masked off read a zero of the module's own.
+
+    Processors gather no elements this narrow, and LLVM would branch around every lane.
+    """
+    b, lanes = frame.b, pointers.lanes
+    if mask is not None:
+        zeros = "@weft_zeros"
+        b.support.setdefault(
+            zeros, f"{zeros} = internal constant [8 x i8] zeroinitializer, align 8\n"
+        )
+        pointers = b.select(mask, pointers, Value(zeros, "ptr"))
+    vector = Value("poison", type_, lanes)
+    for lane in map(integer, range(lanes)):
+        element = b.load(b.extract(pointers, lane), type_, align=align)
+        vector = b.insert(vector, element, lane)
+    return vector
 
 
 def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, active: Value) -> Value:
@@ -192,6 +214,12 @@ def _vector_store(
 
 def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, align: int) -> None:
     b, lanes = frame.b, value.lanes
+    if align < _GATHERED:
+        if mask is not None:
+            pointers = b.select(mask, pointers, b.alloca("i64"))
+        for lane in map(integer, range(lanes)):
+            b.store(b.extract(value, lane), b.extract(pointers, lane), align)
+        return
     name = f"@llvm.masked.scatter.v{lanes}{_short(value.type)}.v{lanes}p0"
     b.declare(f"void {name}({value.full_type}, <{lanes} x ptr>, <{lanes} x i1>)")
     active = mask or b.splat(integer(1, "i1"), lanes)

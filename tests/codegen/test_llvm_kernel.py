@@ -48,7 +48,7 @@ def floats(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(-8, 9, shape).astype(np.float32).ravel()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(40, 70))
 def test_random_kernels(seed: int) -> None:
     kernel, parameters, buffers = Generator(seed).kernel()
     check(kernel, parameters, buffers)
