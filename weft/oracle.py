@@ -1,4 +1,4 @@
-"""Random data for a graph, what a program gives on it, and how far other results may be from that."""
+"""Random data for a graph, what it gives on that, and how far other results may be from it."""
 
 from __future__ import annotations
 

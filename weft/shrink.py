@@ -80,8 +80,10 @@ def points(program: Program, symbols: Mapping[str, int]) -> int:
     for operation in operations(program):
         axes = axes_inside(operation)
         ranges = axis_ranges(axes, known={name: (n, n) for name, n in symbols.items()})
-        limits = (ranges[axis.name] for axis in axes)
-        total += prod(1 if None in (a, b) else max(0, b - a + 1) for a, b in limits)
+        extents = [1]
+        for low, high in (ranges[axis.name] for axis in axes):
+            extents.append(1 if low is None or high is None else max(0, high - low + 1))
+        total += prod(extents)
     return total
 
 

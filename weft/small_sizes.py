@@ -1,4 +1,4 @@
-"""Which small number stands for each size of a graph, so that its small twin has the same structure.
+"""Which small number stands for each size of a graph, so that the structure stays.
 
 Equal constants stay equal. A constant is mapped on its own as long as the operators that use it
 stay valid; where one does not, its constants keep the relations that they have (``128 = 64 + 64``

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -130,7 +130,7 @@ class _Check:
         )
         self._kernels("from_schedule", scheduled.scop, kernels)
         for name, kernel_pass in KERNEL_PASSES:
-            kernels = self.ladder.make(name, lambda: list(map(kernel_pass, kernels)))
+            kernels = self.ladder.make(name, partial(_all, kernel_pass, kernels))
             self._kernels(name, scheduled.scop, kernels)
 
     def _scop(self) -> Scop:
@@ -157,15 +157,28 @@ class _Check:
             return serial
         final = State("schedule", made.scop, made.tree)
         if self.ladder.problem(partial(self._interpreted, final)):
-            _, states = watch(lambda: schedule(scop, self.machine))
-            for state in (*states, final):
+            for state in (*self._states(scop), final):
                 self._state(state.transformation, state)
-        try:
-            prove(scop, made)
-        except (IllegalScheduleError, BudgetError):
+        if refusal := _refusal(scop, made):
+            self._name_refused(scop, refusal)
             return serial
         self.ladder.passed, self.ladder.text = "schedule", partial(_state_text, final)
         return made
+
+    def _states(self, scop: Scop) -> list[State]:
+        return watch(lambda: schedule(scop, self.machine))[1]
+
+    def _name_refused(self, scop: Scop, refusal: str) -> None:
+        """Say which transformation the checkers refuse; code is made of the serial schedule."""
+        wrong = (
+            s.transformation
+            for s in self._states(scop)
+            if s.tree is not None and _refusal(scop, Scheduled(scop, s.scop, s.tree))
+        )
+        text = (
+            f"schedule refused after transformation {next(wrong, 'unknown')}, on a small instance"
+        )
+        warnings.warn(f"{self.ladder.where}: {text}\n{refusal}", WeftWarning, stacklevel=6)
 
     def _state(self, name: str, state: State) -> None:
         self.ladder.step(name, partial(_state_text, state), partial(self._interpreted, state))
@@ -198,13 +211,26 @@ class _Check:
                     else np.array(given).reshape(-1)
                 )
         for kernel in kernels:
-            given = {p: self.parameters[p] for p in kernel.parameters}
+            sizes = {p: self.parameters[p] for p in kernel.parameters}
             status = loop_interpreter.interpret(
-                kernel, given, {b.name: memory[b.name] for b in kernel.buffers}
+                kernel, sizes, {b.name: memory[b.name] for b in kernel.buffers}
             )
             if status.code:
                 raise ExecutionError("WEFT-E0922", kernel.messages[status.code - 1])
         return [memory[t.name] for t in scop.tensors if t.role == "output"]
+
+
+def _all(kernel_pass: Callable[[Kernel], Kernel], kernels: Sequence[Kernel]) -> list[Kernel]:
+    return [kernel_pass(kernel) for kernel in kernels]
+
+
+def _refusal(original: Scop, made: Scheduled) -> str:
+    """Why the checkers do not let ``made`` through; '' where they do."""
+    try:
+        prove(original, made)
+    except (IllegalScheduleError, BudgetError) as error:
+        return str(error)
+    return ""
 
 
 def _state_text(state: State) -> str:

@@ -18,7 +18,7 @@ where that takes seconds. The interpreters of each IR and the design: docs/archi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -33,7 +33,7 @@ from weft.frontend.tensor_interpreter import interpret
 from weft.frontend.tensor_printer import program_text
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import cluster_program
-from weft.graph.interpreter import interpret_graph, run_nodes
+from weft.graph.interpreter import interpret_graph
 from weft.graph.operator_graph import Graph
 from weft.graph.partition import Cluster, partition
 from weft.graph.printer import print_graph
@@ -43,7 +43,7 @@ from weft.oracle import Arrays, run_graph, tried
 from weft.polyhedral.machine import Machine
 from weft.shrink import points, shrink, symbol_values
 from weft.verify_cluster import check_cluster
-from weft.verify_program import check_program, quiet, run
+from weft.verify_program import check_program, run
 
 PROGRAM_POINTS = 100_000  # of a whole small program whose kernels are interpreted
 REAL_POINTS = 50_000_000  # of a program that is run at its own sizes

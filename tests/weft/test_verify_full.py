@@ -1,0 +1,277 @@
+"""A bug in any pass is found and named by full verification, and nothing else is.
+
+Each bug is put into the pass's own module, where a programmer would make it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import verified_examples as examples
+
+import weft
+from weft.codegen.loop_ir import Block, For, If
+from weft.codegen.rebuild import map_children
+from weft.errors import InternalError, WeftWarning
+from weft.frontend.scalar_expr import Apply, Literal, Load, literal, rewrite
+from weft.graph.operator_graph import Graph
+from weft.options import Options
+from weft.polyhedral.schedule_tree import Loop, Sequence
+from weft.polyhedral.transform.scheduled import rewrite as rewrite_tree
+from weft.verify_full import verify_full
+
+OPTIONS = Options(cache=False, workers=0, verify="full")
+Break = Callable[[Any], Any]
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Break], None]:
+    """``broken("module.name", change)`` puts ``change(original)`` in the place of a function."""
+
+    def put(path: str, change: Break) -> None:
+        module, name = path.rsplit(".", 1)
+        try:
+            owner = importlib.import_module(module)
+        except ModuleNotFoundError:
+            outer, cls = module.rsplit(".", 1)
+            owner = getattr(importlib.import_module(outer), cls)
+        monkeypatch.setattr(owner, name, change(getattr(owner, name)))
+
+    return put
+
+
+def after(change: Callable[[Any], Any]) -> Break:
+    """The original, and then ``change`` on its result."""
+    return lambda original: lambda *args, **kwargs: change(original(*args, **kwargs))
+
+
+def diverging(graph: Graph) -> InternalError:
+    with pytest.raises(InternalError) as caught:
+        verify_full(graph, OPTIONS)
+    assert caught.value.code == "WEFT-E0920"
+    return caught.value
+
+
+# ---- bugs ---------------------------------------------------------------------------------------
+
+
+def constant_off(graph: Graph) -> Graph:
+    data = {name: value + np.float32(1) for name, value in graph.constants.items()}
+    for value in data.values():
+        value.flags.writeable = False
+    return replace(graph, constants=data)
+
+
+def first_producer_twice(graph: Graph) -> Graph:
+    """Every reader of the last producer's input reads something else of the same shape."""
+    first, last = graph.nodes[0], graph.nodes[-1]
+    swapped = (first.outputs[0], *last.inputs[1:])
+    return replace(graph, nodes=(*graph.nodes[:-1], replace(last, inputs=swapped)))
+
+
+def swapped_subtraction(expr: Any) -> Any:
+    def change(node: Any) -> Any:
+        return Apply("sub", node.args[::-1]) if isinstance(node, Apply) and node.op == "sub" and (
+            node.dtype.is_float) else None  # fmt: skip
+
+    return rewrite(expr, change)
+
+
+def swapped_in_scop(scop: Any) -> Any:
+    def body(s: Any) -> Any:
+        return replace(s.body, results=tuple(map(swapped_subtraction, s.body.results)))
+
+    return replace(scop, statements=tuple(replace(s, body=body(s)) for s in scop.statements))
+
+
+def constant_operand(expr: Any) -> Any:
+    """An operand is dropped: its value is 0."""
+
+    def change(node: Any) -> Any:
+        dropped = isinstance(node, Load) and node.dtype.is_float
+        return literal(0.0, node.dtype) if dropped else None
+
+    return rewrite(expr, change)
+
+
+def one_instance_less(stmt: Any) -> Any:
+    """Loops of four turns and more end one early."""
+
+    def change(node: Any) -> Any:
+        node = map_children(node, change)
+        if isinstance(node, For) and isinstance(node.upper, Literal) and node.upper.value > 3:
+            return replace(node, upper=node.upper - 1)
+        return node
+
+    return change(stmt)
+
+
+def other_tiles(size_off: int, tiles_late: int) -> Break:
+    """The first statement of a fused nest is tiled by another size, or runs some tiles late."""
+
+    def wrong(original: Any) -> Any:
+        def tile_loop(loop: Loop, size: int | None) -> Loop:
+            made = original(loop, size)
+            if size is None or len(loop.at) < 2:
+                return made
+            odd = next(iter(loop.at))
+            value = loop.at[odd] // (size + size_off) + tiles_late
+            return replace(made, at={**made.at, odd: value})
+
+        return tile_loop
+
+    return wrong
+
+
+def without_last_dimension(original: Any) -> Any:
+    """Reads of promoted storage forget a dimension: they always go to index 0 of it."""
+
+    def redirect(*args: Any) -> Any:
+        statement, tensor = original(*args), args[1]
+
+        def change(access: Any) -> Any:
+            if access.tensor != tensor or not access.indices:
+                return access
+            return replace(access, indices=(*access.indices[:-1], literal(0)))
+
+        return replace(statement, reads=tuple(map(change, statement.reads)))
+
+    return redirect
+
+
+def misfolding(original: Any) -> Any:
+    """An upper bound ``min(4, rest)`` is taken for 4."""
+
+    def simplify(expr: Any, ranges: Any = None) -> Any:
+        match original(expr, ranges):
+            case Apply("min", (Literal() as size, _)) | Apply("min", (_, Literal() as size)):
+                return size
+            case result:
+                return result
+
+    return simplify
+
+
+def lost_tail(original: Any) -> Any:
+    def tell_apart(*args: Any) -> Any:
+        made = original(*args)
+        return replace(made, otherwise=Block(())) if isinstance(made, If) else made
+
+    return tell_apart
+
+
+def all_at_zero(result: Any) -> Any:
+    offsets, arena = result
+    return {name: literal(0) for name in offsets}, arena
+
+
+def swapped_operands(original: Any) -> Any:
+    return lambda self, op, args: original(self, op, args[::-1] if op == "sub" else args)
+
+
+def reversed_sequence(tree: Any) -> Any:
+    return rewrite_tree(
+        tree, lambda n: Sequence(n.children[::-1]) if isinstance(n, Sequence) else None
+    )
+
+
+TRANSFORM = "weft.polyhedral.transform"
+BUGS: list[tuple[str, Callable[[], Graph], str, Break]] = [
+    ("fold", examples.dense, "weft.compiler.fold_constants", after(constant_off)),
+    ("simplify", examples.dense, "weft.compiler.simplify", after(constant_off)),
+    ("dead", examples.dense, "weft.compiler.eliminate_dead", after(constant_off)),
+    ("outputs", examples.dense, "weft.compiler.own_outputs", after(constant_off)),
+    ("from_tensor_expr", examples.dense, "weft.polyhedral.lower_compute.Body",
+     lambda body: lambda lets, results: body(lets, tuple(map(swapped_subtraction, results)))),
+    ("coalesce", examples.dense, "weft.verify_cluster.coalesce", after(swapped_in_scop)),
+    ("inline", examples.dense, f"{TRANSFORM}.inline._instance", after(constant_operand)),
+    ("hoist_constants", examples.dense, f"{TRANSFORM}.hoist_constants._hoist",
+     after(swapped_in_scop)),
+    ("pack", examples.dense, f"{TRANSFORM}.pack._copy",
+     after(lambda s: replace(s, reads=tuple(replace(r, indices=(literal(0), *r.indices[1:]))
+                                            for r in s.reads)))),
+    ("cache_write", examples.convolution, f"{TRANSFORM}.cache_write._copy",
+     after(lambda s: replace(s, body=replace(s.body, results=(literal(0.0, "float32"),))))),
+    ("fuse", examples.chain, f"{TRANSFORM}.fuse.tidy", after(reversed_sequence)),
+    ("tile", examples.dense, f"{TRANSFORM}.tile._tile_loop", other_tiles(0, 1)),
+    ("promote", examples.dense, f"{TRANSFORM}.promote._redirect", without_last_dimension),
+    ("from_schedule", examples.dense, "weft.codegen.from_schedule.scan", after(one_instance_less)),
+    ("simplify", examples.dense, "weft.codegen.simplify.simplify", misfolding),
+    ("split_tails", examples.dense, "weft.codegen.split_tails._tell_apart", lost_tail),
+    ("assemble", examples.chain, "weft.assemble.plan", after(all_at_zero)),
+    ("llvm", examples.dense, "weft.codegen.llvm_scalar.ScalarOps._float", swapped_operands),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "graph", "path", "change"), BUGS, ids=[f"{b[0]}-{b[2].split('.')[-2]}" for b in BUGS]
+)
+def test_a_bug_is_named(
+    broken: Callable[[str, Break], None],
+    name: str,
+    graph: Callable[[], Graph],
+    path: str,
+    change: Break,
+) -> None:
+    broken(path, change)
+    error = diverging(graph())
+    assert error.what == f"results diverge after pass {name}, on a small instance", str(error)
+
+
+@pytest.mark.parametrize("graph", [examples.dense, examples.convolution, examples.chain])
+def test_correct_passes_pass(graph: Callable[[], Graph], recwarn: pytest.WarningsRecorder) -> None:
+    verify_full(graph(), OPTIONS)
+    assert not [w for w in recwarn if issubclass(w.category, WeftWarning)]
+
+
+def test_a_transformation_that_the_checkers_refuse_is_named(
+    broken: Callable[[str, Break], None],
+) -> None:
+    broken(f"{TRANSFORM}.tile._tile_loop", other_tiles(1, 0))
+    with pytest.warns(WeftWarning, match="refused after transformation tile") as caught:
+        verify_full(examples.dense(), OPTIONS)
+    assert "at the same time" in str(caught[0].message)
+
+
+def test_the_error_shows_where_and_both_programs(
+    broken: Callable[[str, Break], None], tmp_path: Path
+) -> None:
+    broken(f"{TRANSFORM}.inline._instance", after(constant_operand))
+    with pytest.raises(InternalError) as caught:
+        verify_full(examples.dense(), replace(OPTIONS, dump=str(tmp_path)))
+    error = caught.value
+    assert "compute 'product'" in error.where and "result[" in error.why
+    before, now = error.__notes__
+    assert "before inline (after coalesce)" in before and "after inline" in now
+    texts = {path.name.split("verify-")[1]: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(texts) == ["after-inline.txt", "before-inline.txt"]
+    assert "centred" in texts["before-inline.txt"]
+    assert "centred_centred[" not in texts["after-inline.txt"]
+
+
+def test_a_pass_that_crashes_is_named(broken: Callable[[str, Break], None]) -> None:
+    broken("weft.codegen.split_tails._tell_apart", lambda original: lambda body, outer: body.lost)
+    error = diverging(examples.dense())
+    assert "pass split_tails" in error.what and "AttributeError" in error.why
+
+
+def test_through_the_front_door(broken: Callable[[str, Break], None]) -> None:
+    x = weft.placeholder((5, 11), name="x")
+    y = weft.compute((5, 11), lambda i, j: x[i, j] - 1.0, name="y")
+    data = np.arange(55, dtype=np.float32).reshape(5, 11)
+    np.testing.assert_array_equal(weft.compile(y, options=OPTIONS)(data), data - 1)
+    broken("weft.codegen.llvm_scalar.ScalarOps._float", swapped_operands)
+    with pytest.raises(InternalError, match="after pass llvm"):
+        weft.compile(y, options=OPTIONS)
+
+
+def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.verify_cluster.MAX_POINTS", 10)
+    with pytest.warns(WeftWarning, match="static checkers only.*points"):
+        verify_full(examples.dense(), OPTIONS)
