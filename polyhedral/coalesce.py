@@ -8,31 +8,37 @@ changes, so short innermost dims do not waste vector lanes. Also known as dimens
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from weft.frontend.scalar_expr import Expr, Var, literal, walk
+from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement, Tensor
 
 _Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
+_Box = Mapping[str, tuple[Expr, Expr]]
 
 
 def coalesce(scop: Scop) -> Scop:
     """``scop`` with as many dims merged as its accesses allow; the same bytes in every tensor."""
     while True:
-        pair = next(iter(_mergeable(scop)), None)
-        if pair is None:
+        pairs = next(_mergeable(scop), None)
+        if pairs is None:
             return scop
-        scop = _merge(scop, _connected(scop, pair))
+        scop = _merge(scop, pairs)
 
 
-def _mergeable(scop: Scop) -> list[_Pair]:
-    """Pairs of tensor dims that can be merged, together with all pairs that this entails."""
-    pairs = [(t.name, d) for t in scop.tensors for d in range(len(t.shape) - 1) if not t.contracted]
-    return [p for p in pairs if _connected(scop, p)]
+def _mergeable(scop: Scop) -> Iterator[frozenset[_Pair]]:
+    """Sets of pairs of tensor dims that can only be merged together."""
+    boxes = {s.name: box(s) for s in scop.statements}
+    for t in scop.tensors:
+        for d in range(len(t.shape) - 1) if not t.contracted else ():
+            found = _connected(scop, boxes, (t.name, d))
+            if found:
+                yield found
 
 
-def _connected(scop: Scop, start: _Pair) -> frozenset[_Pair]:
+def _connected(scop: Scop, boxes: Mapping[str, _Box], start: _Pair) -> frozenset[_Pair]:
     """The pairs that must be merged along with ``start``; empty where one of them cannot be."""
     pending, found = [start], {start}
     while pending:
@@ -41,7 +47,7 @@ def _connected(scop: Scop, start: _Pair) -> frozenset[_Pair]:
             for access in (*s.writes, *s.reads):
                 if access.tensor != tensor:
                     continue
-                dims = _dims_at(scop, s, access, d)
+                dims = _dims_at(scop.tensor(tensor), s, boxes[s.name], access, d)
                 more = None if dims is None else _uses(s, *dims)
                 if more is None:
                     return frozenset()
@@ -51,16 +57,20 @@ def _connected(scop: Scop, start: _Pair) -> frozenset[_Pair]:
     return frozenset(found) if start[0] in used else frozenset()
 
 
-def _dims_at(scop: Scop, s: Statement, access: Access, d: int) -> tuple[str, str] | None:
-    """The two dims of ``s`` that walk dims d and d + 1 of the tensor fully, or None."""
-    if access.may:
+def _dims_at(
+    tensor: Tensor, s: Statement, bounds: _Box, access: Access, d: int
+) -> tuple[str, str] | None:
+    """The two dims of ``s`` that walk dims d and d + 1 of the tensor fully, or None.
+
+    Nor may the size of the two together be a product of symbols: it is not quasi-affine.
+    """
+    size, other = tensor.shape[d : d + 2]
+    if access.may or not (isinstance(size, Literal) or isinstance(other, Literal)):
         return None
     a, b = access.indices[d], access.indices[d + 1]
     if not isinstance(a, Var) or not isinstance(b, Var):
         return None
-    bounds, shape = box(s), scop.tensor(access.tensor).shape
-    full = [(literal(0), shape[d]), (literal(0), shape[d + 1])]
-    if [bounds.get(a.name), bounds.get(b.name)] != full:
+    if [bounds.get(a.name), bounds.get(b.name)] != [(literal(0), size), (literal(0), other)]:
         return None
     reduced = s.update.dims if s.update else ()
     if (a.name in reduced) != (b.name in reduced) or s.dims.index(b.name) != s.dims.index(
@@ -113,9 +123,10 @@ def _merge_shape(tensor: Tensor, d: int) -> Tensor:
 
 def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statement:
     """``s`` with its dims (a, b) replaced by one of the name a."""
+    bounds = box(s)
     pair = next(
         (
-            _dims_at(scop, s, access, merged[access.tensor])
+            _dims_at(scop.tensor(access.tensor), s, bounds, access, merged[access.tensor])
             for access in (*s.writes, *s.reads)
             if access.tensor in merged
         ),
@@ -124,7 +135,6 @@ def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statem
     if pair is None:
         return s
     a, b = pair
-    bounds = box(s)
     size = bounds[a][1] * bounds[b][1]
     rest = tuple(c for c in s.domain if not mentions(c.expr, pair))
     at = s.position.index(b)

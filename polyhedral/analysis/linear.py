@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from weft.frontend.scalar_affine import Affine, FloorDiv, Term, to_affine, to_expr
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, walk
 from weft.polyhedral.scop import Constraint, Statement
 
@@ -19,35 +20,21 @@ class Linear:
 
 def linear(expr: Expr, dims: Collection[str]) -> Linear | None:
     """``expr`` split over ``dims``, or None where it is not linear in them."""
-    if isinstance(expr, Var) and expr.name in dims:
-        return Linear({expr.name: 1}, literal(0))
-    if not mentions(expr, dims):
-        return Linear({}, expr)
-    if not isinstance(expr, Apply):
-        return None
-    parts = [linear(arg, dims) for arg in expr.args]
-    if any(part is None for part in parts):
-        return None
-    match expr.op, parts:
-        case "add", [Linear() as a, Linear() as b]:
-            return _combine(a, b, 1)
-        case "sub", [Linear() as a, Linear() as b]:
-            return _combine(a, b, -1)
-        case "neg", [Linear() as a]:
-            return _combine(Linear({}, literal(0)), a, -1)
-        case "mul", [Linear() as a, Linear() as b]:
-            if isinstance(a.rest, Literal) and not a.coefficients:
-                a, b = b, a
-            if isinstance(b.rest, Literal) and not b.coefficients:
-                return _combine(Linear({}, literal(0)), a, int(b.rest.value))
-    return None
-
-
-def _combine(a: Linear, b: Linear, factor: int) -> Linear:
-    total = dict(a.coefficients)
-    for dim, c in b.coefficients.items():
-        total[dim] = total.get(dim, 0) + factor * c
-    return Linear({d: c for d, c in total.items() if c}, a.rest + b.rest * factor)
+    if isinstance(expr, Var):
+        return Linear({expr.name: 1}, literal(0)) if expr.name in dims else Linear({}, expr)
+    form = to_affine(expr)
+    if form is None:
+        return None if mentions(expr, dims) else Linear({}, expr)
+    coefficients: dict[str, int] = {}
+    rest: list[tuple[Term, int]] = []
+    for term, c in form.terms:
+        if isinstance(term, str) and term in dims:
+            coefficients[term] = c
+        elif isinstance(term, FloorDiv) and term.numerator.variables() & set(dims):
+            return None
+        else:
+            rest.append((term, c))
+    return Linear(coefficients, to_expr(Affine(tuple(rest), form.constant)))
 
 
 def mentions(expr: Expr, names: Collection[str]) -> bool:
@@ -82,13 +69,17 @@ def box(statement: Statement) -> dict[str, tuple[Expr, Expr]]:
 
 def _bound(constraint: Constraint, dims: tuple[str, ...]) -> tuple[str, bool, Expr] | None:
     """``dim >= value`` (True) or ``dim < value`` (False) as (dim, which, value)."""
-    split = None if constraint.equality else linear(constraint.expr, dims)
-    if split is None or len(split.coefficients) != 1:
+    form = None if constraint.equality else to_affine(constraint.expr)
+    if form is None:
         return None
-    ((dim, c),) = split.coefficients.items()
+    own = [(t, c) for t, c in form.terms if isinstance(t, str) and t in dims]
+    rest = Affine(tuple(x for x in form.terms if x not in own), form.constant)
+    if len(own) != 1 or (rest.terms and rest.variables() & set(dims)):
+        return None
+    ((dim, c),) = own
     if c == 1:
-        return dim, True, literal(0) - split.rest
-    return (dim, False, split.rest + 1) if c == -1 else None
+        return str(dim), True, to_expr(rest.scaled(-1))
+    return (str(dim), False, to_expr(rest.plus(1))) if c == -1 else None
 
 
 def _tighter(old: Expr | None, new: Expr, op: str) -> Expr:
@@ -103,8 +94,11 @@ def _tighter(old: Expr | None, new: Expr, op: str) -> Expr:
 
 def extent(bounds: tuple[Expr, Expr], default: int = 256) -> int:
     """Number of points, ``default`` where it is symbolic (a guess for cost models only)."""
-    size = bounds[1] - bounds[0]
-    return max(0, int(size.value)) if isinstance(size, Literal) else default
+    low, high = bounds
+    if isinstance(low, Literal) and isinstance(high, Literal):
+        return max(0, int(high.value) - int(low.value))
+    size = to_affine(high - low)
+    return max(0, size.constant) if size is not None and size.is_constant else default
 
 
 def stride(indices: tuple[Expr, ...], shape: tuple[Expr, ...], dim: str) -> int | None:
