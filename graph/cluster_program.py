@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from weft.frontend.build import compute
-from weft.frontend.fresh_axes import renamed_axes
+from weft.frontend.tensor_axes import renamed_axes
 from weft.frontend.tensor_expr import Operation, Program, Reshape, Tensor
 from weft.graph.operator_graph import Node
 from weft.graph.partition import Cluster

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import weft.frontend.operators as families
 from weft.errors import ExpressionError
-from weft.frontend.fresh_axes import fresh_axes
+from weft.frontend.tensor_axes import fresh_axes
 from weft.frontend.tensor_expr import Program, Tensor
 
 Definition = Callable[..., Tensor | tuple[Tensor, ...]]

@@ -24,8 +24,7 @@ BASE = ("weft.errors", "weft.dtypes")
 # machine records.
 SHARED_PREFIXES = (
     "weft.frontend.scalar_",
-    "weft.frontend.tensor_interpreter",
-    "weft.frontend.tensor_printer",
+    "weft.frontend.tensor_",
     "weft.frontend.build",
     "weft.frontend.limits",
     "weft.polyhedral.analysis",

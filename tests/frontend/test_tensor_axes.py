@@ -11,7 +11,7 @@ from weft.frontend.build import (
     sum,
     var,
 )
-from weft.frontend.fresh_axes import fresh_axes
+from weft.frontend.tensor_axes import fresh_axes
 from weft.frontend.tensor_expr import Program
 from weft.frontend.tensor_interpreter import interpret
 from weft.frontend.tensor_verifier import verify
