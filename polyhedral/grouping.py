@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.frontend.scalar_expr import Expr, Literal
+from weft.polyhedral.analysis.dependences import reassociable
 from weft.polyhedral.analysis.linear import box, extent, linear
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.transform.edit import outer_dims
@@ -130,8 +131,13 @@ def _continues(first: Statement, update: Statement) -> bool:
 
 
 def recurrent_dims(statement: Statement) -> frozenset[str]:
-    """Dims along which an instance may depend on other instances of its own statement."""
+    """Dims along which an instance may depend on other instances of its own statement.
+
+    Those of a reduction are among them where its order counts.
+    """
     found: set[str] = set()
+    if statement.update is not None and not reassociable(statement):
+        found |= set(statement.update.dims)
     for write in statement.writes:
         for other in (*statement.writes, *statement.reads):
             if other.tensor == write.tensor and (other is not write or write.may):
