@@ -15,7 +15,7 @@ import onnx
 
 from weft.errors import BudgetError, ModelError
 
-Region = tuple[Path, int, int]
+Extent = tuple[Path, int, int]  # file, offset, length
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class ExternalData:
 
     folder: Path | None
     files: dict[Path, int] = field(default_factory=dict)  # sizes
-    regions: dict[Region, bytes] = field(default_factory=dict)
+    regions: dict[Extent, bytes] = field(default_factory=dict)
     total: int = 0
 
     def read(self, tensor: onnx.TensorProto, where: str) -> bytes:

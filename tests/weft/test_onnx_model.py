@@ -182,6 +182,20 @@ def test_unsupported_operators_of_host_and_tensors_come_in_one_list():
     assert "ImageDecoder" in str(error.value) and "Foo" in str(error.value)
 
 
+def test_results_are_never_the_models_or_the_callers_arrays():
+    nodes = [node("SequenceConstruct", ["x"], ["s"]), node("SequenceLength", ["s"], ["n"])]
+    for given in (nodes, []):
+        loaded = load(given, outputs=["x", "w"], constants={"w": X})
+        first, second = loaded(X)
+        first[:] = second[:] = 9
+        assert np.array_equal(loaded(X)[0], X) and np.array_equal(loaded(X)[1], X)
+
+
+def test_element_types_that_weft_has_not_are_refused_at_once():
+    with pytest.raises(UnsupportedError, match="complex64"):
+        load([node("Neg", ["x"], ["y"])], inputs=[value("x", (2,), TensorProto.COMPLEX64)])
+
+
 # ---- what callers get wrong ----------------------------------------------------------------------
 
 
