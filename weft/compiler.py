@@ -27,6 +27,7 @@ from weft.codegen.machines.host import host_machine
 from weft.codegen.program import Program as HostProgram
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
+from weft.codegen.size_arithmetic import evaluate
 from weft.compiled import ArraySpec, Compiled, InPlace, array_specs
 from weft.compiled_cache import cache_key, find, store
 from weft.executable import Executable
@@ -196,9 +197,16 @@ def _prepare(
     target: LlvmTarget,
     passes: Passes,
 ) -> dict[str, np.ndarray]:
-    """Constants computed from constants, packed weights say, by running their kernels now."""
+    """Constants computed from constants, packed weights say, by running their kernels now.
+
+    What padding the kernels leave out is 0: artifacts are the same each time.
+    """
     compiled = _machine_code(program, constants, target, passes)
-    return passes.run("prepare", lambda: Executable(compiled).run({}))
+    zeros = {
+        spec.name: np.zeros([evaluate(n, {}) for n in spec.shape], spec.dtype.numpy)
+        for spec in compiled.outputs
+    }
+    return passes.run("prepare", lambda: Executable(compiled).run({}, out=zeros))
 
 
 def _machine_code(

@@ -1,0 +1,141 @@
+"""The same program gives the same code, and the same code the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import MODELS, seeded_inputs
+
+import weft
+import weft.executable
+from weft.executable import Executable
+from weft.options import Options
+
+HERE = Path(__file__).parent
+OPTIONS = Options(cache=False, workers=0)
+STRICT = Options(cache=False, workers=0, strict=True)
+
+
+def compiled(name: str, options: Options = OPTIONS) -> Executable:
+    executable = weft.compile(MODELS[name](), options=options)
+    assert isinstance(executable, Executable)
+    return executable
+
+
+def digests(executable: Executable) -> dict[str, str]:
+    """A hash of every text and every object of ``executable``."""
+    made = executable.compiled
+    parts: dict[str, bytes] = {f"object {k}": code for k, code in enumerate(made.objects)}
+    parts |= {f"llvm {k}": text.encode() for k, text in enumerate(made.llvm)}
+    parts |= {stage: text.encode() for stage, text in made.texts.items()}
+    parts |= {f"constant {name}": data.tobytes() for name, data in made.constants}
+    parts["explanation"] = made.explanation.encode()
+    return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
+
+
+def in_a_process(seed: int) -> dict[str, dict[str, str]]:
+    """The digests of all models, compiled by a Python whose sets and hashes are ``seed``'s."""
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(HERE)}
+    finished = subprocess.run(
+        [sys.executable, str(HERE / "test_reproducible.py")],
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, dict[str, str]] = json.loads(finished.stdout)
+    return found
+
+
+def test_the_same_code_byte_for_byte_whatever_the_hash_seed() -> None:
+    first, second = in_a_process(1), in_a_process(2)
+    assert first.keys() == MODELS.keys()
+    for name, parts in first.items():
+        assert any(part.startswith("object") for part in parts)
+        different = [part for part in parts if parts[part] != second[name].get(part)]
+        assert not different and parts.keys() == second[name].keys()
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+def bits(results: dict[str, np.ndarray]) -> list[bytes]:
+    return [array.tobytes() for array in results.values()]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("name", MODELS)
+def test_runs_agree_bit_for_bit(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many runs, on more threads than there may be processors: a race would show sooner or later."""
+    monkeypatch.setattr(weft.executable, "available_threads", lambda: 4)
+    made = compiled(name)
+    run = Executable(made.compiled, threads=threads)
+    inputs = seeded_inputs(MODELS[name](), 3)
+    wanted = bits(Executable(made.compiled, threads=1).run(inputs))
+    for _ in range(200):
+        assert bits(run.run(inputs)) == wanted
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_strict_results_are_the_same_on_any_number_of_threads(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weft.executable, "available_threads", lambda: 4)
+    made = compiled(name, STRICT)
+    assert made.stats["serial_fallbacks"] == 0
+    inputs = seeded_inputs(MODELS[name](), 5)
+    results = [bits(Executable(made.compiled, threads=n).run(inputs)) for n in (1, 2, 3, 4)]
+    assert results.count(results[0]) == 4
+
+
+def sums(rows: int, length: int) -> weft.Tensor:
+    x = weft.placeholder((rows, length), name="x")
+    k = weft.reduce_axis((0, length), name="k")
+    return weft.compute((rows,), lambda i: weft.sum(x[i, k], axis=k), name="sums")
+
+
+def in_order(terms: np.ndarray) -> np.ndarray:
+    """float32 sums along the last dimension, one term after the other, from 0."""
+    total = np.zeros(terms.shape[:-1], np.float32)
+    for k in range(terms.shape[-1]):
+        total = total + terms[..., k]
+    return total
+
+
+@pytest.mark.parametrize("length", [1, 2, 17, 1009])
+def test_strict_sums_keep_their_order(length: int) -> None:
+    x = np.random.default_rng(0).standard_normal((13, length), np.float32)
+    strict = weft.compile(sums(13, length), options=STRICT)
+    assert strict(x).tobytes() == in_order(x).tobytes()
+
+
+def test_sums_are_reordered_unless_strict() -> None:
+    x = np.random.default_rng(0).standard_normal((13, 1009), np.float32)
+    assert weft.compile(sums(13, 1009), options=OPTIONS)(x).tobytes() != in_order(x).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 7), (33, 129, 31), (64, 512, 48)])
+def test_strict_products_of_matrices_keep_their_order(shape: tuple[int, int, int]) -> None:
+    """Factors that are powers of two: products are exact, fused or not."""
+    m, length, n = shape
+    a, b = weft.placeholder((m, length), name="a"), weft.placeholder((n, length), name="b")
+    k = weft.reduce_axis((0, length), name="k")
+    c = weft.compute((m, n), lambda i, j: weft.sum(a[i, k] * b[j, k], axis=k), name="c")
+    random = np.random.default_rng(1)
+    left = random.standard_normal((m, length), np.float32)
+    right = np.exp2(random.integers(-3, 4, (n, length))).astype(np.float32)
+    wanted = in_order(left[:, None, :] * right[None, :, :])
+    made = weft.compile(c, options=STRICT)
+    assert made.stats["serial_fallbacks"] == 0
+    for threads in (1, 2):
+        assert Executable(made.compiled, threads=threads)(left, right).tobytes() == wanted.tobytes()
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: digests(compiled(name)) for name in MODELS}))
