@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 from small_models import MODELS, seeded_inputs
 
 import weft
+import weft.compiler
 import weft.executable
 from weft.executable import Executable
 from weft.options import Options
@@ -69,24 +71,30 @@ def bits(results: dict[str, np.ndarray]) -> list[bytes]:
     return [array.tobytes() for array in results.values()]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize("name", MODELS)
-def test_runs_agree_bit_for_bit(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many runs, on more threads than there may be processors: a race would show sooner or later."""
+@pytest.fixture
+def eager_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel is shared out, on more threads than there may be processors."""
     monkeypatch.setattr(weft.executable, "available_threads", lambda: 4)
+    shared = functools.partial(weft.compiler.emit_program, grain=1)
+    monkeypatch.setattr(weft.compiler, "emit_program", shared)
+
+
+@pytest.mark.usefixtures("eager_threads")
+@pytest.mark.parametrize("name", MODELS)
+def test_runs_agree_bit_for_bit(name: str) -> None:
+    """Many runs: a race would show sooner or later."""
     made = compiled(name)
-    run = Executable(made.compiled, threads=threads)
     inputs = seeded_inputs(MODELS[name](), 3)
     wanted = bits(Executable(made.compiled, threads=1).run(inputs))
-    for _ in range(200):
-        assert bits(run.run(inputs)) == wanted
+    for threads in (1, 2, 4):
+        run = Executable(made.compiled, threads=threads)
+        for _ in range(150):
+            assert bits(run.run(inputs)) == wanted
 
 
+@pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("name", MODELS)
-def test_strict_results_are_the_same_on_any_number_of_threads(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(weft.executable, "available_threads", lambda: 4)
+def test_strict_results_are_the_same_on_any_number_of_threads(name: str) -> None:
     made = compiled(name, STRICT)
     assert made.stats["serial_fallbacks"] == 0
     inputs = seeded_inputs(MODELS[name](), 5)
