@@ -13,7 +13,7 @@ import numpy as np
 from weft.dtypes import DType, as_dtype
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, literal, select
-from weft.frontend.tensor_expr import Axis, Program, Size, Tensor
+from weft.frontend.tensor_expr import Axis, Program, Size, Tensor, operations
 
 SYMBOLS = ("m", "n")
 
@@ -88,16 +88,19 @@ class _Maker:
 
     def finish(self) -> Program:
         """Outputs: what nobody reads, and now and then something more."""
-        read = {t for made in self.made for t in (made.operation.reads if made.operation else ())}
-        outputs = [t for t in self.made if t not in read or self.random.random() < 0.1]
-        used = [t for t in self.inputs if t in read]
-        return Program("fuzz", tuple(used), tuple(outputs))
+        whole = operations(Program("fuzz", (), tuple(self.made)))
+        read = {t for operation in whole for t in operation.reads}
+        outputs = tuple(t for t in self.made if t not in read or self.random.random() < 0.1)
+        needed = {t for op in operations(Program("fuzz", (), outputs)) for t in op.reads}
+        return Program("fuzz", tuple(t for t in self.inputs if t in needed), outputs)
 
     def step(self) -> None:
         kinds: list[Callable[[], Tensor | None]] = [
             self.pointwise, self.pointwise, self.pointwise, self.broadcast, self.reduction,
             self.reduction, self.arg, self.transpose, self.contraction, self.window, self.pad,
             self.join, self.gather, self.scan, self.scatter, self.reshape, self.flip, self.triangle,
+            self.several, self.masked, self.cell, self.normalised, self.through, self.diagonal,
+            self.computed_index,
         ]  # fmt: skip
         made = self.random.choice(kinds)() or self.pointwise()
         self.made.append(made)
@@ -380,3 +383,71 @@ class _Maker:
             return w.sum(a[(*i[:-1], k)], k)
 
         return w.compute(a.shape, value, name=self.name("tri"))
+
+    def several(self) -> Tensor:
+        """Two results of one operation, one of them read by nobody yet."""
+        a = self.any()
+        p, q = w.computes(
+            a.shape, lambda *i: (self.one(a[i]), self.two(a[i], a[i])), name=self.name("both")
+        )
+        self.made.append(q)
+        return p
+
+    def masked(self) -> Tensor:
+        """A reduction over the elements that a condition picks."""
+        a = self.any(1)
+        k = self.axis(a.shape[-1])
+        fold = self.random.choice((w.sum, w.max_over))
+        least = literal(self.random.randint(-3, 3), self.dtype)
+        return w.compute(
+            a.shape[:-1],
+            lambda *i: fold(a[(*i, k)], k, where=a[(*i, k)] > least),
+            name=self.name("mask"),
+        )
+
+    def cell(self) -> Tensor | None:
+        """A recurrent cell: h[t, i] from all of h[t - 1] through a matrix, and from x[t, i]."""
+        x = self.any(2)
+        if x.rank != 2 or self.extent(x.shape[0]) * self.extent(x.shape[1]) ** 2 > 20_000:
+            return None
+        hidden = x.shape[1]
+        matrix, k = self.placeholder((hidden, hidden)), self.axis(hidden)
+
+        def value(itself: Callable[..., Expr], t: Expr, i: Expr) -> tuple[Expr]:
+            before = select(t > 0, itself(0, t - 1, k), literal(0, self.dtype))
+            return (self.one(w.sum(matrix[i, k] * before, k) + x[t, i]),)
+
+        return w.scan(x.shape, value, dtypes_=(self.dtype,), name=self.name("cell"))[0]
+
+    def normalised(self) -> Tensor:
+        """Less the greatest of its row, times the sum of that: several passes over each row."""
+        a = self.any(1)
+        k, rows = self.axis(a.shape[-1]), a.shape[:-1]
+        top = w.compute(rows, lambda *i: w.max_over(a[(*i, k)], k), name=self.name("top"))
+        less = w.compute(a.shape, lambda *i: self.one(a[i] - top[i[:-1]]), name=self.name("less"))
+        total = w.compute(rows, lambda *i: w.sum(less[(*i, k)], k), name=self.name("total"))
+        self.made += [top, less, total]
+        return w.compute(a.shape, lambda *i: less[i] + total[i[:-1]], name=self.name("norm"))
+
+    def through(self) -> Tensor:
+        """To another dtype and back."""
+        a = self.any()
+        other = self.random.choice(("int8", "int16", "int32", "int64", "uint8", "bool"))
+        there = w.compute(a.shape, lambda *i: a[i].astype(other), name=self.name("as"))
+        return w.compute(a.shape, lambda *i: there[i].astype(self.dtype), name=self.name("back"))
+
+    def diagonal(self) -> Tensor | None:
+        a = self.any(2)
+        if a.shape[0] != a.shape[1]:
+            return None
+        return w.compute(a.shape[1:], lambda *i: a[(i[0], *i)], name=self.name("diag"))
+
+    def computed_index(self) -> Tensor | None:
+        """A gather at an index that is computed from data."""
+        a, b = self.any(1), self.any(1)
+        limit = self.extent(a.shape[0])
+        if limit == 0 or self.dtype.is_float or a.rank != 1:
+            return None
+        return w.compute(
+            b.shape, lambda *i: a[b[i].astype("int64") % limit], name=self.name("look")
+        )
