@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.loop_printer import print_kernel
-from weft.codegen.simplify import simplify_kernel
-from weft.codegen.split_tails import split_tails
+from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.optimise_kernel import optimise_kernel
 from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
 from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
@@ -29,12 +28,6 @@ from weft.polyhedral.scop_verifier import verify as verify_scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
-
-# What every kernel goes through between its schedule and an emitter, in order.
-KERNEL_PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
-    ("simplify", simplify_kernel),
-    ("split_tails", split_tails),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +149,8 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
 
 
 def _kernel(nest: Nest) -> ClusterKernel:
-    kernel = build_kernel(nest.scop, nest.tree, nest.scop.name)
-    for _, kernel_pass in KERNEL_PASSES:
-        kernel = kernel_pass(kernel)
+    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name))
+    verify_kernel(kernel)
     shared = {t.name for t in nest.scop.tensors if t.scope == "global"}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}

@@ -216,7 +216,10 @@ def _machine_code(
     passes: Passes,
 ) -> Compiled:
     entry = f"weft_{program.name}"
-    kernels = passes.run("llvm", lambda: [emit_kernel(k, target) for k in program.kernels])
+    contract = not passes.options.strict
+    kernels = passes.run(
+        "llvm", lambda: [emit_kernel(k, target, contract=contract) for k in program.kernels]
+    )
     main = emit_program(program, {k.symbols.function: k.symbols for k in kernels}, entry)
     texts = [*(k.text for k in kernels), main]
     objects = passes.run("object", lambda: objects_of(texts, target, passes.options))

@@ -10,12 +10,13 @@ from math import prod
 
 import numpy as np
 
-from weft.cluster_code import KERNEL_PASSES, nests, prove, with_constants
+from weft.cluster_code import nests, prove, with_constants
 from weft.codegen import loop_interpreter
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.loop_printer import print_kernel
+from weft.codegen.optimise_kernel import PASSES
 from weft.codegen.size_arithmetic import evaluate
 from weft.errors import BudgetError, ExecutionError, IllegalScheduleError, WeftWarning
 from weft.frontend.tensor_printer import program_text
@@ -129,7 +130,7 @@ class _Check:
             "from_schedule", lambda: [build_kernel(n.scop, n.tree, n.scop.name) for n in made]
         )
         self._kernels("from_schedule", scheduled.scop, kernels)
-        for name, kernel_pass in KERNEL_PASSES:
+        for name, kernel_pass in PASSES:
             kernels = self.ladder.make(name, partial(_all, kernel_pass, kernels))
             self._kernels(name, scheduled.scop, kernels)
 
