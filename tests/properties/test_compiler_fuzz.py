@@ -42,11 +42,13 @@ def _all(program: Program) -> list[object]:
 
 def test_tensors_without_elements_take_no_memory_from_each_other() -> None:
     """All of them lie at one place of the arena, which is no conflict."""
-    x, base = w.placeholder((0, 5), name="x"), w.placeholder((4, 0), name="base")
-    values = w.placeholder((3, 0), name="values")
-    y = w.compute((0, 5), lambda i, j: x[i, j] - 1.0, name="y")
-    z = w.compute((0, 5), lambda i, j: y[i, 4 - j], name="z")
-    put = w.scatter(base, (3, 0), lambda i, j: ((i, j), values[i, j]), name="put")
-    twice = w.compute((4, 0), lambda i, j: put[i, j] * 2.0, name="twice")
-    late = w.compute((0, 5), lambda i, j: y[i, j] + 1.0, name="late")
-    check(Case(Program("empty", (x, base, values), (z, twice, late)), {}, True), 0)
+    shape = (5, 0)
+    x, u, base, values = (w.placeholder(shape, name=name) for name in ("x", "u", "base", "values"))
+    at = w.placeholder((5,), "int64", name="at0_5")
+    first = w.compute(shape, lambda i, j: x[i, j] - u[i, j], name="first")
+    put = w.scatter(base, shape, lambda i, j: ((at[i], j), values[i, j]), name="put")
+    twice = w.compute(shape, lambda i, j: put[i, j] * 2.0, name="twice")
+    take = w.compute(shape, lambda i, j: first[at[i], j], name="take")
+    flip = w.compute(shape, lambda i, j: first[4 - i, j] * twice[i, j], name="flip")
+    program = Program("empty", (x, u, base, values, at), (take, flip, twice))
+    check(Case(program, {}, True), 0)
