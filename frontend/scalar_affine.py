@@ -53,13 +53,15 @@ class Affine:
         return dict(self.terms).get(term, 0)
 
     def __add__(self, other: Affine) -> Affine:
-        return _affine((*self.terms, *other.terms), self.constant + other.constant)
+        return _combine(self, other, 1)
 
     def __sub__(self, other: Affine) -> Affine:
-        return self + other.scaled(-1)
+        return _combine(self, other, -1)
 
     def scaled(self, factor: int) -> Affine:
-        return _affine(tuple((t, c * factor) for t, c in self.terms), self.constant * factor)
+        if factor == 0:
+            return Affine()
+        return Affine(tuple((t, c * factor) for t, c in self.terms), self.constant * factor)
 
     def plus(self, constant: int) -> Affine:
         return Affine(self.terms, self.constant + constant)
@@ -71,24 +73,59 @@ class Affine:
             found |= {term} if isinstance(term, str) else term.numerator.variables()
         return frozenset(found)
 
+    def value(self, values: Mapping[str, int]) -> int:
+        """The number that this is where variables have ``values``."""
+        total = self.constant
+        for term, coefficient in self.terms:
+            if isinstance(term, str):
+                total += coefficient * values[term]
+            else:
+                total += coefficient * (term.numerator.value(values) // term.divisor)
+        return total
+
+    def __str__(self) -> str:
+        """``32*(j // 8) - 2*i + 3``."""
+        pieces = [(c < 0, _piece(t, abs(c))) for t, c in self.terms]
+        pieces.sort(key=lambda piece: piece[0])
+        if self.constant or not pieces:
+            pieces.append((self.constant < 0, str(abs(self.constant))))
+        (negative, first), *others = pieces
+        signed = (f" {'-' if minus else '+'} {text}" for minus, text in others)
+        return f"{'-' if negative else ''}{first}{''.join(signed)}"
+
+
+def _piece(term: Term, factor: int) -> str:
+    if isinstance(term, str):
+        return term if factor == 1 else f"{factor}*{term}"
+    numerator, divisor = term.numerator, term.divisor
+    single = numerator.constant == 0 and len(numerator.terms) == 1
+    text = f"{numerator} // {divisor}" if single else f"({numerator}) // {divisor}"
+    return text if factor == 1 else f"{factor}*({text})"
+
+
+def variable(name: str) -> Affine:
+    return Affine(((name, 1),))
+
+
+def _combine(left: Affine, right: Affine, sign: int) -> Affine:
+    constant = left.constant + sign * right.constant
+    if not right.terms:
+        return Affine(left.terms, constant)
+    return _affine((*left.terms, *((t, sign * c) for t, c in right.terms)), constant)
+
 
 def _affine(pairs: Iterable[tuple[Term, int]], constant: int) -> Affine:
     total: dict[Term, int] = {}
     for term, coefficient in pairs:
         total[term] = total.get(term, 0) + coefficient
     terms = [(t, c) for t, c in total.items() if c]
-    return Affine(tuple(sorted(terms, key=lambda pair: _order(pair[0]))), constant)
+    if len(terms) > 1:
+        terms.sort(key=lambda pair: _order(pair[0]))
+    return Affine(tuple(terms), constant)
 
 
-def _order(term: Term) -> tuple[int, str]:
-    return (0, term) if isinstance(term, str) else (1, _text(term))
-
-
-def _text(term: Term) -> str:
-    if isinstance(term, str):
-        return term
-    inner = "+".join(f"{c}*{_text(t)}" for t, c in term.numerator.terms)
-    return f"({inner}+{term.numerator.constant})/{term.divisor}"
+def _order(term: Term) -> tuple[bool, str]:
+    return (False, term) if isinstance(term, str) else (True, _piece(term, 1))
 
 
 # ---- conversion ---------------------------------------------------------------------------------
@@ -96,6 +133,8 @@ def _text(term: Term) -> str:
 
 def to_affine(expr: Expr, ranges: Ranges | None = None) -> Affine | None:
     """The normal form of ``expr``, simplified where ``ranges`` prove it; None if it has none."""
+    if not expr.children:  # most indices: skip the bookkeeping
+        return _form(expr, [], ranges or {})
     forms: dict[int, Affine | None] = {}
     for node in walk(expr):
         forms[id(node)] = _form(node, [forms[id(child)] for child in node.children], ranges or {})
@@ -128,7 +167,7 @@ def _form(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Affine |
         case Literal(value), _:
             return Affine((), int(value))
         case Var(name), _:
-            return Affine(((name, 1),))
+            return variable(name)
         case Apply("neg"), [Affine() as a]:
             return a.scaled(-1)
         case Apply("add"), [Affine() as a, Affine() as b]:
@@ -161,7 +200,8 @@ def _proper_fraction(rest: Affine, divisor: int, ranges: Ranges) -> Affine:
     """floor(rest / divisor), where no coefficient is a multiple of the divisor."""
     if rest.is_constant:
         return Affine((), rest.constant // divisor)
-    for unit in sorted({gcd(divisor, c) for _, c in rest.terms}, reverse=True):
+    units = {gcd(divisor, c) for _, c in rest.terms} if ranges else {_common(rest, divisor)}
+    for unit in sorted(units, reverse=True):
         coarse = _affine(((t, c) for t, c in rest.terms if c % unit == 0), 0)
         fine = rest - coarse
         low, high = affine_bounds(fine, ranges)
@@ -170,13 +210,17 @@ def _proper_fraction(rest: Affine, divisor: int, ranges: Ranges) -> Affine:
             scaled = _affine(((t, c // unit) for t, c in coarse.terms), low // unit)
             if (scaled, divisor // unit) != (rest, divisor):
                 return floor_divide(scaled, divisor // unit, ranges)
-    low, high = affine_bounds(rest, ranges)
+    low, high = affine_bounds(rest, ranges) if ranges else (None, None)
     if low is not None and high is not None and low // divisor == high // divisor:
         return Affine((), low // divisor)
     match rest.terms:
         case ((FloorDiv(inner, d), 1),):  # floor((floor(x/d) + k) / e) = floor((x + k*d) / (d*e))
             return floor_divide(inner.plus(rest.constant * d), d * divisor, ranges)
     return Affine(((FloorDiv(rest, divisor), 1),))
+
+
+def _common(form: Affine, divisor: int) -> int:
+    return gcd(divisor, *(c for _, c in form.terms))
 
 
 # ---- questions ----------------------------------------------------------------------------------

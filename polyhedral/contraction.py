@@ -17,8 +17,9 @@ from dataclasses import replace
 import islpy as isl
 
 from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_affine import Affine
 from weft.polyhedral.analysis.flow import flow
-from weft.polyhedral.analysis.quasi_affine import Affine, affine
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import (
     bounded,
     domain_set,

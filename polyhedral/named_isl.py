@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 import islpy as isl
 
 from weft.errors import BudgetError
+from weft.frontend.scalar_affine import Affine, FloorDiv, floor_divide, to_expr, variable
 from weft.frontend.scalar_expr import Expr, Var
-from weft.polyhedral.analysis.quasi_affine import Affine, Floor, affine, as_expr, variable
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Access, Constraint, Scop, Statement
@@ -166,7 +167,7 @@ def _aff(form: Affine, places: dict[str, tuple[Any, int]], space: isl.LocalSpace
     if form.constant:
         result = result.set_constant_val(_val(form.constant))
     for atom, coefficient in form.terms:
-        if isinstance(atom, Floor):
+        if isinstance(atom, FloorDiv):
             inner = _aff(atom.numerator, places, space)
             floor = inner.scale_down_val(_val(atom.divisor)).floor()
             result = result.add(floor.scale_val(_val(coefficient)))
@@ -181,14 +182,14 @@ def _val(number: int) -> isl.Val | int:
 
 def from_aff(aff: isl.Aff, dims: Sequence[str]) -> Expr:
     """The expression of an integer-valued ``aff`` whose domain dimensions are called ``dims``."""
-    return as_expr(affine_of(aff, dims))
+    return to_expr(affine_of(aff, dims))
 
 
 def affine_of(aff: isl.Aff, dims: Sequence[str]) -> Affine:
     """Like ``from_aff``, in normal form."""
     divisor = aff.get_denominator_val().to_python()
     numerator = aff.scale_val(divisor)
-    form = Affine(numerator.get_constant_val().to_python())
+    form = Affine((), numerator.get_constant_val().to_python())
     names = [(_DIM.in_, k, name) for k, name in enumerate(dims)]
     names += [(_DIM.param, k, decode(name)) for k, name in enumerate(_parameter_ids(aff))]
     for kind, position, name in names:
@@ -198,7 +199,7 @@ def affine_of(aff: isl.Aff, dims: Sequence[str]) -> Affine:
         coefficient = numerator.get_coefficient_val(_DIM.div, position).to_python()
         if coefficient:  # a floor lists itself among its own divs, with coefficient 0
             form = form + affine_of(aff.get_div(position), dims).scaled(coefficient)
-    return form.floordiv(divisor)
+    return floor_divide(form, divisor, {})
 
 
 def constraints_of(basic_set: isl.BasicSet, dims: Sequence[str]) -> tuple[Constraint, ...]:
@@ -374,8 +375,8 @@ def _times(scop: Scop, rows: dict[str, list[Affine | int]]) -> isl.UnionMap:
     result = isl.UnionMap.empty(parameter_space(scop))
     for name, row in rows.items():
         statement = scop.statement(name)
-        values = [Affine(v) if isinstance(v, int) else v for v in row]
-        values += [Affine(0)] * (length - len(row))
+        values = [Affine((), v) if isinstance(v, int) else v for v in row]
+        values += [Affine()] * (length - len(row))
         time = isl.Map.from_multi_aff(multi_aff(scop, statement, values, target))
         result = result.union(time.intersect_domain(domain_set(scop, statement)).to_union_map())
     return result

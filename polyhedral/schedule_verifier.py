@@ -12,7 +12,8 @@ from fractions import Fraction
 import islpy as isl
 
 from weft.errors import CompileError, IllegalScheduleError
-from weft.polyhedral.analysis.quasi_affine import Affine, Atom, affine
+from weft.frontend.scalar_affine import Affine, Term
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import (
     bounded,
     domain_set,
@@ -76,7 +77,7 @@ def _value(scop: Scop, statement: Statement, loop: Loop) -> Affine:
         raise IllegalScheduleError(
             "WEFT-E0412", "the value of a loop is not quasi-affine", where=where, why=error.what
         ) from None
-    unknown = [v for v in value.variables() if v not in (*statement.dims, *scop.parameters)]
+    unknown = sorted(value.variables() - {*statement.dims, *scop.parameters})
     if unknown:
         raise IllegalScheduleError(
             "WEFT-E0412",
@@ -94,7 +95,7 @@ def _determined(dims: Sequence[str], values: Sequence[Affine]) -> bool:
     elimination, the dims last.
     """
     floors = list(dict.fromkeys(a for v in values for a, _ in v.terms if not isinstance(a, str)))
-    columns: list[Atom] = [*floors, *dims]
+    columns: list[Term] = [*floors, *dims]
     rows = [[Fraction(v.coefficient(a)) for a in columns] for v in values]
     rank_of_floors = _eliminate(rows, len(floors))
     return _eliminate(rows[rank_of_floors:], len(columns), len(floors)) == len(dims)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import islpy as isl
 
+from weft.frontend.scalar_affine import Affine
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import Dependence
 from weft.polyhedral.analysis.quasi_affine import affine
@@ -24,6 +25,7 @@ class Together:
         self.dependence = dependence
         self.pairs: isl.Set = dependence.map.wrap().flatten()
         self._distances = Distances(dependence)
+        self._forms: dict[str, tuple[Affine, Affine]] = {}  # by the name of the loop
 
     def backward(self, loop: Loop) -> isl.Set | None:
         """The pairs whose sink ``loop`` runs in an earlier iteration than the source, if any."""
@@ -52,13 +54,17 @@ class Together:
         return None if found.is_empty() else found
 
     def _constant(self, loop: Loop) -> int | None:
-        source, sink = self.dependence.source.name, self.dependence.sink.name
-        return self._distances.constant(affine(loop.at[source]), affine(loop.at[sink]))
+        return self._distances.constant(*self._at(loop))
 
     def _delta(self, loop: Loop) -> isl.Aff:
         source, sink = self.dependence.source, self.dependence.sink
-        return difference(
-            self.pairs.get_space(),
-            (affine(loop.at[source.name]), source.dims),
-            (affine(loop.at[sink.name]), sink.dims),
-        )
+        before, after = self._at(loop)
+        space = self.pairs.get_space()
+        return difference(space, (before, source.dims), (after, sink.dims))
+
+    def _at(self, loop: Loop) -> tuple[Affine, Affine]:
+        """The value of ``loop`` at the source and at the sink."""
+        if loop.name not in self._forms:
+            source, sink = self.dependence.source.name, self.dependence.sink.name
+            self._forms[loop.name] = affine(loop.at[source]), affine(loop.at[sink])
+        return self._forms[loop.name]

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 
 import islpy as isl
 
+from weft.frontend.scalar_affine import Affine, FloorDiv, Term
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.dependences import Dependence
-from weft.polyhedral.analysis.quasi_affine import Affine, Atom, Floor, affine
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import bounded, difference
 from weft.polyhedral.schedule_tree import Loop
 
@@ -75,13 +76,13 @@ class Distances:
                 return None
         return total
 
-    def _shift(self, before: Atom, after: Atom) -> int | None:
+    def _shift(self, before: Term, after: Term) -> int | None:
         match before, after:
             case str(), str():
                 if before in self._dims[0] or after in self._dims[1]:
                     return self._known.get((before, after))
                 return 0 if before == after else None  # one parameter
-            case Floor(numerator, divisor), Floor(other, same) if divisor == same:
+            case FloorDiv(numerator, divisor), FloorDiv(other, same) if divisor == same:
                 shift = self.constant(numerator, other)
                 exact = shift is not None and shift % divisor == 0
                 return shift // divisor if shift is not None and exact else None
@@ -108,11 +109,11 @@ def _uniform(
 
 def _single(
     form: Affine, dims: frozenset[str]
-) -> tuple[str, int, tuple[tuple[Atom, int], ...]] | None:
+) -> tuple[str, int, tuple[tuple[Term, int], ...]] | None:
     """(dim, coefficient, parameter terms) of a form with one dim outside floors and none inside."""
     own = [(atom, c) for atom, c in form.terms if isinstance(atom, str) and atom in dims]
     rest = tuple(term for term in form.terms if term not in own)
-    if len(own) != 1 or set(Affine(0, rest).variables()) & dims:
+    if len(own) != 1 or Affine(rest).variables() & dims:
         return None
     return str(own[0][0]), own[0][1], rest
 
