@@ -14,13 +14,18 @@ from weft.frontend.tensor_expr import Axis, Tensor
 
 @operator("softmax")
 def softmax(x: Tensor, *, axes: Sequence[int] = (-1,)) -> Tensor:
-    """exp(x - max) / Σ exp(x - max) over ``axes`` together; small floats in float32 throughout."""
+    """exp(x - max) / Σ exp(x - max) over ``axes`` together.
+
+    Small floats are rounded after each step, as in ONNX's definition, but summed in float32.
+    """
     line = Line(x, axes)
     shifted = _exponentials(x, line)
-    total = line.fold("softmax_sum", lambda index: shifted[index], sum)
+    total = line.fold(
+        "softmax_sum", lambda index: wide(shifted[index]), sum, lambda value: cast(value, x.dtype)
+    )
 
     def body(*i: Axis) -> Expr:
-        return cast(shifted[i] / total[line.outer(i)], x.dtype)
+        return shifted[i] / total[line.outer(i)]
 
     return compute(x.shape, body, name="softmax")
 
@@ -59,7 +64,5 @@ def hardmax(x: Tensor, *, axes: Sequence[int] = (-1,)) -> Tensor:
 
 
 def _exponentials(x: Tensor, line: Line) -> Tensor:
-    greatest = line.fold("softmax_max", lambda index: wide(x[index]), max_over)
-    return compute(
-        x.shape, lambda *i: exp(wide(x[i]) - greatest[line.outer(i)]), name="softmax_exp"
-    )
+    greatest = line.fold("softmax_max", lambda index: x[index], max_over)
+    return compute(x.shape, lambda *i: exp(x[i] - greatest[line.outer(i)]), name="softmax_exp")

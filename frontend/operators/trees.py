@@ -74,7 +74,7 @@ def tree_leaves(
         itself: Callable[..., Expr], level: Expr, sample: Expr, tree: Expr
     ) -> tuple[Expr, ...]:
         node = itself(0, level - 1, sample, tree)
-        return (select(level.equal(0), roots[tree], step(node, sample)),)
+        return (select(level >= 1, step(node, sample), roots[tree]),)
 
     shape = (depth + 1, x.shape[0], roots.shape[0])
     (walk,) = scan(shape, body, dtypes_=(dtypes.int64,), along=1, name="walk")
