@@ -17,6 +17,7 @@ from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement, Te
 
 _Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
 _Box = Mapping[str, tuple[Expr, Expr]]
+_Use = tuple[Statement, _Box, Access]
 
 
 def coalesce(scop: Scop) -> Scop:
@@ -31,30 +32,39 @@ def coalesce(scop: Scop) -> Scop:
 def _mergeable(scop: Scop) -> Iterator[frozenset[_Pair]]:
     """Sets of pairs of tensor dims that can only be merged together."""
     boxes = {s.name: box(s) for s in scop.statements}
+    uses: dict[str, list[_Use]] = {}
+    for s in scop.statements:
+        for access in (*s.writes, *s.reads):
+            uses.setdefault(access.tensor, []).append((s, boxes[s.name], access))
+    tensors = {t.name: t for t in scop.tensors}
     for t in scop.tensors:
-        for d in range(len(t.shape) - 1) if not t.contracted else ():
-            found = _connected(scop, boxes, (t.name, d))
+        for d in range(len(t.shape) - 1) if t.name in uses and not t.contracted else ():
+            found = _connected(tensors, uses, (t.name, d))
             if found:
                 yield found
 
 
-def _connected(scop: Scop, boxes: Mapping[str, _Box], start: _Pair) -> frozenset[_Pair]:
+def _connected(
+    tensors: Mapping[str, Tensor], uses: Mapping[str, list[_Use]], start: _Pair
+) -> frozenset[_Pair]:
     """The pairs that must be merged along with ``start``; empty where one of them cannot be."""
     pending, found = [start], {start}
+    walked: set[tuple[str, str, str]] = set()  # (statement, a, b) whose uses are known
     while pending:
         tensor, d = pending.pop()
-        for s in scop.statements:
-            for access in (*s.writes, *s.reads):
-                if access.tensor != tensor:
-                    continue
-                dims = _dims_at(scop.tensor(tensor), s, boxes[s.name], access, d)
-                more = None if dims is None else _uses(s, *dims)
-                if more is None:
-                    return frozenset()
-                pending += [p for p in more if p not in found]
-                found |= set(more)
-    used = {a.tensor for s in scop.statements for a in (*s.writes, *s.reads)}
-    return frozenset(found) if start[0] in used else frozenset()
+        for s, bounds, access in uses[tensor]:
+            dims = _dims_at(tensors[tensor], s, bounds, access, d)
+            if dims is None:
+                return frozenset()
+            if (s.name, *dims) in walked:
+                continue
+            walked.add((s.name, *dims))
+            more = _uses(s, *dims)
+            if more is None:
+                return frozenset()
+            pending += [p for p in more if p not in found]
+            found |= set(more)
+    return frozenset(found)
 
 
 def _dims_at(
