@@ -9,6 +9,7 @@ C = compute((m, n), lambda i, j: sum(A[i, k] * B[j, k], axis=k), name="C")
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 
 from weft import dtypes
@@ -25,6 +26,7 @@ from weft.frontend.scalar_expr import (
     as_expr,
     binary,
     literal,
+    not_scalar,
     rewrite,
 )
 from weft.frontend.scalar_expr import (
@@ -53,11 +55,26 @@ def var(name: str) -> Var:
 
 
 def shape_of(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Sizes in normal form: constants as plain integers, affine ones so that equals look equal."""
+    """Sizes in normal form: constants as plain integers, affine ones so that equals look equal.
+
+    Raises ``ExpressionError`` (WEFT-E0116) for what is no sequence of integers and expressions.
+    """
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+        raise _bad_size(sizes, "a shape is a tuple of sizes: (n,) has one dimension")
     return tuple(_normal_size(size) for size in sizes)
 
 
+def _bad_size(size: object, hint: str) -> ExpressionError:
+    return ExpressionError("WEFT-E0116", f"{size!r} is no size or shape", hint=hint)
+
+
 def _normal_size(size: Size) -> Size:
+    if not isinstance(size, Expr | int):
+        try:
+            return operator.index(size)  # NumPy's integers
+        except TypeError:
+            hint = 'sizes are integers, and symbols from weft.var("n")'
+            raise _bad_size(size, hint) from None
     known = constant_size(size)
     if known is not None or isinstance(size, int | Var):
         return size if known is None else known
@@ -69,13 +86,17 @@ def _normal_size(size: Size) -> Size:
 
 def placeholder(shape: Sequence[Size], dtype: DType | str = "float32", *, name: str) -> Tensor:
     """An input of the program; ``BudgetError`` where it is absurdly large."""
-    check_tensor(name, shape, dtypes.as_dtype(dtype))
-    return Tensor(name, shape_of(shape), dtypes.as_dtype(dtype))
+    sizes = shape_of(shape)
+    check_tensor(name, sizes, dtypes.as_dtype(dtype))
+    return Tensor(name, sizes, dtypes.as_dtype(dtype))
 
 
 def reduce_axis(bounds: tuple[Size, Size], *, name: str) -> Axis:
     """An index variable over ``bounds[0] <= name < bounds[1]`` to reduce over."""
-    return Axis(name, dtypes.int64, as_size(bounds[0]), as_size(bounds[1]))
+    sizes = shape_of(bounds)
+    if len(sizes) != 2:
+        raise _bad_size(bounds, "bounds are a pair: (0, n)")
+    return Axis(name, dtypes.int64, as_size(sizes[0]), as_size(sizes[1]))
 
 
 def compute(
@@ -108,6 +129,8 @@ def computes(
     sizes = shape_of(shape)
     axes = _axes(sizes, like or body, name)
     given = body(*axes)
+    if not isinstance(given, tuple):
+        raise _bad_body(name, f"returned a {type(given).__name__}, not a tuple")
     default = dtypes.as_dtype(dtype) if dtype is not None else None
     values = tuple(_value(v, default, name) for v in given)
     return _results(Compute(name, axes, values), sizes, names=None)
@@ -174,6 +197,8 @@ def reshape(source: Tensor, shape: Sequence[Size], *, name: str) -> Tensor:
 def _axes(
     sizes: tuple[Size, ...], body: Callable[..., object], name: str, skip: int = 0
 ) -> tuple[Axis, ...]:
+    if not callable(body):
+        raise _bad_body(name, "is no function")
     parameters = list(inspect.signature(body).parameters.values())[skip:]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         names = [f"i{d}" for d in range(len(sizes))]
@@ -201,9 +226,17 @@ def _scalar(value: Values, name: str) -> Expr | Number:
     return value
 
 
+def _bad_body(name: str, what: str) -> ExpressionError:
+    return ExpressionError(
+        "WEFT-E0117", f"the body of {name} {what}", where=name, hint="lambda i, j: a[i, j] + b[j]"
+    )
+
+
 def _value(value: Expr | Number, default: DType | None, name: str) -> Expr:
     if isinstance(value, Expr):
         return value if default is None else value.astype(default)
+    if not isinstance(value, int | float):
+        raise _bad_body(name, f"returned a {type(value).__name__}, not an expression")
     if default is None:
         raise ExpressionError(
             "WEFT-E0115", f"the body of {name} is a plain number", where=name, hint="pass dtype="
@@ -230,7 +263,7 @@ Axes = Axis | Sequence[Axis]
 
 def monoid(name: str, dtype: DType) -> Monoid:
     """A monoid on one scalar: 'add', 'mul', 'min', 'max', 'and', 'or' or 'xor'."""
-    identity: dict[str, Number] = {
+    identities: dict[str, Number] = {
         "add": 0,
         "mul": 1,
         "min": dtype.highest,
@@ -239,13 +272,30 @@ def monoid(name: str, dtype: DType) -> Monoid:
         "or": 0,
         "xor": 0,
     }
+    if name not in identities:
+        raise ExpressionError(
+            "WEFT-E0119", f"there is no monoid {name!r}", hint=f"monoids: {', '.join(identities)}"
+        )
     left, right = Var("left", dtype), Var("right", dtype)
-    return Monoid(name, (left,), (right,), (apply(name, left, right),), (identity[name],))
+    return Monoid(name, (left,), (right,), (apply(name, left, right),), (identities[name],))
 
 
 def _fold(name: str, value: Expr, axis: Axes, where: Expr | None) -> Expr:
-    axes = (axis,) if isinstance(axis, Axis) else tuple(axis)
-    return Reduce(monoid(name, value.dtype), axes, (value,), where)
+    if not isinstance(value, Expr):
+        raise not_scalar(value)
+    return Reduce(monoid(name, value.dtype), _reduced(axis), (value,), where)
+
+
+def _reduced(axis: Axes) -> tuple[Axis, ...]:
+    """The axes that ``axis=`` names."""
+    axes = (axis,) if isinstance(axis, Axis) else axis
+    if not isinstance(axes, Sequence) or not all(isinstance(a, Axis) for a in axes):
+        raise ExpressionError(
+            "WEFT-E0118",
+            f"axis={axis!r} is no reduction axis",
+            hint='k = weft.reduce_axis((0, n), name="k"), then axis=k',
+        )
+    return tuple(axes)
 
 
 def sum(value: Expr, axis: Axes, *, where: Expr | None = None) -> Expr:
@@ -279,7 +329,7 @@ def reduce(
     monoid_: Monoid, values: Sequence[Expr], axis: Axes, *, where: Expr | None = None
 ) -> tuple[Expr, ...]:
     """The components of a fold over a tuple of scalars."""
-    axes = (axis,) if isinstance(axis, Axis) else tuple(axis)
+    axes = _reduced(axis)
     return tuple(Reduce(monoid_, axes, tuple(values), where, c) for c in range(len(values)))
 
 

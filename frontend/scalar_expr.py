@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from weft import dtypes
 from weft.dtypes import DType
@@ -48,6 +49,7 @@ class Expr:
     """Base of scalar expressions; Python's operators build new ones."""
 
     __slots__ = ()
+    __array_ufunc__: ClassVar[None] = None  # NumPy numbers leave arithmetic to the expression
     dtype: DType
 
     @property
@@ -97,6 +99,9 @@ class Expr:
 
     def __pow__(self, other: Expr | Number) -> Expr:
         return binary("pow", self, other)
+
+    def __rpow__(self, other: Number) -> Expr:
+        return binary("pow", other, self)
 
     def __neg__(self) -> Expr:
         return apply("neg", self)
@@ -293,8 +298,30 @@ def literal(value: Number, dtype: DType | str = dtypes.int64) -> Literal:
 
 
 def as_expr(value: Expr | Number, dtype: DType) -> Expr:
-    """``value`` itself, or a Python number as a literal of ``dtype``."""
-    return value if isinstance(value, Expr) else literal(value, dtype)
+    """``value`` itself, or a Python or NumPy number as a literal of ``dtype``."""
+    if isinstance(value, Expr):
+        return value
+    if not _is_number(value):
+        raise not_scalar(value)
+    return literal(value, dtype)
+
+
+def _is_number(value: object) -> bool:
+    return hasattr(value, "__float__") and not hasattr(value, "__len__")  # arrays have both
+
+
+def not_scalar(value: object) -> ExpressionError:
+    """The error for ``value`` where an expression should stand."""
+    if _is_number(value):
+        return ExpressionError(
+            "WEFT-E0106",
+            f"{value!r} is a number, and nothing says of which dtype",
+            hint=f'weft.literal({value!r}, "float32"), say',
+        )
+    hint = "index tensors: x[i, j]" if hasattr(value, "shape") else ""
+    return ExpressionError(
+        "WEFT-E0106", f"a {type(value).__name__} is no scalar expression", hint=hint
+    )
 
 
 def apply(op: str, *args: Expr) -> Expr:
@@ -303,6 +330,8 @@ def apply(op: str, *args: Expr) -> Expr:
     if len(args) != row.arity:
         raise ExpressionError("WEFT-E0102", f"{op} takes {row.arity} operands, got {len(args)}")
     for arg in args:
+        if not isinstance(arg, Expr):
+            raise not_scalar(arg)
         if arg.dtype.kind not in row.kinds:
             raise ExpressionError(
                 "WEFT-E0103",
@@ -322,8 +351,10 @@ def apply(op: str, *args: Expr) -> Expr:
 
 def binary(op: str, left: Expr | Number, right: Expr | Number) -> Expr:
     """``op`` on two sides, at least one an expression; a number takes the other side's dtype."""
-    dtype = left.dtype if isinstance(left, Expr) else right.dtype  # type: ignore[union-attr]
-    return apply(op, as_expr(left, dtype), as_expr(right, dtype))
+    side = left if isinstance(left, Expr) else right
+    if not isinstance(side, Expr):
+        raise not_scalar(left)
+    return apply(op, as_expr(left, side.dtype), as_expr(right, side.dtype))
 
 
 def cast(arg: Expr, dtype: DType, *, saturate: bool = True) -> Expr:
@@ -355,8 +386,17 @@ def _is_exact(arg: Literal, dtype: DType) -> bool:
 
 def select(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> Expr:
     """``if_true`` where ``condition`` (bool) holds, else ``if_false``; lazy: see above."""
-    dtype = if_true.dtype if isinstance(if_true, Expr) else if_false.dtype  # type: ignore[union-attr]
-    if_true, if_false = as_expr(if_true, dtype), as_expr(if_false, dtype)
+    side = if_true if isinstance(if_true, Expr) else if_false
+    if not isinstance(side, Expr):
+        raise not_scalar(if_true)
+    if not isinstance(condition, Expr):
+        raise ExpressionError(
+            "WEFT-E0107",
+            f"the condition of select is {condition!r}, not an expression",
+            why="== and != compare expressions themselves, not the values that they will have",
+            hint="a.equal(b), a.not_equal(b)",
+        )
+    if_true, if_false = as_expr(if_true, side.dtype), as_expr(if_false, side.dtype)
     if condition.dtype != dtypes.bool_ or if_true.dtype != if_false.dtype:
         raise ExpressionError(
             "WEFT-E0104",

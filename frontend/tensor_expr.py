@@ -35,8 +35,10 @@ Tensors, operations and axes are compared by identity; scalar nodes by structure
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from weft import dtypes
 from weft.dtypes import DType
@@ -142,6 +144,14 @@ class Tensor:
     def __call__(self, *indices: Index) -> Expr:
         return self[indices]
 
+    def __iter__(self) -> NoReturn:  # Python would try 0, 1, 2 … for ever
+        raise ExpressionError(
+            "WEFT-E0108",
+            f"{self.name} cannot be iterated over",
+            where=self.name,
+            hint="index it in the body of a compute",
+        )
+
     def __repr__(self) -> str:
         return f"Tensor({self.name!r}, {self.shape}, {self.dtype})"
 
@@ -156,7 +166,15 @@ def _as_index(index: Index, name: str) -> Expr:
             where=name,
             hint="indices are int64: use .astype('int64')",
         )
-    return literal(int(index))
+    try:
+        return literal(operator.index(index))
+    except TypeError:
+        raise ExpressionError(
+            "WEFT-E0112",
+            f"{name} is indexed by a {type(index).__name__}",
+            where=name,
+            hint="indices are integers and int64 expressions; slices are computes of their own",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -189,6 +189,10 @@ def _check_sizes(whole: Program) -> None:
 
 def _pairs(whole: Program, in_place: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
     """(output, input) numbers of the declared pairs of names."""
+    if not isinstance(in_place, Mapping):
+        raise ExpressionError(
+            "WEFT-E0012", f"in_place is a {type(in_place).__name__}", hint='{"output": "input"}'
+        )
     outputs, inputs = ([t.name for t in side] for side in (whole.outputs, whole.inputs))
     pairs: list[tuple[int, int]] = []
     for output, given in in_place.items():

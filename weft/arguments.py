@@ -26,6 +26,15 @@ def listing(specs: Sequence[ArraySpec]) -> str:
     return ", ".join(describe(spec) for spec in specs) or "none"
 
 
+def not_by_name(value: object) -> CallError:
+    """The error for ``value`` where inputs should be given by name."""
+    return CallError(
+        "WEFT-E0602",
+        f"run takes inputs by name, not a {type(value).__name__}",
+        hint='run({"x": x}), or call the program: program(x)',
+    )
+
+
 def arrange(
     specs: Sequence[ArraySpec], arrays: Sequence[object], by_name: Mapping[str, object]
 ) -> list[object]:

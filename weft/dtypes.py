@@ -14,6 +14,8 @@ from typing import Literal
 import ml_dtypes
 import numpy as np
 
+from weft.errors import ExpressionError
+
 Kind = Literal["bool", "int", "uint", "float"]
 
 
@@ -120,9 +122,18 @@ _BY_NAME: dict[str, DType] = {d.name: d for d in ALL} | {
 
 
 def as_dtype(spec: DType | str | type | np.dtype) -> DType:
-    """The dtype that ``spec`` names: a ``DType``, its name or NumPy's; ``KeyError`` if none."""
+    """The dtype that ``spec`` names: a ``DType``, its name, or a NumPy dtype.
+
+    Raises ``ExpressionError`` (WEFT-E0110) where there is none.
+    """
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str) and spec in _BY_NAME:
         return _BY_NAME[spec]
-    return _BY_NUMPY[np.dtype(spec)]
+    try:
+        return _BY_NUMPY[np.dtype(spec)]
+    except (KeyError, TypeError, ValueError):
+        names = ", ".join(dtype.name for dtype in ALL)
+        raise ExpressionError(
+            "WEFT-E0110", f"there is no dtype {spec!r}", hint=f"dtypes: {names}"
+        ) from None

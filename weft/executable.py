@@ -26,6 +26,7 @@ from weft.arguments import (
     empty,
     listing,
     located,
+    not_by_name,
 )
 from weft.codegen.llvm_target import inspect
 from weft.codegen.native_library import NativeProgram
@@ -118,6 +119,8 @@ class Executable:
 
     def run(self, arrays: Mapping[str, object], *, out: Out = None) -> dict[str, np.ndarray]:
         """The outputs by name, from the inputs by name."""
+        if not isinstance(arrays, Mapping):
+            raise not_by_name(arrays)
         given = arrange(self._compiled.inputs, (), arrays)
         return dict(zip(self._names, self._run(given, out), strict=True))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.arguments import check_writable
+from weft.arguments import check_writable, not_by_name
 from weft.errors import ArtifactError, CallError, UnsupportedError
 from weft.executable import Executable
 from weft.frontend.onnx.importer import declared_value
@@ -83,6 +83,8 @@ class Model:
         ``CallError`` for unfit inputs, ``CompileError`` where these shapes or data make the model
         ill-formed, ``ExecutionError`` as compiled code does.
         """
+        if not isinstance(arrays, Mapping):
+            raise not_by_name(arrays)
         return self._placed(self._onnx.run(arrays), out)
 
     def _placed(self, results: dict[str, Data], out: Out) -> dict[str, Data]:

@@ -21,11 +21,15 @@ def with_shapes(region: Region, shapes: Shapes) -> Region:
     """
     if not shapes:
         return region
+    if not isinstance(shapes, Mapping):
+        raise _refusal(f"a {type(shapes).__name__} is given", 'as {"x": (1, 3, 224, 224)}')
     types = {port.name: _copied(port.type) for port in region.inputs}
     sizes: dict[str, int] = {}
     for name, shape in shapes.items():
         if name not in types:
             raise _refusal(f"there is no input {name!r}", f"inputs: {', '.join(types)}")
+        if isinstance(shape, str) or not isinstance(shape, Sequence):
+            raise _refusal(f"input {name!r} cannot have shape {shape!r}")
         _fix(name, types[name], tuple(shape), sizes)
     for type_ in types.values():
         for dim in type_.tensor_type.shape.dim:

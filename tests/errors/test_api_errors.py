@@ -28,6 +28,7 @@ def model(shape=("n", 3)):
 
 
 A = x()
+K = weft.reduce_axis((0, 4), name="k")
 Y = negative(A)
 WIDE = weft.compute((2, 4), lambda i, j: A[j], name="wide")
 OPEN = weft.compute((weft.var("n"),), lambda i: i, name="open")
@@ -78,6 +79,56 @@ CASES = {
     "mixed dtypes": (
         lambda: both(x("a"), x("b", dtype="float64")), "E0104", "float32 and float64",
     ),
+    "a comparison with ==": (
+        lambda: weft.compute((4,), lambda i: weft.select(A[i] == 0, A[i], 1.0), name="y"),
+        "E0107", "a.equal(b)",
+    ),
+    "a choice of two numbers": (
+        lambda: weft.compute((4,), lambda i: weft.select(A[i] > 0, 1.0, 0.0), name="y"),
+        "E0106", "weft.literal(1.0",
+    ),
+    "a function of a number": (lambda: weft.exp(2.0), "E0106", "2.0 is a number"),
+    "a sum of numbers": (lambda: weft.sum(1.0, axis=K), "E0106", "1.0 is a number"),
+    "a tensor without indices": (lambda: A[0] + A, "E0106", "index tensors"),
+    "an array in an expression": (lambda: np.ones(3) + A[0], "E0106", "ndarray"),
+    "iterating over a tensor": (lambda: list(A), "E0108", "cannot be iterated"),
+    "an unknown dtype": (lambda: x(dtype="float31"), "E0110", "dtypes: bool, int2"),
+    "an unknown dtype of a cast": (lambda: A[0].astype("wide"), "E0110", "'wide'"),
+    "a slice": (lambda: A[0:2], "E0112", "by a slice"),
+    "a float as index": (lambda: A[1.5], "E0112", "by a float"),
+    "a float expression as index": (lambda: A[A[0]], "E0112", ".astype('int64')"),
+    "two values from one body": (
+        lambda: weft.compute((4,), lambda i: (A[i], A[i]), name="y"), "E0114", "weft.computes",
+    ),
+    "a shape that is a number": (lambda: x(shape=3), "E0116", "(n,)"),
+    "a size that is a name": (lambda: x(shape=("n",)), "E0116", "weft.var"),
+    "a size that is a float": (lambda: x(shape=(1.5,)), "E0116", "1.5"),
+    "a negative size": (lambda: x(shape=(-1,)), "E0191", "negative size -1"),
+    "a size out of all bounds": (lambda: x(shape=(10**12,)), "E0290", "16 GiB"),
+    "bounds that are one number": (lambda: weft.reduce_axis(3, name="k"), "E0116", "(n,)"),
+    "bounds that are three": (lambda: weft.reduce_axis((0, 1, 2), name="k"), "E0116", "(0, n)"),
+    "a body without a value": (
+        lambda: weft.compute((4,), lambda i: None, name="y"), "E0117", "a NoneType",
+    ),
+    "a body that is no function": (lambda: weft.compute((4,), 3, name="y"), "E0117", "no function"),
+    "a body of one value": (
+        lambda: weft.computes((4,), lambda i: A[i], name="y"), "E0117", "not a tuple",
+    ),
+    "an axis by its name": (lambda: weft.sum(A[K], axis="k"), "E0118", "weft.reduce_axis"),
+    "no axis": (lambda: weft.sum(A[K], axis=None), "E0118", "weft.reduce_axis"),
+    "an unknown monoid": (
+        lambda: weft.scatter(A, (4,), lambda i: ((i,), A[i]), combine="plus", name="s"),
+        "E0119", "monoids: add",
+    ),
+    "an axis outside its reduction": (
+        lambda: weft.compile(weft.compute((4,), lambda i: A[K], name="y")), "E0131", "in scope",
+    ),
+    "a reshape to other sizes": (
+        lambda: weft.compile(weft.reshape(A, (3,), name="y")), "E0132", "4 elements there, 3 here",
+    ),
+    "in_place as a list": (lambda: weft.compile(Y, in_place=["y"]), "E0012", "output"),
+    "shapes as a text": (lambda: weft.compile(model(), shapes="x"), "E0013", "a str"),
+    "a shape as a text": (lambda: weft.compile(model(), shapes={"x": "13"}), "E0013", "'13'"),
     "a file that is not there": (lambda: weft.compile("no.onnx"), "E0264", "'no.onnx'"),
     "bytes that are no model": (lambda: weft.compile(b"garbage"), "E0266", "not an ONNX model"),
     "an unknown stage": (lambda: weft.lower(Y, "scopp"), "E0609", "stages: fold"),
@@ -92,6 +143,14 @@ def test_mistake(case):
         action()
     assert caught.value.code == f"WEFT-{code}"
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), ("n", 3)])
+@pytest.mark.parametrize("given", [None, [1, 2], "x"])
+def test_run_takes_names(shape, given):
+    program = weft.compile(model(shape), options=weft.Options(cache=False))
+    with pytest.raises(weft.CallError, match="WEFT-E0602: run takes inputs by name"):
+        program.run(given)
 
 
 @pytest.mark.parametrize("kind", ["executable", "model"])
