@@ -20,6 +20,15 @@ from weft.onnx_model import OnnxModel, load_model
 from weft.staging import CompileGraph
 
 
+# Operators whose results are random draws. This interface exists to compare results.
+RANDOM = frozenset(
+    {
+        "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+        "RandomUniformLike",
+    }
+)  # fmt: skip
+
+
 class WeftRep(BackendRep):  # type: ignore[misc]
     """A prepared model; ``run`` takes inputs in order, or by name, and returns outputs in order."""
 
@@ -54,6 +63,12 @@ class WeftBackend(Backend):  # type: ignore[misc]
         """``model`` compiled for ``device``."""
         if not cls.supports_device(device):
             raise BackendIsNotSupposedToImplementIt(f"device {device}")
+        drawn = sorted({node.op_type for node in model.graph.node} & RANDOM)
+        if drawn:
+            raise BackendIsNotSupposedToImplementIt(
+                f"{', '.join(drawn)}: ONNX defines no generator, so there is nothing to compare; "
+                "weft.compile takes such models"
+            )
         try:
             return WeftRep(load_model(model, cls.compile_graph))
         except UnsupportedError as error:
