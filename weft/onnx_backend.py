@@ -19,7 +19,6 @@ from weft.errors import UnsupportedError
 from weft.onnx_model import OnnxModel, load_model
 from weft.staging import CompileGraph
 
-
 # Operators whose results are random draws. This interface exists to compare results.
 RANDOM = frozenset(
     {
