@@ -150,19 +150,19 @@ class _Check:
         return keep_order(scop) if self.ladder.options.strict else scop
 
     def _schedule(self, scop: Scop) -> Scheduled:
-        """The schedule that code is made of, after the scheduler's own was run if it is another."""
-        serial = initial(scop)
+        """The schedule that code is made of: the scheduler's own if the checkers let it through."""
         try:
             made = self.ladder.make("schedule", lambda: schedule(scop, self.machine))
         except (IllegalScheduleError, BudgetError):
-            return serial
+            return initial(scop)
+        refusal = _refusal(scop, made)
+        if refusal:
+            self._name_refused(scop, refusal)
+            return initial(scop)
         final = State("schedule", made.scop, made.tree)
         if self.ladder.problem(partial(self._interpreted, final)):
             for state in (*self._states(scop), final):
                 self._state(state.transformation, state)
-        if refusal := _refusal(scop, made):
-            self._name_refused(scop, refusal)
-            return serial
         self.ladder.passed, self.ladder.text = "schedule", partial(_state_text, final)
         return made
 
@@ -170,12 +170,8 @@ class _Check:
         return watch(lambda: schedule(scop, self.machine))[1]
 
     def _name_refused(self, scop: Scop, refusal: str) -> None:
-        """Say which transformation the checkers refuse; code is made of the serial schedule."""
-        wrong = (
-            s.transformation
-            for s in self._states(scop)
-            if s.tree is not None and _refusal(scop, Scheduled(scop, s.scop, s.tree))
-        )
+        """Say which transformation the checkers refuse; what is compiled runs serially."""
+        wrong = (s.transformation for s in self._states(scop) if _refusal(scop, _scheduled(s)))
         text = (
             f"schedule refused after transformation {next(wrong, 'unknown')}, on a small instance"
         )
@@ -223,6 +219,11 @@ class _Check:
 
 def _all(kernel_pass: Callable[[Kernel], Kernel], kernels: Sequence[Kernel]) -> list[Kernel]:
     return [kernel_pass(kernel) for kernel in kernels]
+
+
+def _scheduled(state: State) -> Scheduled:
+    serial = initial(state.scop)
+    return serial if state.tree is None else replace(serial, tree=state.tree)
 
 
 def _refusal(original: Scop, made: Scheduled) -> str:
