@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,12 +62,16 @@ def _peer_json(peer: PeerRun, timing: Timing) -> dict[str, object]:
     return found | {
         "latency_ms": _milliseconds(peer.timing),
         "times_slower": round(timing.median / peer.timing.median, 3),
-        "largest_difference": peer.difference.largest,
+        "largest_difference": _json_number(peer.difference.largest),
         "largest_value": peer.difference.scale,
         "equal": peer.difference.equal,
         "rtol": RTOL,
         "atol": ATOL,
     }
+
+
+def _json_number(value: float) -> float | None:
+    return value if math.isfinite(value) else None  # JSON has no infinity
 
 
 def _milliseconds(timing: Timing) -> dict[str, object]:

@@ -99,7 +99,8 @@ def difference(found: Mapping[str, Any], reference: Mapping[str, Any]) -> Differ
             return Difference(float("inf"), scale, False)
         one, other = actual.astype(np.float64), expected.astype(np.float64)
         same = (one == other) | (np.isnan(one) & np.isnan(other))
-        gap = np.where(same, 0.0, np.abs(one - other))
+        with np.errstate(invalid="ignore"):  # inf - inf
+            gap = np.where(same, 0.0, np.abs(one - other))
         gap = np.where(np.isnan(gap), np.inf, gap)
         largest = max(largest, float(gap.max(initial=0.0)))
         finite = np.abs(other[np.isfinite(other)])
