@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import programs as p
 import pytest
-from kernel_runner import Compiled, assert_same
 
+from tests.codegen import programs as p
+from tests.codegen.kernel_runner import Compiled, assert_same
 from weft.codegen.llvm_target import host_target
 from weft.codegen.loop_interpreter import interpret as interpret_kernel
 from weft.codegen.loop_ir import Kernel

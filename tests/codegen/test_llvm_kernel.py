@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runner import Compiled, check
-from random_kernels import Generator
 
+from tests.codegen.kernel_runner import Compiled, check
+from tests.codegen.random_kernels import Generator
 from weft import dtypes
 from weft.codegen.llvm_kernel import emit_kernel, is_spread
 from weft.codegen.llvm_target import host_target, inspect

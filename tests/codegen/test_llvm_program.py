@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from program_examples import SYMBOLS, NativeCall, chain, formal, run_chain_kernel, spread
 
+from tests.codegen.program_examples import (
+    SYMBOLS,
+    NativeCall,
+    chain,
+    formal,
+    run_chain_kernel,
+    spread,
+)
 from weft.codegen.llvm_program import KernelSymbols, emit_program, scratch_stride
 from weft.codegen.llvm_target import host_target, to_object
 from weft.codegen.loop_ir import Kernel, Store

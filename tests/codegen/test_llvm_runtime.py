@@ -10,8 +10,8 @@ import threading
 
 import numpy as np
 import pytest
-from program_examples import NativeCall, chain, long_chain
 
+from tests.codegen.program_examples import NativeCall, chain, long_chain
 from weft.codegen import native_library
 from weft.codegen.llvm_runtime import runtime_ir
 from weft.frontend.scalar_expr import literal

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runner import Compiled, assert_same
 
+from tests.codegen.kernel_runner import Compiled, assert_same
 from weft import dtypes
 from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Store

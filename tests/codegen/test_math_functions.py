@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from kernel_runner import Compiled
 
+from tests.codegen.kernel_runner import Compiled
 from weft.codegen import fit_polynomials, math_coefficients
 from weft.codegen.loop_ir import Buffer, For, Kernel, Store
 from weft.codegen.math_functions import BOUNDS

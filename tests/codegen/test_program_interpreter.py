@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from program_examples import chain, run_chain_kernel
 
+from tests.codegen.program_examples import chain, run_chain_kernel
 from weft.codegen.program import Launch
 from weft.codegen.program_interpreter import CheckFailed, interpret_program
 from weft.frontend.scalar_expr import literal

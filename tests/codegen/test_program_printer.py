@@ -1,5 +1,4 @@
-from program_examples import chain
-
+from tests.codegen.program_examples import chain
 from weft.codegen.program_printer import print_program
 
 EXPECTED = """\

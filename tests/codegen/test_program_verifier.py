@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from program_examples import chain, formal
 
+from tests.codegen.program_examples import chain, formal
 from weft.codegen.loop_ir import Block, Kernel
 from weft.codegen.program import Arena, Buffer, Input, Launch, Program
 from weft.codegen.program_verifier import verify_program

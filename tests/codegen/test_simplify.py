@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_runner import assert_same
-from random_kernels import Generator
 
+from tests.codegen.kernel_runner import assert_same
+from tests.codegen.random_kernels import Generator
 from weft import dtypes
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Block, Buffer, Check, For, If, Kernel, Let, Stmt, Store, walk

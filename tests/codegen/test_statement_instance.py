@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import programs as p
 import pytest
-from kernel_runner import Compiled
 
+from tests.codegen import programs as p
+from tests.codegen.kernel_runner import Compiled
 from weft.codegen.loop_interpreter import Status
 from weft.codegen.loop_interpreter import interpret as interpret_kernel
 from weft.codegen.machines.host import host_machine

@@ -1,7 +1,7 @@
 import numpy as np
-from graph_examples import Maker, random_graphs, random_inputs, run_clusters
 from hypothesis import given, settings
 
+from tests.graph.graph_examples import Maker, random_graphs, random_inputs, run_clusters
 from weft.frontend.build import var
 from weft.frontend.tensor_expr import operations
 from weft.frontend.tensor_interpreter import interpret

@@ -1,5 +1,4 @@
-from graph_examples import Maker
-
+from tests.graph.graph_examples import Maker
 from weft.graph.eliminate_dead import eliminate_dead
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from graph_examples import Maker, random_graphs, random_inputs
 from hypothesis import given, settings
 
+from tests.graph.graph_examples import Maker, random_graphs, random_inputs
 from weft.graph.fold_constants import FoldBudget, fold_constants, fold_cost
 from weft.graph.interpreter import interpret_graph
 from weft.graph.verifier import verify_graph

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from graph_examples import Maker
 
+from tests.graph.graph_examples import Maker
 from weft.errors import ExpressionError
 from weft.frontend.build import var
 from weft.graph.interpreter import interpret_graph, run_nodes

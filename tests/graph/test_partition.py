@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from graph_examples import Maker, random_graphs, random_inputs, run_clusters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.graph.graph_examples import Maker, random_graphs, random_inputs, run_clusters
 from weft.frontend.build import var
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import cluster_program

@@ -1,5 +1,4 @@
-from graph_examples import Maker
-
+from tests.graph.graph_examples import Maker
 from weft.frontend.build import var
 from weft.graph.printer import name_text, print_graph
 

@@ -1,8 +1,8 @@
 import pytest
-from graph_examples import Maker
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.graph.graph_examples import Maker
 from weft.graph.access_pattern import How, steps_of
 from weft.graph.shared_loops import Nest, dimension_groups, extended
 

@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 import numpy as np
-from graph_examples import Maker, random_graphs, random_inputs
 from hypothesis import given, settings
 
+from tests.graph.graph_examples import Maker, random_graphs, random_inputs
 from weft.graph.interpreter import interpret_graph
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph

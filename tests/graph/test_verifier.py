@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from graph_examples import Maker, random_graphs
 from hypothesis import given, settings
 
+from tests.graph.graph_examples import Maker, random_graphs
 from weft import dtypes
 from weft.errors import InternalError
 from weft.graph.verifier import verify_graph

@@ -28,8 +28,14 @@ def ranks(of: Scop) -> dict[str, int]:
 
 
 def promise(of: Scop, sizes: dict[str, int] | None = None) -> Scop:
-    """The same bytes in every output."""
-    now = coalesce(of)
+    """The coalesced ``of``, which computes the same bytes; nothing is left to merge in it."""
+    now = same_bytes(of, coalesce(of), sizes)
+    assert coalesce(now) == now
+    return now
+
+
+def same_bytes(of: Scop, now: Scop, sizes: dict[str, int] | None = None) -> Scop:
+    """``now``, which has the same bytes in every output as ``of``."""
     verify(now)
     check_bounds(now)
     values = dict(sizes or {})
@@ -42,7 +48,6 @@ def promise(of: Scop, sizes: dict[str, int] | None = None) -> Scop:
     expected, found = interpret(of, arrays, values), interpret(now, merged, values)
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name].ravel(), value.ravel(), err_msg=name)
-    assert coalesce(now) == now, "nothing is left to merge"
     return now
 
 

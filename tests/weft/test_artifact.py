@@ -9,10 +9,10 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
-from compiled_examples import chain, transpose, update
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.weft.compiled_examples import chain, transpose, update
 from weft import artifact
 from weft.codegen.llvm_target import host_target
 from weft.compiled import Compiled

@@ -6,8 +6,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from compiled_examples import chain
 
+from tests.weft.compiled_examples import chain
 from weft.cache import Cache
 from weft.codegen.llvm_target import host_target
 from weft.compiled_cache import cache_key, find, store

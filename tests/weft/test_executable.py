@@ -6,9 +6,16 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from compiled_examples import chain, chain_program, compiled, transpose, two_outputs, update
 
 import weft.executable
+from tests.weft.compiled_examples import (
+    chain,
+    chain_program,
+    compiled,
+    transpose,
+    two_outputs,
+    update,
+)
 from weft.compiled import ArraySpec
 from weft.dtypes import bfloat16
 from weft.errors import CallError, ExecutionError

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 import pytest
-import verified_examples as examples
 
 import weft
+from tests.weft import verified_examples as examples
 from weft.errors import ExecutionError
 from weft.oracle import Expected, expected, garbage, run_graph, tried
 

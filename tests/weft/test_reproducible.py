@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import MODELS, seeded_inputs
 
 import weft
 import weft.compiler
 import weft.executable
+from tests.weft.small_models import MODELS, seeded_inputs
 from weft.executable import Executable
 from weft.options import Options
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import verified_examples as examples
-from small_models import MODELS
 
 import weft
+from tests.weft import verified_examples as examples
+from tests.weft.small_models import MODELS
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.tensor_verifier import verify
 from weft.frontend.zoo import resnet18

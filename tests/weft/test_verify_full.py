@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import verified_examples as examples
 
 import weft
+from tests.weft import verified_examples as examples
 from weft.codegen.loop_ir import Block, For, If
 from weft.codegen.rebuild import map_children
 from weft.errors import InternalError, WeftWarning

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from small_models import MODELS, seeded_inputs
 
 import weft
+from tests.weft.small_models import MODELS, seeded_inputs
 from weft.errors import WeftWarning
 from weft.options import Options
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from run_onnx import case_names, check_case, one_node
 
+from tests.frontend.onnx.run_onnx import case_names, check_case, one_node
 from weft.errors import ExecutionError, WeftError
 
 ML = "ai.onnx.ml"

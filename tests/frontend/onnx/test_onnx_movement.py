@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from run_onnx import case_names, check_case, one_node
 
+from tests.frontend.onnx.run_onnx import case_names, check_case, one_node
 from weft.errors import BudgetError, WeftError
 from weft.frontend.onnx.importer import import_model
 

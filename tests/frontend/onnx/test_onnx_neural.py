@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from run_onnx import case_names, check_case, one_node
 
+from tests.frontend.onnx.run_onnx import case_names, check_case, one_node
 from weft.errors import ModelError
 
 FAMILIES = (

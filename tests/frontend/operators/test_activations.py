@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft.errors import ExpressionError
 
 X = np.array([-1e4, -100.0, -3.0, -1.0, -1e-8, -0.0, 0.0, 1e-8, 0.3, 1.0, 3.0, 20.0, 100.0, 1e4])

@@ -1,7 +1,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from run_operator import run
+
+from tests.frontend.operators.run_operator import run
 
 FLOATS = np.array([0.0, -0.0, 1.5, -1.5, 2.5, -0.5, np.inf, -np.inf, np.nan, 7.0, -7.0, 1e-40])
 INTS = np.array([-(2**31), 2**31 - 1, -7, 7, -1, 0, 1, 3, -3], np.int32)

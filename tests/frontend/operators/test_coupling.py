@@ -2,7 +2,8 @@ import itertools
 
 import numpy as np
 import pytest
-from run_operator import run
+
+from tests.frontend.operators.run_operator import run
 
 
 def coupled(r):

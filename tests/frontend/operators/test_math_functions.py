@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft.frontend.operators.math_functions import FUNCTIONS
 
 X = np.array([-np.inf, -3.0, -1.0, -0.5, -0.0, 0.0, 0.25, 1.0, 2.0, 50.0, np.inf, np.nan])

@@ -1,9 +1,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from run_operator import run
-from run_symbolic import run_symbolic
 
+from tests.frontend.operators.run_operator import run
+from tests.frontend.operators.run_symbolic import run_symbolic
 from weft.errors import ExpressionError
 from weft.frontend.build import placeholder
 from weft.frontend.operators.registry import instantiate

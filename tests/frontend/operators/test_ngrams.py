@@ -2,7 +2,8 @@ import itertools
 
 import numpy as np
 import pytest
-from run_operator import run
+
+from tests.frontend.operators.run_operator import run
 
 
 def count(row, gram, most_skipped):
@@ -20,17 +21,22 @@ def count(row, gram, most_skipped):
 def test_counts(n, most_skipped, items):
     rng = np.random.default_rng(n)
     x, grams = rng.integers(0, 3, (2, items)), rng.integers(0, 3, (5, n))
-    columns, base = np.array([4, 0, 0, 6, 1]), rng.integers(0, 9, (2, 7))
-    expected = base.copy()
+    expected = np.zeros((2, 5), np.float32)
     for r, g in np.ndindex(2, 5):
-        expected[r, columns[g]] += count(x[r].tolist(), grams[g].tolist(), most_skipped)
-    result = run("count_ngrams", x, base, grams, columns, most_skipped=most_skipped)
+        expected[r, g] = count(x[r].tolist(), grams[g].tolist(), most_skipped)
+    np.testing.assert_array_equal(run("ngram_counts", x, grams, skips=most_skipped), expected)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_vectors(binary, weighted):
+    counts = np.array([[0, 3, 1, 2], [1, 0, 0, 0]], np.float32)
+    places, weights = np.array([4, 0, 0, 2]), np.array([2.0, 0.5, 4.0, 1.0, 3.0], np.float32)
+    expected = np.zeros((2, 5), np.float32)
+    for r, g in np.ndindex(2, 4):
+        expected[r, places[g]] += counts[r, g]
+    expected = np.minimum(expected, 1) if binary else expected
+    expected = expected * weights if weighted else expected
+    given = weights if weighted else None
+    result = run("ngram_vectors", counts, places, given, width=5, binary=binary)
     np.testing.assert_array_equal(result, expected)
-
-
-def test_weights():
-    counts, weights = np.array([[0, 3, 1]]), np.array([2.0, 0.5, 4.0], np.float32)
-    for as_flags, expected in ((False, [[0, 1.5, 4]]), (True, [[0, 0.5, 4]])):
-        np.testing.assert_array_equal(
-            run("weight_counts", counts, weights, as_flags=as_flags), np.array(expected, np.float32)
-        )

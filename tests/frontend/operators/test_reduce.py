@@ -1,8 +1,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft.errors import ExpressionError
 from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate

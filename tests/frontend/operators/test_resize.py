@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft import dtypes
 from weft.errors import ExpressionError
 from weft.frontend.build import var

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft import dtypes
 from weft.errors import BudgetError, ExpressionError
 from weft.frontend.build import placeholder, var

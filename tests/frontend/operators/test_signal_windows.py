@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 from onnx.reference.ops.op_mel_weight_matrix import MelWeightMatrix
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft import dtypes
 
 WINDOWS = {np.hanning: (0.5, 0.5), np.blackman: (0.42, 0.5, 0.08)}

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft.errors import ExpressionError
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from run_operator import run
 
+from tests.frontend.operators.run_operator import run
 from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
 from weft.frontend.tensor_interpreter import interpret
