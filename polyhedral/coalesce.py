@@ -4,6 +4,7 @@
 
 A normal form, not a schedule: tensors keep their bytes (row-major), only the number of dimensions
 changes, so short innermost dims do not waste vector lanes. Also known as dimension flattening.
+Tensors that are walked in another shape than their own are reshaped first (``unravel``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement, Tensor
+from weft.polyhedral.unravel import unravel
 
 _Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
 _Box = Mapping[str, tuple[Expr, Expr]]
@@ -22,6 +24,7 @@ _Use = tuple[Statement, _Box, Access]
 
 def coalesce(scop: Scop) -> Scop:
     """``scop`` with as many dims merged as its accesses allow; the same bytes in every tensor."""
+    scop = unravel(scop)
     while True:
         pairs = next(_mergeable(scop), None)
         if pairs is None:

@@ -209,7 +209,7 @@ class _Lowering:
         )
         reading = self._points(target.shape)
         read = source.indices(reading.dims, self.symbols, reading.domain.ranges)
-        points = reading if _cost(read) <= _cost(written) else writing
+        points = writing if _cost(written) <= min(_cost(read), _NOT_AFFINE - 1) else reading
         if points is reading:
             indices = tuple(literal(0) if to_affine(index) is None else index for index in read)
             may = _cost(read) == _NOT_AFFINE
