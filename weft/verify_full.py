@@ -12,7 +12,7 @@
 
 Small instances are scheduled anew, for a machine of short vectors and few registers, so that tiles
 and their tails exist on them. At the end the program itself runs against the graph interpreter,
-where that takes seconds. The interpreters of each IR and the design: docs/architecture.md.
+where that takes seconds.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.program_interpreter import interpret_program
 from weft.codegen.program_printer import print_program
 from weft.compiler import lower_graph, machine_code
+from weft.errors import WeftWarning
 from weft.executable import Executable
 from weft.graph.operator_graph import Graph
 from weft.ladder import Ladder
@@ -29,7 +31,7 @@ def check_program(
     interpreted: bool = True,
 ) -> None:
     """Two more steps of ``ladder``: "assemble", left out unless ``interpreted``, and "llvm"."""
-    lowered = ladder.make("assemble", lambda: lower_graph(graph, quiet(ladder.options), machine))
+    lowered = ladder.make("assemble", lambda: _lowered(graph, ladder.options, machine))
     if interpreted:
         ladder.step("assemble", lambda: _text(lowered), lambda: _interpreted(lowered, inputs))
     compiled = ladder.make("llvm", lambda: machine_code(graph, lowered, target))
@@ -40,12 +42,15 @@ def check_program(
     )
 
 
-def quiet(options: Options) -> Options:
-    """For the compilation of small instances, which nobody wants to see."""
-    return replace(
+def _lowered(graph: Graph, options: Options, machine: Machine) -> Lowered:
+    """``graph`` lowered without a word: nobody wants to see how small instances are compiled."""
+    quiet = replace(
         options, verify="normal", cache=False, workers=0, texts=False, dump=None, print_after=(),
         logs=(),
     )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeftWarning)
+        return lower_graph(graph, quiet, machine)
 
 
 def run(executable: Executable, inputs: Arrays) -> Arrays:
