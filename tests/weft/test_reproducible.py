@@ -20,7 +20,7 @@ from tests.weft.small_models import MODELS, seeded_inputs
 from weft.executable import Executable
 from weft.options import Options
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 OPTIONS = Options(cache=False, workers=0)
 STRICT = Options(cache=False, workers=0, strict=True)
 
@@ -44,9 +44,10 @@ def digests(executable: Executable) -> dict[str, str]:
 
 def in_a_process(seed: int) -> dict[str, dict[str, str]]:
     """The digests of all models, compiled by a Python whose sets and hashes are ``seed``'s."""
-    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(HERE)}
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
     finished = subprocess.run(
-        [sys.executable, str(HERE / "test_reproducible.py")],
+        [sys.executable, "-m", "tests.weft.test_reproducible"],
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         check=True,
