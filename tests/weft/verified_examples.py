@@ -45,22 +45,22 @@ def dense() -> Graph:
 
 def convolution() -> Graph:
     """A padded convolution, a rectifier, a pooling."""
-    x = weft.placeholder((1, 5, 24, 24), name="x")
-    w = weft.placeholder((6, 5, 3, 3), name="w")
-    c, r, s = (weft.reduce_axis((0, n), name=a) for a, n in (("c", 5), ("r", 3), ("s", 3)))
+    x = weft.placeholder((1, 3, 10, 10), name="x")
+    w = weft.placeholder((4, 3, 3, 3), name="w")
+    c, r, s = (weft.reduce_axis((0, n), name=a) for a, n in (("c", 3), ("r", 3), ("s", 3)))
     u, v = weft.reduce_axis((0, 2), name="u"), weft.reduce_axis((0, 2), name="v")
 
     def padded(n: weft.Expr, k: weft.Expr, h: weft.Expr, q: weft.Expr) -> weft.Expr:
         row, column = h + r - 1, q + s - 1
-        inside = (row >= 0) & (row < 24) & (column >= 0) & (column < 24)
+        inside = (row >= 0) & (row < 10) & (column >= 0) & (column < 10)
         return weft.sum(
             weft.select(inside, x[n, c, row, column], 0.0) * w[k, c, r, s], axis=(c, r, s)
         )
 
-    y = weft.compute((1, 6, 24, 24), padded, name="y")
-    z = weft.compute((1, 6, 24, 24), lambda n, k, h, q: weft.maximum(y[n, k, h, q], 0.0), name="z")
+    y = weft.compute((1, 4, 10, 10), padded, name="y")
+    z = weft.compute((1, 4, 10, 10), lambda n, k, h, q: weft.maximum(y[n, k, h, q], 0.0), name="z")
     pooled = weft.compute(
-        (1, 6, 12, 12),
+        (1, 4, 5, 5),
         lambda n, k, h, q: weft.max_over(z[n, k, 2 * h + u, 2 * q + v], axis=(u, v)),
         name="pooled",
     )
