@@ -128,9 +128,12 @@ def _packs(scop: Scop, group: Group, s: Statement, v: int) -> tuple[Pack, ...]:
     """Operands that the vector loop would gather and that are read often enough to copy first."""
     dim = group.shared[v].dims[s.name]
     extents = _extents(s)
+    within = {w.tensor for t in group.statements for w in t.writes}
     found = []
     for k, access in enumerate(s.reads):
         tensor = scop.tensor(access.tensor)
+        if access.tensor in within:  # a copy would have to run in the middle of the group
+            continue
         if stride(access.indices, tensor.shape, dim) in (0, 1):
             continue
         reuse = prod(
