@@ -198,7 +198,7 @@ def _join(scop: Scop, group: Group, fold: tuple[Statement, ...], level: int) -> 
             kept.append(SharedDim({**d.dims, **partner.dims}, d.extent, d.bounds))
     if not kept and (group.shared or own.shared):
         return None
-    merged = Group((*group.statements, *fold), tuple(kept), level)
+    merged = replace(group, statements=(*group.statements, *fold), shared=tuple(kept))
     lost = len(kept) < len(group.shared)
     if any(is_contraction(s) for s in group.statements) and lost:
         return None

@@ -4,7 +4,7 @@
     2. group        nests that run under common loops                       grouping
     3. choose       vector loop and register tile of each group             tile_choice
     4. stage        pack operands, give accumulators storage of their own   Scop → Scop
-    5. build        fuse, reorder, tile, sink, promote, set kinds           tree → tree
+    5. build        fuse, reorder, tile, sink, promote, set kinds, order    tree → tree
 
 Every step is one of the named transformations of ``polyhedral/transform``. Nothing here is trusted:
 ``legality`` and ``validation`` judge the result.
@@ -30,6 +30,7 @@ from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.fuse import SharedLoop, fuse
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.promote import can_promote, promote
 from weft.polyhedral.transform.reorder import reorder
@@ -69,7 +70,7 @@ def schedule(scop: Scop, machine: Machine) -> Scheduled:
     scheduled = replace(initial(staged), original=scop)
     for plan in plans:
         scheduled = _build(scheduled, plan)
-    return scheduled
+    return order(scheduled)
 
 
 def _plan(scop: Scop, group: Group, machine: Machine) -> Plan:

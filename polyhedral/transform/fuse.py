@@ -30,9 +30,9 @@ def fuse(scheduled: Scheduled, loops: Seq[SharedLoop], statements: Seq[str]) -> 
     """The nests of ``statements`` under common ``loops``, outermost first, in their present order.
 
     The nests must be children of one sequence. Where other nests stand between them, the fused one
-    takes the place of the first; whether that is allowed is for ``legality`` to say. Raises
-    ``IllegalScheduleError`` where a statement has no loop of the given name, or where the nests
-    hold more or other statements than that.
+    takes the place of the first (``order`` may move it); whether that is allowed is for
+    ``legality`` to say. Raises ``IllegalScheduleError`` where a statement has no loop of the given
+    name, or where the nests hold more or other statements than that.
     """
     wanted = set(statements)
     for shared in loops:

@@ -26,6 +26,7 @@ from weft.polyhedral.legality import check
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.fuse import SharedLoop, fuse
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.scheduled import loops_above
 
 
@@ -115,6 +116,24 @@ def test_a_reader_of_two_groups_brings_them_together() -> None:
     assert [names for names, _ in shape_of(lowered(s, inputs=(x, u)))] == [("Y", "Z", "S")]
 
 
+def test_a_group_runs_where_all_that_it_needs_is_done() -> None:
+    """Y and G are brought together by Z, behind the sums that G looks up."""
+    x, u, at = tensor("X", 8, 16), tensor("U", 16, 5), tensor("at_16", 8, 16)
+    r = w.reduce_axis((0, 5), name="r")
+    y = w.compute((8, 16), lambda i, j: x[i, j] * x[i, 15 - j], name="Y")
+    s = w.compute((16,), lambda i: w.sum(u[i, r], r), name="S")
+    g = w.compute((8, 16), lambda i, j: s[at[i, j]] % 3, name="G")
+    z = w.compute((8, 16), lambda i, j: y[i, j] + g[i, j], name="Z")
+    f = w.compute((8, 16), lambda i, j: y[i, j] * g[i, j], name="F")
+    of = lowered(z, f, inputs=(x, u, at))
+    groups = groups_of(of)
+    assert [g.names for g in groups] == [("S_add_init", "S_add"), ("Y", "G", "Z", "F")]
+    now = initial(of)
+    for group in groups:
+        now = fuse(now, _loops(now, group), group.names)
+    check(of, order(now).tree)
+
+
 def running_sum(rows: int = 32, columns: int = 16) -> Scop:
     """S[t, i] = S[t - 1, i] + X[t, i]."""
     x = tensor("X", rows, columns)
@@ -175,7 +194,7 @@ def test_random_programs() -> None:
             if group.shared and len(group.names) > 1 and group.level == 0:
                 fused_groups += 1
                 now = fuse(now, _loops(now, group), group.names)
-        check(of, now.tree)
+        check(of, order(now).tree)
     assert fused_groups > 15
 
 

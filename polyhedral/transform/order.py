@@ -1,0 +1,59 @@
+"""Order: nests run where all that they need is done.
+
+    for i: { A(i); C(i) }           for j: B(j)
+    for j: B(j)               →     for i: { A(i); C(i) }          where C reads what B writes
+
+Fusing nests takes others along, to before or behind what stood between them.
+Also known as: topological sorting of the fused loops' dependence graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
+from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.transform.scheduled import Scheduled, rewrite
+
+
+def order(scheduled: Scheduled) -> Scheduled:
+    """The children of each sequence with statements that share a tensor in their textual order.
+
+    Children keep their order where nothing speaks against it; where no order serves all of their
+    statements, they stay as they are, for ``legality`` to judge.
+    """
+
+    def change(node: Tree) -> Tree | None:
+        if not isinstance(node, Sequence):
+            return None
+        parts = [set(statements_below(child)) for child in node.children]
+        return Sequence(tuple(node.children[k] for k in _sorted(parts, scheduled.scop)))
+
+    return replace(scheduled, tree=rewrite(scheduled.tree, change))
+
+
+def _sorted(parts: Seq[set[str]], scop: Scop) -> list[int]:
+    """The numbers of ``parts``, each after those that must come before it."""
+    home = {name: k for k, part in enumerate(parts) for name in part}
+    inside = [s for s in scop.statements if s.name in home]
+    before: list[set[int]] = [set() for _ in parts]
+    for place, late in enumerate(inside):
+        for early in inside[:place]:
+            if home[early.name] != home[late.name] and _conflict(early, late):
+                before[home[late.name]].add(home[early.name])
+    done: list[int] = []
+    while len(done) < len(parts):
+        ready = (k for k in range(len(parts)) if k not in done and before[k] <= set(done))
+        following = next(ready, None)
+        if following is None:
+            return list(range(len(parts)))
+        done.append(following)
+    return done
+
+
+def _conflict(a: Statement, b: Statement) -> bool:
+    """Whether both touch one tensor and one of them writes it."""
+    written = {w.tensor for w in a.writes}, {w.tensor for w in b.writes}
+    read = {r.tensor for r in a.reads}, {r.tensor for r in b.reads}
+    return bool(written[0] & (written[1] | read[1]) or read[0] & written[1])
