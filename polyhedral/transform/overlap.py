@@ -10,7 +10,7 @@ Also known as: overlapped tiling, Halide ``compute_at``, TVM ``compute_at`` with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -163,10 +163,8 @@ def _clone(
     local = {d: Var(fresh(f"{d}_local", taken)) for d in producer.dims if d in dim_of}
     values: dict[str, Expr] = {d: local[d] + _start(windows[k], index) for d, k in dim_of.items()}
     domain = [substitute_constraint(c, values) for c in producer.domain]
-    for name, count in zip(index.values(), counts, strict=True):
-        domain += [Constraint(name), Constraint(count - 1 - name)]
-    for d, k in dim_of.items():
-        domain += [Constraint(local[d]), Constraint(literal(windows[k].size - 1) - local[d])]
+    domain += _within((index[dim], count) for dim, count in zip(index, counts, strict=True))
+    domain += _within((local[d], literal(windows[k].size)) for d, k in dim_of.items())
     dims = (
         *(v.name for v in index.values()),
         *(local[d].name if d in local else d for d in producer.dims),
@@ -196,6 +194,11 @@ def _clone(
             origin.source,
         ),
     )
+
+
+def _within(sizes: Iterable[tuple[Expr, Expr]]) -> list[Constraint]:
+    """0 <= value < size for each pair."""
+    return [Constraint(e) for value, size in sizes for e in (value, size - 1 - value)]
 
 
 def _read_local(
