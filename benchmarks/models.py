@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,14 +92,3 @@ def _compare(executable: Any, peer: Any, zoo: Any) -> tuple[float, bool]:
             worst = max(worst, float(np.abs(got - expected).max()))
             good &= bool(np.allclose(got, expected, rtol=RTOL, atol=ATOL))
     return worst, good
-
-
-def peak_mib() -> int:
-    """Peak memory of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-
-
-def timed(action: Any) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = action()
-    return time.perf_counter() - start, result

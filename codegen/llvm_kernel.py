@@ -73,11 +73,6 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     return EmittedKernel(text, KernelSymbols(kernel.name, f"{kernel.name}_extent", scratch))
 
 
-def is_spread(kernel: Kernel) -> bool:
-    """Whether the kernel is one parallel loop, so that threads can share it."""
-    return _parallel_loop(kernel)[1] is not None
-
-
 def _parallel_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
     lets: list[tuple[str, Expr]] = []
     stmt: Stmt = kernel.body

@@ -195,26 +195,6 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     return ()
 
 
-def with_expressions(stmt: Stmt, new: tuple[Expr, ...]) -> Stmt:
-    """``stmt`` with other expressions, as many as ``expressions`` gives."""
-    match stmt:
-        case For():
-            return replace(stmt, lower=new[0], upper=new[1])
-        case While() | If():
-            return replace(stmt, condition=new[0])
-        case Let():
-            return replace(stmt, value=new[0])
-        case Store():
-            return replace(stmt, indices=new[:-1], value=new[-1])
-        case Update():
-            rest = iter(new)
-            targets = tuple((name, tuple(next(rest) for _ in old)) for name, old in stmt.targets)
-            return replace(stmt, targets=targets, values=tuple(rest))
-        case Check():
-            return replace(stmt, condition=new[0], detail=(new[1], new[2]))
-    return stmt
-
-
 def buffers_touched(stmt: Stmt) -> frozenset[str]:
     """Names of the buffers that ``stmt`` itself loads from or writes, not its children."""
     found = {str(n.source) for e in expressions(stmt) for n in walk_expr(e) if isinstance(n, Load)}

@@ -27,7 +27,6 @@ from weft.frontend.scalar_expr import (
     binary,
     literal,
     not_scalar,
-    rewrite,
 )
 from weft.frontend.scalar_expr import (
     select as select,
@@ -422,16 +421,3 @@ def all_of(conditions: Sequence[Expr]) -> Expr:
     for condition in conditions:
         result = result & condition
     return result
-
-
-def rename_axes(expr: Expr, suffix: str) -> Expr:
-    """``expr`` with every axis renamed by ``suffix``: for pasting a body into another operation."""
-
-    def change(node: Expr) -> Expr | None:
-        return (
-            Axis(node.name + suffix, node.dtype, node.lower, node.upper)
-            if isinstance(node, Axis)
-            else None
-        )
-
-    return rewrite(expr, change)

@@ -230,17 +230,6 @@ def is_quasi_affine(expr: Expr) -> bool:
     return to_affine(expr) is not None
 
 
-def linear_in(expr: Expr, var: str) -> int | None:
-    """The coefficient of ``var`` in ``expr``; None where the dependence is not linear."""
-    form = to_affine(expr)
-    if form is None:
-        return None
-    below = (t for t, _ in form.terms if isinstance(t, FloorDiv))
-    if any(var in term.numerator.variables() for term in below):
-        return None
-    return form.coefficient(var)
-
-
 def affine_bounds(affine: Affine, ranges: Ranges) -> Range:
     """The least and greatest value while variables stay in ``ranges``; exact without floors."""
     low: int | None = affine.constant

@@ -11,10 +11,10 @@
 * A ``Leaf`` runs one instance; every dim of its statement is determined by the loops above it.
 * A ``Mark`` says what the subtree is for the emitter; it never changes the order. Payloads are
   frozen records (``RegisterTile``, …); an emitter that does not know one ignores it.
-* ``kind`` is derived from dependences on the final tree (``analysis/loop_kinds.py``) and checked
-  again by ``legality``; no transformation carries it over. ``parallel``: iterations may run at the
-  same time on several threads. ``vector``: iterations may run in lockstep; reductions along a
-  vector loop need the monoid's laws. ``unrolled``: a constant number of iterations, written out.
+* ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
+  transformations led to it. ``parallel``: iterations may run at the same time on several threads.
+  ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
+  laws. ``unrolled``: a constant number of iterations, written out.
 * Parameters are those of the Scop. The tree is immutable; transformations return new trees.
 """
 

@@ -23,9 +23,8 @@ from weft.codegen.program import (
 )
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Expr, Var, literal, walk
-from weft.frontend.tensor_expr import as_size
 from weft.graph.memory_plan import Lifetime, plan
-from weft.graph.operator_graph import Graph, Value
+from weft.graph.operator_graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +175,3 @@ def _plan(
             first.setdefault(n, number)
             last[n] = number
     return plan([Lifetime(n, storage[n].bytes, first[n], last[n]) for n in names])
-
-
-def graph_storage(values: Sequence[Value]) -> dict[str, Storage]:
-    """Storage of graph values by name."""
-    return {v.name: Storage(v.dtype, tuple(map(as_size, v.shape))) for v in values}

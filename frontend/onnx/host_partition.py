@@ -40,10 +40,6 @@ class Plan:
     stages: tuple[Stage, ...]
     kinds: Mapping[str, str]
 
-    @property
-    def host_nodes(self) -> tuple[OnnxNode, ...]:
-        return tuple(node for stage in self.stages for node in stage.host)
-
 
 def partition(
     region: Region,

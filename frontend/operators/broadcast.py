@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from weft import dtypes
-from weft.dtypes import DType
 from weft.errors import ExpressionError
 from weft.frontend.build import compute
 from weft.frontend.scalar_expr import Expr, as_expr
@@ -71,17 +69,3 @@ def elementwise(
 def number(value: float, like: Expr) -> Expr:
     """``value`` as a literal of the dtype of ``like``."""
     return as_expr(value, like.dtype)
-
-
-def same_dtype(name: str, *tensors: Tensor) -> DType:
-    """The one dtype of ``tensors``; ``ExpressionError`` (E0182) where they differ."""
-    kinds = dict.fromkeys(t.dtype for t in tensors)
-    if len(kinds) > 1:
-        raise ExpressionError(
-            "WEFT-E0182",
-            f"{name} of {' and '.join(map(str, kinds))}",
-            where=name,
-            why="nothing is converted silently",
-            hint="insert a cast",
-        )
-    return next(iter(kinds), dtypes.float32)

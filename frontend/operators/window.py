@@ -34,10 +34,6 @@ class Window:
         """How many elements a window covers, from its first tap to its last."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
-    @property
-    def pads_something(self) -> bool:
-        return any(constant_size(p) != 0 for p in (*self.before, *self.after))
-
     def outputs(self, sizes: Sequence[Size], *, ceil: bool = False) -> tuple[Size, ...]:
         """How many windows fit; ``ceil`` counts a last one that overhangs but starts inside.
 

@@ -21,7 +21,7 @@ from typing import Literal
 import islpy as isl
 
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import access_map, bounded, derived, domain_set
+from weft.polyhedral.named_isl import access_map, bounded, derived
 from weft.polyhedral.scop import Access, Scop, Statement
 
 Kind = Literal["flow", "anti", "output"]
@@ -77,14 +77,6 @@ def dependences(scop: Scop) -> tuple[Dependence, ...]:
             return tuple(_all(scop))
 
     return derived(make, "dependences", (), scop)
-
-
-def gisted(scop: Scop, dependence: Dependence) -> isl.Map:
-    """The map without what the domains imply: what isl's scheduler should be given."""
-    with bounded(what="the simplification of a dependence"):
-        source = domain_set(scop, dependence.source)
-        sink = domain_set(scop, dependence.sink)
-        return dependence.map.gist_domain(source).gist_range(sink)
 
 
 def _all(scop: Scop) -> Iterator[Dependence]:

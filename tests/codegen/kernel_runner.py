@@ -70,6 +70,14 @@ class Compiled:
         done = {name: fence.array.copy() for name, fence in fenced.items()}
         return done, Status(status[1], (status[2], status[3]))
 
+    def extent(self, parameters: Mapping[str, int]) -> int:
+        """How many turns threads can share."""
+        emitted = emit_kernel(self.kernel, self.target)
+        library = link([to_object(emitted.text, self.target)], (emitted.symbols.extent,), {})
+        values = [parameters[p] for p in self.kernel.parameters]
+        given = (ctypes.c_int64 * (len(values) + 1))(*values)
+        return int(_EXTENT(library[emitted.symbols.extent])(given))
+
 
 def check(
     kernel: Kernel,

@@ -7,7 +7,6 @@ import pytest
 
 from weft import dtypes
 from weft.codegen.collapse_parallel import collapse_parallel
-from weft.codegen.llvm_kernel import is_spread
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
 from weft.codegen.loop_printer import print_stmt
@@ -37,7 +36,7 @@ def run(kernel: Kernel, size: int) -> np.ndarray:
 def test_each_pair_once(size: int) -> None:
     for kernel in (nest(count, ("i", 0, n), ("j", 2, 9)), nest(count, ("i", 1, 4), ("j", 0, n))):
         collapsed = collapse_parallel(kernel)
-        assert is_spread(collapsed) and isinstance(collapsed.body, For)
+        assert isinstance(collapsed.body, For) and collapsed.body.kind == "parallel"
         assert not isinstance(collapsed.body.body, For)
         np.testing.assert_array_equal(run(collapsed, size), run(kernel, size))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.codegen.kernel_runner import Compiled, check
 from tests.codegen.random_kernels import Generator
 from weft import dtypes
-from weft.codegen.llvm_kernel import emit_kernel, is_spread
+from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_target import host_target, inspect
 from weft.codegen.loop_ir import (
     Allocate,
@@ -228,8 +228,8 @@ def test_parallel_loops_are_spread_and_others_are_not() -> None:
     store = Store("y", (i,), Load("x", (i,), F))
     buffers = (vector("x", writable=False), vector("y"))
     spread = Kernel("k", ("n",), buffers, Let("m", n + 0, loop(store, "parallel")))
-    assert is_spread(spread)
-    assert not is_spread(replace(spread, body=Block((spread.body, spread.body))))
+    twice = replace(spread, body=Block((spread.body, spread.body)))
+    assert Compiled(spread).extent({"n": 33}) == 33 and Compiled(twice).extent({"n": 33}) == 1
     check(spread, {"n": 33}, {"x": floats(33), "y": np.zeros(33, np.float32)})
 
 

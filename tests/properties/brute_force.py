@@ -132,7 +132,7 @@ class Verdict(NamedTuple):
 
 
 def judge(scop: Scop, tree: Tree) -> Verdict:
-    """What ``legality.check`` and ``loop_kinds.concurrency`` should say."""
+    """What ``legality.check`` should say."""
     legal = injective = True
     carries: set[str] = set()
     reductions: set[str] = set()

@@ -12,7 +12,7 @@ from tests.polyhedral.scops import SUM, Constraint, Var, at, box, scop, statemen
 from tests.properties.brute_force import all_parameters, conflicts
 from tests.properties.random_scops import random_scop
 from weft.frontend.tensor_expr import Monoid
-from weft.polyhedral.analysis.dependences import dependences, gisted, reassociable
+from weft.polyhedral.analysis.dependences import dependences, reassociable
 from weft.polyhedral.named_isl import constrained, domain_set
 from weft.polyhedral.scop import Scop
 
@@ -94,14 +94,6 @@ def test_a_scan_depends_on_its_last_step() -> None:
     step = kinds["flow c1 -> c1 on c"].map
     assert step.is_equal(isl.Map("{ S_c1[t, i] -> S_c1[t + 1, i] : 0 <= t <= 2 and 0 <= i <= 1 }",
                                  context=step.get_ctx()))  # fmt: skip
-
-
-def test_gist_says_the_same_within_the_domains() -> None:
-    of = lstm(4, 2)
-    for d in dependences(of):
-        shorter = gisted(of, d)
-        again = shorter.intersect_domain(domain_set(of, d.source))
-        assert again.intersect_range(domain_set(of, d.sink)).is_equal(d.map)
 
 
 _ORDERED = Monoid(SUM.name, SUM.left, SUM.right, SUM.combined, SUM.identity, frozenset())

@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from tests.polyhedral.transform.harness import legal, matmul, promise, random_scops, refusal
+from tests.polyhedral.transform.harness import matmul, promise, refusal
 from tests.polyhedral.transform.test_tile import skewed
 from weft.errors import IllegalScheduleError
-from weft.polyhedral.analysis.loop_kinds import concurrency
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.set_kinds import set_kinds
@@ -51,20 +50,6 @@ def test_a_recurrence_may_be_neither() -> None:
     for kind, code in (("parallel", "WEFT-E0421"), ("vector", "WEFT-E0422")):
         text = refusal(of, set_kinds(initial(of), {outer: kind}))  # type: ignore[dict-item]
         assert code in text and f"{kind} loop {outer} may run both at the same time" in text
-
-
-def test_random_programs() -> None:
-    """What dependences permit is accepted, and everything else refused."""
-    refused = 0
-    for of, _ in random_scops(20, seed=500):
-        start = initial(of)
-        allowed = concurrency(of, start.tree)
-        assert legal(set_kinds(start, dict.fromkeys(sorted(allowed.parallel), "parallel")))
-        for loop in start.loops():
-            if loop.name not in allowed.parallel:
-                refused += 1
-                assert not legal(set_kinds(start, {loop.name: "parallel"}))
-    assert refused > 5
 
 
 def test_errors() -> None:
