@@ -103,9 +103,7 @@ def batch_norm_training(
     _same_shapes(scale, bias, mean, variance)
     line = Line(x, [d for d in range(x.rank) if not 1 <= d <= scale.rank])
     own_mean, own_variance = moments(x, line, x.dtype.compute)
-    factor, shift = batch_norm_coefficients(
-        scale, bias, own_mean, own_variance, epsilon=epsilon
-    )
+    factor, shift = batch_norm_coefficients(scale, bias, own_mean, own_variance, epsilon=epsilon)
 
     def running(old: Tensor, new: Tensor) -> Tensor:
         def body(*i: Expr) -> Expr:
