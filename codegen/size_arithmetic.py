@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Select, Var, walk
+from weft.frontend.scalar_expr import (
+    INTEGER_OPERATORS,
+    Apply,
+    Cast,
+    Expr,
+    Literal,
+    Select,
+    Var,
+    walk,
+)
 
 LIMIT = 1 << 62  # bytes or elements; beyond it address arithmetic could overflow
 
@@ -22,25 +31,12 @@ def _truncdiv(a: int, b: int) -> int:
     return 0 if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
 
 
-_INTEGER: dict[str, Callable[..., int]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b if b else 0,
-    "mod": lambda a, b: a % b if b else 0,
+_INTEGER: dict[str, Callable[..., int]] = INTEGER_OPERATORS | {
     "truncdiv": _truncdiv,
     "rem": lambda a, b: a - b * _truncdiv(a, b) if b else 0,
-    "min": min,
-    "max": max,
     "neg": lambda a: -a,
     "abs": abs,
     "sign": lambda a: (a > 0) - (a < 0),
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
     "xor": lambda a, b: a ^ b,

@@ -408,7 +408,7 @@ def select(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> 
     return Select(condition, if_true, if_false)
 
 
-_FOLDS: dict[str, Callable[[int, int], int]] = {
+INTEGER_OPERATORS: dict[str, Callable[..., int]] = {  # int64 arithmetic before it wraps
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -429,13 +429,13 @@ def _fold_index(op: str, args: tuple[Expr, ...]) -> Expr | None:
     """Constants and units of int64 and bool arithmetic, so that index expressions stay readable."""
     if args[0].dtype == dtypes.bool_:
         return _fold_bool(op, args)
-    if args[0].dtype != dtypes.int64 or op not in _FOLDS:
+    if args[0].dtype != dtypes.int64 or op not in INTEGER_OPERATORS:
         return None
     left, right = args
     a = left.value if isinstance(left, Literal) else None
     b = right.value if isinstance(right, Literal) else None
     if a is not None and b is not None:
-        value = _FOLDS[op](int(a), int(b))
+        value = INTEGER_OPERATORS[op](int(a), int(b))
         return literal(value, dtypes.bool_ if OPS[op].gives_bool else dtypes.int64)
     match op:
         case "add" if a == 0:

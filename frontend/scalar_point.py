@@ -14,7 +14,18 @@ import numpy as np
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var, walk
+from weft.frontend.scalar_expr import (
+    INTEGER_OPERATORS,
+    Apply,
+    Bitcast,
+    Cast,
+    Expr,
+    Literal,
+    Load,
+    Select,
+    Var,
+    walk,
+)
 from weft.frontend.scalar_interpreter import Arithmetic, evaluate
 
 DEEPEST = 200  # levels of an expression that Python's own stack is trusted with
@@ -110,21 +121,6 @@ def _unary(inner: Function, source: DType, change: Callable[[Any], Any], target:
     return lambda names, load: _plain(change(_lift(inner(names, load), source)), target)
 
 
-_INTEGER: dict[str, Callable[[int, int], Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b if b else 0,
-    "mod": lambda a, b: a % b if b else 0,
-    "min": min,
-    "max": max,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-}
 _BOOL: dict[str, Callable[[bool, bool], bool]] = {
     "and": lambda a, b: a and b,
     "or": lambda a, b: a or b,
@@ -136,8 +132,8 @@ _BOOL: dict[str, Callable[[bool, bool], bool]] = {
 
 def _apply(op: str, dtype: DType, result: DType, inner: list[Function]) -> Function:
     """``op`` on operands of ``dtype``; both sides are always evaluated."""
-    if dtype == dtypes.int64 and op in _INTEGER:
-        integer, (left, right) = _INTEGER[op], inner
+    if dtype == dtypes.int64 and op in INTEGER_OPERATORS:
+        integer, (left, right) = INTEGER_OPERATORS[op], inner
         if result == dtypes.bool_:
             return lambda names, load: integer(left(names, load), right(names, load))
         return lambda names, load: _wrapped(integer(left(names, load), right(names, load)))

@@ -38,7 +38,7 @@ from weft.frontend.tensor_expr import (
 
 
 def verify(program: Program) -> None:
-    """Raise ``ExpressionError`` (E0123 … E0139) for the first rule that ``program`` breaks."""
+    """Raise ``ExpressionError`` (E0123 … E0134) for the first rule that ``program`` breaks."""
     tensors: dict[Tensor, None] = dict.fromkeys(program.inputs)
     order = operations(program)
     for operation in order:

@@ -8,7 +8,7 @@ try. ``str(error)`` prints them one to a line. Codes are never reused; ranges be
     E01xx tensor expressions              E06xx calling an executable
     E02xx ONNX models                     E07xx artifacts and the cache
     E03xx the operator graph              E08xx the command line
-    E04xx affine statements, schedules    E09xx internal: a bug in Weft, please report
+    E04xx affine statements, schedules    E09xx what no stage owns, and bugs in Weft
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class IllegalScheduleError(CompileError):
 
 
 class InternalError(CompileError):
-    """A verifier between two stages failed: a bug in Weft (E09xx)."""
+    """A verifier between two stages failed: a bug in Weft (of its stage's range, or E09xx)."""
 
 
 class CallError(WeftError, ValueError):
@@ -70,7 +70,7 @@ class CallError(WeftError, ValueError):
 
 
 class ExecutionError(WeftError, RuntimeError):
-    """Compiled code met data that its program forbids, an index out of range say (E06xx)."""
+    """A program met data that it forbids, an index out of range say (E06xx; interpreters E0140)."""
 
 
 class ArtifactError(WeftError):

@@ -122,7 +122,7 @@ def test_every_truncation_is_noticed() -> None:
     for length in [*range(300), *range(300, len(GOOD), 101), len(GOOD) - 1]:
         with pytest.raises(ArtifactError):
             decoded(GOOD[:length])
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match="WEFT-E0702"):
         decoded(GOOD + b"\0")
 
 
@@ -155,18 +155,18 @@ def test_blobs_outside_the_file() -> None:
 
 
 def test_other_formats_and_files() -> None:
-    with pytest.raises(ArtifactError, match="no Weft artifact"):
+    with pytest.raises(ArtifactError, match=r"WEFT-E0701.*no Weft artifact"):
         decoded(b"\x7fELF" + bytes(500))
     newer = bytearray(GOOD)
     newer[8] = 99
-    with pytest.raises(ArtifactError, match="format 99, this Weft reads 1"):
+    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 1"):
         decoded(bytes(newer))
 
 
 def test_another_processor() -> None:
     target = host_target()
     better = replace(target, cpu="zen99", features=target.features + ",+quantum,-magic")
-    with pytest.raises(ArtifactError, match=r"another processor \(zen99\)") as caught:
+    with pytest.raises(ArtifactError, match=r"WEFT-E0705.*another processor \(zen99\)") as caught:
         decoded(encoded(replace(chain(), target=better)))
     assert "lacks quantum" in str(caught.value)
     other = replace(target, triple="vax-unknown-netbsd")
