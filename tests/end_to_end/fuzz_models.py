@@ -20,11 +20,11 @@ import numpy as np
 
 import weft
 from tests.end_to_end.onnx_suite import OutOfTime, time_limit
-from tests.end_to_end.random_models import F16, F32, RandomModel, Refused, run_onnxruntime
+from tests.end_to_end.random_models import F32, RandomModel, Refused, run_onnxruntime
 from tests.end_to_end.random_nodes import random_model
 
 RTOL, ATOL = 1e-3, 1e-4
-SECONDS = 20
+SECONDS, HANGING = 20, 90  # of processor time; of any time
 
 
 def check(case: RandomModel, threads: int) -> None:
@@ -90,19 +90,20 @@ def one(seed: int, threads: int, save: Path | None) -> tuple[str, str]:
         return "no model", str(error)
     if save:
         (save / f"random{seed}.onnx").write_bytes(case.model.SerializeToString())
-    started = time.monotonic()
+    started = time.process_time()
     try:
-        with time_limit(SECONDS):
+        with time_limit(HANGING):
             check(case, threads)
     except OutOfTime:
-        return "slow", f"over {SECONDS} s\n  {case.summary}\n{traceback.format_exc(limit=-12)}"
+        return "hangs", f"{traceback.format_exc(limit=-12)}\n  {case.summary}"
     except AssertionError as error:
         return "wrong", f"{error}\n  {case.summary}"
     except weft.WeftWarning as error:
         return "warning", f"{error}\n  {case.summary}"
     except Exception:
         return "crash", f"{traceback.format_exc(limit=-8)}\n  {case.summary}"
-    return "good", f"{time.monotonic() - started:.1f} s, {len(case.model.graph.node)} nodes"
+    seconds = time.process_time() - started
+    return "slow" if seconds > SECONDS else "good", f"{seconds:.1f} s: {case.summary}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,15 +1,15 @@
-"""The kinds of nodes that random models are made of: each function adds one, or a small block.
+"""The kinds of nodes that random models are made of, and the models themselves.
 
 Choices are random but plausible; whatever onnxruntime refuses is dropped by the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from tests.end_to_end.random_models import F16, F32, F64, FLOATS, I64, Growing, RandomModel, Refused
+from tests.end_to_end import random_layers as layers
+from tests.end_to_end.random_layers import any_of_rank, divisor, floats, of_rank
+from tests.end_to_end.random_models import F16, F32, F64, I64, Growing, RandomModel, Refused
 
 UNARY = ("Relu", "Sigmoid", "Tanh", "Exp", "Abs", "Neg", "Erf", "Softplus", "HardSwish", "Elu",
          "LeakyRelu", "HardSigmoid", "Softsign", "Sin", "Identity", "Selu")  # fmt: skip
@@ -18,175 +18,8 @@ REDUCE = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "Redu
           "ReduceLogSumExp", "ReduceL1")  # fmt: skip
 
 
-def _floats(a: np.ndarray) -> bool:
-    return a.dtype in FLOATS
-
-
-def _image(a: np.ndarray) -> bool:
-    return a.dtype == F32 and a.ndim in (3, 4, 5)
-
-
-def _of_rank(low: int, high: int = 6) -> Callable[[np.ndarray], bool]:
-    return lambda a: a.dtype == F32 and low <= a.ndim <= high
-
-
-def _any_of_rank(low: int) -> Callable[[np.ndarray], bool]:
-    return lambda a: a.ndim >= low and a.dtype != bool
-
-
-def _divisor(g: Growing, number: int) -> int:
-    return int(g.choice(*(d for d in range(1, number + 1) if number % d == 0)))
-
-
-def _window(g: Growing, space: tuple[int, ...]) -> dict[str, list[int]]:
-    """Kernel, strides, dilations and pads, none larger than makes sense for ``space``."""
-    n = len(space)
-    kernel = [int(g.choice(*range(1, min(k, 5) + 1))) for k in space]
-    pads = [int(g.rng.integers(0, k)) if g.chance(0.6) else 0 for k in (*kernel, *kernel)]
-    return {
-        "kernel_shape": kernel,
-        "strides": g.integers(1, 3, n) if g.chance(0.5) else [1] * n,
-        "dilations": g.integers(1, 2, n) if g.chance(0.3) else [1] * n,
-        "pads": pads,
-    }
-
-
-def conv(g: Growing) -> None:
-    x = g.pick(_image)
-    channels, *space = g.values[x].shape[1:]
-    window = _window(g, tuple(space))
-    groups = _divisor(g, channels) if g.chance(0.4) else 1
-    out = groups * (1 if g.chance(0.3) else g.size(11))
-    shape = (out, channels // groups, *window["kernel_shape"])
-    reads = [x, g.weight(shape, int(np.prod(shape[1:])))]
-    if g.chance(0.7):
-        reads.append(g.weight((out,)))
-    (y,) = g.add("Conv", *reads, group=groups, **window)
-    if g.chance(0.5):
-        (y,) = _batch_norm(g, y)
-    if g.chance(0.5):
-        g.add("Relu", y)
-
-
-def conv_transpose(g: Growing) -> None:
-    x = g.pick(_image)
-    channels, *space = g.values[x].shape[1:]
-    window = _window(g, tuple(space))
-    groups = _divisor(g, channels) if g.chance(0.3) else 1
-    out = 1 if g.chance(0.2) else g.size(8)
-    shape = (channels, out, *window["kernel_shape"])
-    reads = [x, g.weight(shape, int(np.prod(shape)) // out)]
-    if g.chance(0.5):
-        reads.append(g.weight((out * groups,)))
-    g.add("ConvTranspose", *reads, group=groups, **window)
-
-
-def _batch_norm(g: Growing, x: str) -> list[str]:
-    channels = g.values[x].shape[1]
-    scale, bias, mean = (g.constant(g.array((channels,))) for _ in range(3))
-    variance = g.constant(g.rng.random(channels) + 0.5)
-    return g.add("BatchNormalization", x, scale, bias, mean, variance)
-
-
-def batch_norm(g: Growing) -> None:
-    _batch_norm(g, g.pick(_of_rank(2)))
-
-
-def pool(g: Growing) -> None:
-    x = g.pick(_image)
-    if g.chance(0.2):
-        g.add(g.choice("GlobalAveragePool", "GlobalMaxPool"), x)
-        return
-    window: dict[str, object] = dict(_window(g, g.values[x].shape[2:]))
-    window["ceil_mode"] = int(g.chance(0.4))
-    if g.chance(0.5):
-        window.pop("dilations")
-        g.add("AveragePool", x, count_include_pad=int(g.chance(0.5)), **window)
-    else:
-        g.add("MaxPool", x, **window)
-
-
-def matmul(g: Growing) -> None:
-    x = g.pick(lambda a: a.dtype in (F32, F64) and a.ndim >= 2)
-    a = g.values[x]
-    batch = [n if g.chance(0.5) else 1 for n in a.shape[:-2]]
-    batch = batch[int(g.rng.integers(0, len(batch) + 1)) :]
-    y = g.weight((*batch, a.shape[-1], g.size()), a.shape[-1], a.dtype)
-    (z,) = g.add("MatMul", x, y)
-    if g.chance(0.5):
-        g.add("Add", z, g.weight((g.values[z].shape[-1],), 1, a.dtype))
-
-
-def gemm(g: Growing) -> None:
-    x = g.pick(_of_rank(2, 2))
-    trans_a, trans_b = int(g.chance(0.3)), int(g.chance(0.5))
-    m, k = g.values[x].shape[::-1] if trans_a else g.values[x].shape
-    n = g.size()
-    reads = [x, g.weight((n, k) if trans_b else (k, n), k)]
-    if g.chance(0.7):
-        reads.append(g.weight(g.choice((n,), (m, n), (m, 1), (1, n), (1,))))
-    alpha, beta = (float(g.choice(1.0, 0.5, -1.5)) for _ in range(2))
-    g.add("Gemm", *reads, transA=trans_a, transB=trans_b, alpha=alpha, beta=beta)
-
-
-def attention(g: Growing) -> None:
-    x = g.pick(_of_rank(3, 3))
-    batch, length, width = g.values[x].shape
-    heads = _divisor(g, width)
-    parts = []
-    for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)):
-        (y,) = g.add("MatMul", x, g.weight((width, width), width))
-        (y,) = g.add("Reshape", y, g.constant([0, 0, heads, width // heads], I64))
-        parts += g.add("Transpose", y, perm=order)
-    (scores,) = g.add("MatMul", parts[0], parts[1])
-    (scores,) = g.add("Mul", scores, g.constant((width // heads) ** -0.5))
-    if g.chance(0.5):
-        (scores,) = g.add("Add", scores, g.weight((batch, 1, 1, length)))
-    (weights,) = g.add("Softmax", scores, axis=-1)
-    (y,) = g.add("MatMul", weights, parts[2])
-    (y,) = g.add("Transpose", y, perm=(0, 2, 1, 3))
-    (y,) = g.add("Reshape", y, g.constant([batch, length, width], I64))
-    g.add("Add", x, y)
-
-
-def residual(g: Growing) -> None:
-    x = g.pick(lambda a: _image(a) and a.shape[1] <= 16)
-    channels, *space = g.values[x].shape[1:]
-    y = x
-    for _ in range(2):
-        shape = (channels, channels, *[3] * len(space))
-        pads = [1] * (2 * len(space))
-        (y,) = g.add("Conv", y, g.weight(shape, int(np.prod(shape[1:]))), pads=pads)
-        if g.chance(0.5):
-            (y,) = _batch_norm(g, y)
-        (y,) = g.add("Relu", y)
-    g.add("Add", x, y)
-
-
-def softmax(g: Growing) -> None:
-    x = g.pick(lambda a: _floats(a) and a.ndim >= 1)
-    axis = int(g.rng.integers(-g.values[x].ndim, g.values[x].ndim))
-    g.add(g.choice("Softmax", "Softmax", "LogSoftmax"), x, axis=axis)
-
-
-def layer_norm(g: Growing) -> None:
-    x = g.pick(_of_rank(1))
-    shape = g.values[x].shape
-    axis = int(g.rng.integers(0, len(shape)))
-    reads = [x, g.weight(shape[axis:])]
-    if g.chance(0.7):
-        reads.append(g.weight(shape[axis:]))
-    g.add("LayerNormalization", *reads, axis=axis, epsilon=1e-3)
-
-
-def instance_norm(g: Growing) -> None:
-    x = g.pick(_image)
-    channels = g.values[x].shape[1]
-    g.add("InstanceNormalization", x, g.weight((channels,)), g.weight((channels,)), epsilon=1e-3)
-
-
 def unary(g: Growing) -> None:
-    g.add(g.choice(*UNARY), g.pick(_floats))
+    g.add(g.choice(*UNARY), g.pick(floats))
 
 
 def gelu(g: Growing) -> None:
@@ -200,7 +33,7 @@ def gelu(g: Growing) -> None:
 
 def binary(g: Growing) -> None:
     """Of two values where they broadcast, or of one and a weight that broadcasts with it."""
-    x = g.pick(_floats)
+    x = g.pick(floats)
     a = g.values[x]
     others = [n for n in g.values if n != x and n not in g.constants and _fits(a, g.values[n])]
     if others and g.chance(0.6):
@@ -229,12 +62,12 @@ def where(g: Growing) -> None:
 
 
 def transpose(g: Growing) -> None:
-    x = g.pick(_any_of_rank(2))
+    x = g.pick(any_of_rank(2))
     g.add("Transpose", x, perm=[int(k) for k in g.rng.permutation(g.values[x].ndim)])
 
 
 def reshape(g: Growing) -> None:
-    x = g.pick(_any_of_rank(1))
+    x = g.pick(any_of_rank(1))
     shape = list(g.values[x].shape)
     for _ in range(g.integers(1, 2, 1)[0]):
         k = int(g.rng.integers(len(shape)))
@@ -242,7 +75,7 @@ def reshape(g: Growing) -> None:
             k = min(k, len(shape) - 2)
             shape[k : k + 2] = [shape[k] * shape[k + 1]]
         else:
-            d = _divisor(g, shape[k])
+            d = divisor(g, shape[k])
             shape[k : k + 1] = [d, shape[k] // d]
     if g.chance(0.3):
         shape[int(g.rng.integers(len(shape)))] = -1
@@ -250,7 +83,7 @@ def reshape(g: Growing) -> None:
 
 
 def slices(g: Growing) -> None:
-    x = g.pick(_any_of_rank(1))
+    x = g.pick(any_of_rank(1))
     shape = g.values[x].shape
     axes = sorted(g.rng.permutation(len(shape))[: g.integers(1, 2, 1)[0]].tolist())
     starts, ends, steps = [], [], []
@@ -265,7 +98,7 @@ def slices(g: Growing) -> None:
 
 
 def concat(g: Growing) -> None:
-    x = g.pick(_any_of_rank(1))
+    x = g.pick(any_of_rank(1))
     a = g.values[x]
     axis = int(g.rng.integers(a.ndim))
     parts = [x]
@@ -282,7 +115,7 @@ def concat(g: Growing) -> None:
 
 
 def pad(g: Growing) -> None:
-    x = g.pick(_of_rank(1))
+    x = g.pick(of_rank(1))
     shape = g.values[x].shape
     mode = g.choice("constant", "constant", "edge", "reflect")
     pads = [int(g.rng.integers(0, min(n, 3))) for n in (*shape, *shape)]
@@ -293,7 +126,7 @@ def pad(g: Growing) -> None:
 
 
 def gather(g: Growing) -> None:
-    x = g.pick(_any_of_rank(1))
+    x = g.pick(any_of_rank(1))
     a = g.values[x]
     axis = int(g.rng.integers(a.ndim))
     n = a.shape[axis]
@@ -308,7 +141,7 @@ def gather(g: Growing) -> None:
 
 
 def split(g: Growing) -> None:
-    x = g.pick(_any_of_rank(1))
+    x = g.pick(any_of_rank(1))
     a = g.values[x]
     axis = int(g.rng.integers(a.ndim))
     n = a.shape[axis]
@@ -323,13 +156,13 @@ def split(g: Growing) -> None:
 
 
 def expand(g: Growing) -> None:
-    x = g.pick(_any_of_rank(1))
+    x = g.pick(any_of_rank(1))
     shape = [g.size(7) if n == 1 and g.chance(0.7) else n for n in g.values[x].shape]
     g.add("Expand", x, g.constant([g.size(4), *shape] if g.chance(0.3) else shape, I64))
 
 
 def unsqueeze(g: Growing) -> None:
-    x = g.pick(_any_of_rank(1))
+    x = g.pick(any_of_rank(1))
     shape = g.values[x].shape
     ones = [k for k, n in enumerate(shape) if n == 1]
     if ones and g.chance(0.5):
@@ -347,7 +180,7 @@ def reduction(g: Growing) -> None:
 
 
 def cumulative(g: Growing) -> None:
-    x = g.pick(_of_rank(1))
+    x = g.pick(of_rank(1))
     axis = g.constant(int(g.rng.integers(g.values[x].ndim)), I64)
     g.add("CumSum", x, axis, exclusive=int(g.chance(0.3)), reverse=int(g.chance(0.3)))
 
@@ -358,7 +191,7 @@ def precision(g: Growing) -> None:
     kind = g.choice(F16, F64)
     (y,) = g.add("Cast", x, to={F16: 10, F64: 11}[kind])
     (y,) = g.add(g.choice("Tanh", "Sigmoid", "Abs") if kind == F16 else "Exp", y)
-    (y,) = g.add("Mul", y, g.constant(g.array((g.values[y].shape[-1:])), kind))
+    (y,) = g.add("Mul", y, g.constant(g.array(g.values[y].shape[-1:]), kind))
     if g.chance(0.8):
         g.add("Cast", y, to=1)
 
@@ -399,45 +232,54 @@ def argument(g: Growing) -> None:
         g.add("Cast", y, to=1)
 
 
-def recurrent(g: Growing) -> None:
-    x = g.pick(_of_rank(3, 3))
-    length, batch, width = g.values[x].shape
-    if length > 16:
-        raise Refused("a long sequence")
-    op, gates = g.choice(("LSTM", 4), ("GRU", 3), ("RNN", 1))
-    direction = g.choice("forward", "reverse", "bidirectional")
-    n, hidden = (2 if direction == "bidirectional" else 1), g.size(8)
-    reads = [
-        x,
-        g.weight((n, gates * hidden, width), width),
-        g.weight((n, gates * hidden, hidden), hidden),
-        g.weight((n, 2 * gates * hidden)),
-    ]
-    extra = {"linear_before_reset": int(g.chance(0.5))} if op == "GRU" else {}
-    y = g.add(
-        op, *reads, outputs=3 if op == "LSTM" else 2, hidden_size=hidden, direction=direction,
-        **extra,
-    )  # fmt: skip
-    if n == 1 and g.chance(0.7):
-        g.add("Squeeze", y[0], g.constant([1], I64))
+def rearranged(g: Growing) -> None:
+    """Other ways to move elements about."""
+    x = g.pick(of_rank(2))
+    shape = g.values[x].shape
+    match g.choice("Tile", "Space", "Trilu", "GatherElements", "ScatterElements", "TopK"):
+        case "Tile":
+            g.add("Tile", x, g.constant([int(g.choice(1, 1, 2, 3)) for _ in shape], I64))
+        case "Space":
+            g.add(g.choice("DepthToSpace", "SpaceToDepth"), x, blocksize=2)
+        case "Trilu":
+            g.add("Trilu", x, g.constant(g.integers(-2, 2, 1)[0], I64), upper=int(g.chance(0.5)))
+        case "GatherElements":
+            indices = g.rng.integers(0, shape[-1], [*shape[:-1], g.size(7)])
+            g.add("GatherElements", x, g.constant(indices, I64), axis=-1)
+        case "ScatterElements":
+            rows = g.rng.permutation(shape[0])[: g.integers(1, shape[0], 1)[0]]
+            column = rows.reshape(-1, *[1] * (len(shape) - 1))
+            indices = np.broadcast_to(column, (len(rows), *shape[1:]))
+            g.add("ScatterElements", x, g.constant(indices, I64), g.weight(indices.shape), axis=0)
+        case "TopK":
+            k = g.constant([g.integers(1, shape[-1], 1)[0]], I64)
+            g.add("TopK", g.inputs[0], k, outputs=2, axis=-1, largest=int(g.chance(0.5)))
 
 
-def resize(g: Growing) -> None:
-    x = g.pick(_of_rank(4, 4))
-    n, c, h, w = g.values[x].shape
-    sizes = g.constant([n, c, h * g.choice(1, 2), w * 2], I64)
+def clipped(g: Growing) -> None:
+    x = g.pick(lambda a: floats(a) and a.ndim >= 1)
+    a = g.values[x]
     if g.chance(0.5):
-        g.add("Resize", x, "", "", sizes, mode="nearest",
-              coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
+        low = "" if g.chance(0.3) else g.constant(-0.7, a.dtype)
+        g.add("Clip", x, low, g.constant(1.1, a.dtype))
     else:
-        g.add("Resize", x, "", "", sizes, mode="linear")
+        g.add("PRelu", x, g.weight([n if g.chance(0.5) else 1 for n in a.shape], 1, a.dtype))
 
 
-COMMON = (conv, conv, conv, conv_transpose, batch_norm, pool, pool, matmul, matmul, gemm, softmax,
-          layer_norm, instance_norm, unary, unary, unary, gelu, binary, binary, binary, where,
-          transpose, transpose, reshape, reshape, slices, concat, concat, pad, gather, split,
-          expand, unsqueeze, reduction, reduction, residual, attention)  # fmt: skip
-RARE = (cumulative, precision, quantized, integers, argument, recurrent, recurrent, resize)
+LAYERS = (
+    *(layers.conv, layers.conv, layers.conv, layers.conv_transpose, layers.batch_norm),
+    *(layers.pool, layers.pool, layers.matmul, layers.matmul, layers.gemm, layers.softmax),
+    *(layers.layer_norm, layers.instance_norm, layers.residual, layers.attention),
+)
+COMMON = (
+    *(unary, unary, unary, gelu, binary, binary, binary, where, transpose, transpose),
+    *(reshape, reshape, slices, concat, concat, pad, gather, split, expand, unsqueeze),
+    *(reduction, reduction, *LAYERS),
+)
+RARE = (
+    *(cumulative, precision, quantized, integers, argument, rearranged, rearranged, clipped),
+    *(layers.recurrent, layers.recurrent, layers.resize, layers.einsum),
+)
 
 
 def random_model(seed: int) -> RandomModel:
