@@ -135,9 +135,8 @@ def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _random(value: Value, sizes: Mapping[str, int], generator: np.random.Generator) -> np.ndarray:
-    """Standard normal floats; integers 0 to 9; booleans."""
+    """Standard normal floats; integers 0 and 1, which are in range of most tables; booleans."""
     shape = _shape(value, sizes)
     if value.dtype.is_float:
         return generator.standard_normal(shape).astype(value.dtype.numpy)
-    high = 2 if value.dtype.kind == "bool" else min(10, int(value.dtype.highest) + 1)
-    return generator.integers(0, high, shape).astype(value.dtype.numpy)
+    return generator.integers(0, 2, shape).astype(value.dtype.numpy)
