@@ -212,6 +212,31 @@ def quantized(g: Growing) -> None:
         g.add("DequantizeLinear", q, scale, zero)
 
 
+def quantized_conv(g: Growing) -> None:
+    """A convolution of integers; scales are powers of two, so that rounding has one answer."""
+    channels, *space = [g.size(11) for _ in range(3)]
+    x = g.input((g.size(3), channels, *space), np.dtype(np.uint8))
+    out, kernel = g.size(11), [min(n, 3) for n in space]
+    weights = g.rng.integers(-20, 20, (out, channels, *kernel))
+    w = g.constant(weights, np.dtype(np.int8))
+    zero, scale = g.constant(3, np.dtype(np.uint8)), g.constant(0.0625)
+    reads = [x, scale, zero, w, scale, g.constant(0, np.dtype(np.int8)), scale, zero]
+    (q,) = g.add("QLinearConv", *reads, pads=[1, 0, 0, 1], strides=g.integers(1, 2, 2))
+    g.add("DequantizeLinear", q, scale, zero)
+
+
+def dynamic_quantized(g: Growing) -> None:
+    """A product whose left side is quantised on the way, as quantised transformers do."""
+    x = g.input((g.size(4), g.size(), g.size()))
+    q, scale, zero = g.add("DynamicQuantizeLinear", x, outputs=3)
+    shape = (g.values[x].shape[-1], g.size())
+    w = g.constant(g.rng.integers(-5, 6, shape), np.dtype(np.int8))
+    (y,) = g.add("MatMulInteger", q, w, zero)
+    (y,) = g.add("Cast", y, to=1)
+    (scale,) = g.add("Mul", scale, g.constant(0.01))
+    g.add("Mul", y, scale)
+
+
 def integers(g: Growing) -> None:
     """Arithmetic on integers, and back to floats."""
     kind = np.dtype(g.choice(np.int64, np.int32))
@@ -278,6 +303,7 @@ COMMON = (
 )
 RARE = (
     *(cumulative, precision, quantized, integers, argument, rearranged, rearranged, clipped),
+    *(quantized_conv, dynamic_quantized),
     *(layers.recurrent, layers.recurrent, layers.resize, layers.einsum),
 )
 
