@@ -12,8 +12,9 @@ from weft.errors import WeftWarning
 from weft.options import Options
 
 
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "strict"), [("conv_net", False), ("transformer", False), ("transformer", True)]
+)
 def test_a_model_passes(name: str, strict: bool) -> None:
     options = Options(cache=False, workers=0, verify="full", strict=strict)
     with warnings.catch_warnings():
