@@ -9,9 +9,9 @@
   ``i``, ``i // 32`` (a tile loop), ``i - 32 * (i // 32)`` (its point loop), ``i + t`` (skewed).
 * A ``Sequence`` runs its children one after the other; each statement is below exactly one child.
 * A ``Leaf`` runs one instance; every dim of its statement is determined by the loops above it.
-* A ``Mark`` tells an emitter something about the subtree; it never changes the order, and an emitter
-  that does not know the payload ignores it. No pass of Weft's makes one: what a register tile is, its
-  loops' kinds and its buffer's scope say.
+* A ``Mark`` tells an emitter something about the subtree; it never changes the order, and an
+  emitter that does not know the payload ignores it. No pass of Weft's makes one: a register tile
+  is recognised by its loops' kinds and its buffer's scope.
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's

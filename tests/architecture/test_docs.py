@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ROOMS = ("weft", "frontend", "graph", "polyhedral", "codegen", "tests", "examples")
+ROOMS = ("weft", "frontend", "graph", "polyhedral", "codegen", "benchmarks", "tests", "examples")
 FILES = {path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
 
 
