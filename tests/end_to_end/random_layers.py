@@ -7,6 +7,7 @@ onnxruntime refuses is dropped by the caller.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def divisor(g: Growing, number: int) -> int:
     return int(g.choice(*(d for d in range(1, number + 1) if number % d == 0)))
 
 
-def _window(g: Growing, space: tuple[int, ...]) -> dict[str, list[int]]:
+def _window(g: Growing, space: tuple[int, ...]) -> dict[str, Any]:
     """Kernel, strides, dilations and pads, none larger than makes sense for ``space``."""
     n = len(space)
     kernel = [int(g.choice(*range(1, min(k, 5) + 1))) for k in space]
@@ -51,7 +52,7 @@ def conv(g: Growing) -> None:
     channels, *space = g.values[x].shape[1:]
     window = _window(g, tuple(space))
     groups = divisor(g, channels) if g.chance(0.4) else 1
-    out = groups * (1 if g.chance(0.3) else g.size(11))
+    out = groups * (1 if g.chance(0.3) else g.size(48))
     shape = (out, channels // groups, *window["kernel_shape"])
     reads = [x, g.weight(shape, int(np.prod(shape[1:])))]
     if g.chance(0.7):
@@ -92,8 +93,7 @@ def pool(g: Growing) -> None:
     if g.chance(0.2):
         g.add(g.choice("GlobalAveragePool", "GlobalMaxPool"), x)
         return
-    window: dict[str, object] = dict(_window(g, g.values[x].shape[2:]))
-    window["ceil_mode"] = int(g.chance(0.4))
+    window = _window(g, g.values[x].shape[2:]) | {"ceil_mode": int(g.chance(0.4))}
     if g.chance(0.5):
         window.pop("dilations")
         g.add("AveragePool", x, count_include_pad=int(g.chance(0.5)), **window)
@@ -106,7 +106,7 @@ def matmul(g: Growing) -> None:
     a = g.values[x]
     batch = [n if g.chance(0.5) else 1 for n in a.shape[:-2]]
     batch = batch[int(g.rng.integers(0, len(batch) + 1)) :]
-    y = g.weight((*batch, a.shape[-1], g.size()), a.shape[-1], a.dtype)
+    y = g.weight((*batch, a.shape[-1], g.size(128)), a.shape[-1], a.dtype)
     (z,) = g.add("MatMul", x, y)
     if g.chance(0.5):
         g.add("Add", z, g.weight((g.values[z].shape[-1],), 1, a.dtype))
@@ -116,7 +116,7 @@ def gemm(g: Growing) -> None:
     x = g.pick(of_rank(2, 2))
     trans_a, trans_b = int(g.chance(0.3)), int(g.chance(0.5))
     m, k = g.values[x].shape[::-1] if trans_a else g.values[x].shape
-    n = g.size()
+    n = g.size(128)
     reads = [x, g.weight((n, k) if trans_b else (k, n), k)]
     if g.chance(0.7):
         reads.append(g.weight(g.choice((n,), (m, n), (m, 1), (1, n), (1,))))
@@ -183,7 +183,7 @@ def instance_norm(g: Growing) -> None:
 def einsum(g: Growing) -> None:
     x = g.pick(of_rank(3, 3))
     b, i, j = g.values[x].shape
-    k = g.size(11)
+    k = g.size(67)
     other, equation = g.choice(
         ((b, j, k), "bij,bjk->bik"), ((j, k), "bij,jk->kbi"), ((b, k, j), "bij,bkj->bik"),
         ((b, i, k), "bij,bik->bjk"), ((i, j), "bij,ij->b"),
@@ -198,7 +198,7 @@ def recurrent(g: Growing) -> None:
         raise Refused("a long sequence")
     op, gates = g.choice(("LSTM", 4), ("GRU", 3), ("RNN", 1))
     direction = g.choice("forward", "reverse", "bidirectional")
-    n, hidden = (2 if direction == "bidirectional" else 1), g.size(8)
+    n, hidden = (2 if direction == "bidirectional" else 1), g.size(37)
     reads = [
         x,
         g.weight((n, gates * hidden, width), width),

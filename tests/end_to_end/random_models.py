@@ -17,8 +17,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 OPSET, IR_VERSION = 18, 10
-SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 23)
-LARGEST_VALUE, MOST_ELEMENTS = 5_000.0, 40_000
+SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 23, 32, 37, 48, 64, 67, 96, 101, 128)
+LARGEST_VALUE, MOST_ELEMENTS = 5_000.0, 100_000
 F32, F64, F16, I64 = (np.dtype(t) for t in (np.float32, np.float64, np.float16, np.int64))
 FLOATS = (F32, F64, F16)
 

@@ -312,7 +312,8 @@ def random_model(seed: int) -> RandomModel:
     """The model of ``seed``: of 5 to 25 nodes, a few more where the last one is a block."""
     g = Growing(np.random.default_rng([seed, 8]))
     rank = g.choice(2, 3, 3, 4, 4, 4, 5)
-    g.input([g.size(3), *(g.size(17 if rank < 5 else 7) for _ in range(rank - 1))])
+    most = g.choice(17, 17, 37, 67) if rank < 5 else 7
+    g.input([g.size(3), *(g.size(most) for _ in range(rank - 1))])
     if g.chance(0.3):
         g.input([g.size() for _ in range(g.choice(1, 2, 3))])
     wanted = int(g.rng.integers(5, 26))
