@@ -226,10 +226,6 @@ def _common(form: Affine, divisor: int) -> int:
 # ---- questions ----------------------------------------------------------------------------------
 
 
-def is_quasi_affine(expr: Expr) -> bool:
-    return to_affine(expr) is not None
-
-
 def affine_bounds(affine: Affine, ranges: Ranges) -> Range:
     """The least and greatest value while variables stay in ``ranges``; exact without floors."""
     low: int | None = affine.constant

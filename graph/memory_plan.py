@@ -55,12 +55,6 @@ def plan(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, Expr], Expr]:
     return {t.name: offsets[t.name] for t in lifetimes}, base
 
 
-def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
-    """Bytes that no plan can do without: the most that is live at one step, of integer sizes."""
-    members = [(t, _in_units(t.bytes)) for t in lifetimes]
-    return most_live([(t, count) for t, (unit, count) in members if unit == literal(1)])
-
-
 def _check(lifetimes: Sequence[Lifetime]) -> None:
     seen: set[str] = set()
     for t in lifetimes:
@@ -119,19 +113,6 @@ def _place(members: Members, order: Sequence[int]) -> tuple[list[int], int]:
         fits = np.flatnonzero(gaps >= size[n])
         place[n] = tops[fits[np.argmin(gaps[fits])]] if len(fits) else tops[-1]
     return place.tolist(), int((place + size).max(initial=0))
-
-
-def most_live(members: Members) -> int:
-    """The most that is live at one step."""
-    change: dict[int, int] = {}
-    for lifetime, count in members:
-        change[lifetime.first] = change.get(lifetime.first, 0) + count
-        change[lifetime.last + 1] = change.get(lifetime.last + 1, 0) - count
-    live = most = 0
-    for step in sorted(change):
-        live += change[step]
-        most = max(most, live)
-    return most
 
 
 def verify_places(members: Members, places: Sequence[int]) -> None:

@@ -11,8 +11,6 @@ It answers most questions about a band at once, for a dependence from S to T and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import islpy as isl
 
 from weft.frontend.scalar_affine import Affine, FloorDiv, Term
@@ -20,20 +18,8 @@ from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.dependences import Dependence
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import bounded, difference
-from weft.polyhedral.schedule_tree import Loop
 
 Range = tuple[int | None, int | None]
-
-
-def delta_box(dependence: Dependence, loops: Sequence[Loop]) -> tuple[Range, ...]:
-    """(min, max) over all pairs of ``dependence`` of the loop's value at the sink minus at the
-    source, per loop; None where it is unbounded. Exact. Every loop must be around both statements.
-
-    Raises BudgetError (WEFT-E0400) rather than running unbounded.
-    """
-    distances = Distances(dependence)
-    source, sink = dependence.source.name, dependence.sink.name
-    return tuple(distances.between(loop.at[source], loop.at[sink]) for loop in loops)
 
 
 class Distances:
@@ -46,7 +32,10 @@ class Distances:
         self._pairs: isl.Set | None = None
 
     def between(self, source: Expr, sink: Expr) -> Range:
-        """(min, max) of ``sink`` at the sink minus ``source`` at the source."""
+        """(min, max) of ``sink`` at the sink minus ``source`` at the source, over all pairs.
+
+        Exact; None where it is unbounded. Raises BudgetError (WEFT-E0400) rather than running on.
+        """
         before, after = affine(source), affine(sink)
         constant = self.constant(before, after)
         if constant is not None:

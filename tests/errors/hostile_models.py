@@ -46,6 +46,18 @@ def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: A
     return helper.make_node(op, list(inputs), list(outputs), **attributes)
 
 
+def initializer(**fields: object) -> onnx.ModelProto:
+    tensor = onnx.TensorProto(name="w")
+    for name, data in fields.items():
+        if isinstance(data, list):
+            getattr(tensor, name).extend(data)
+        else:
+            setattr(tensor, name, data)
+    changed = model([node("Add", ["x", "w"], ["y"])])
+    changed.graph.initializer.append(tensor)
+    return changed
+
+
 def outcome(source: Any, inputs: Mapping[str, Any] | None = None) -> str:
     """'fine', or the error as the user reads it; errors that are not Weft's own pass through."""
     try:

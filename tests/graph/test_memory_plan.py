@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from weft.errors import InternalError
 from weft.frontend.build import var
 from weft.frontend.scalar_interpreter import evaluate
-from weft.graph.memory_plan import Lifetime, lower_bound, plan, verify_places
+from weft.graph.memory_plan import Lifetime, plan, verify_places
 
 lifetimes = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 12), st.integers(0, 5)), max_size=25
@@ -24,6 +24,15 @@ def overlaps(members, offsets, sizes):
     ]  # fmt: skip
 
 
+def most_live(members):
+    """Bytes that no plan can do without: those of all values that live at one step."""
+    return max(
+        (sum(-(-t.bytes // 64) * 64 for t in members if t.first <= step <= t.last)
+         for step in {t.first for t in members}),
+        default=0,
+    )  # fmt: skip
+
+
 @given(lifetimes)
 @settings(deadline=None)
 def test_live_values_never_overlap(members):
@@ -33,7 +42,7 @@ def test_live_values_never_overlap(members):
     assert not overlaps(members, places, sizes)
     assert all(place % 64 == 0 for place in places.values())
     assert all(places[t.name] + t.bytes <= total.value for t in members)
-    assert total.value >= lower_bound(members)
+    assert total.value >= most_live(members)
 
 
 @given(lifetimes, st.integers(0, 7))
@@ -57,7 +66,7 @@ def test_symbolic_sizes_never_overlap_at_any_size(members, n):
 
 def test_a_chain_of_equal_values_takes_two_places():
     members = [Lifetime(f"v{k}", 1000, k, k + 1) for k in range(100)]
-    assert plan(members)[1].value == 2 * 1024 == lower_bound(members)
+    assert plan(members)[1].value == 2 * 1024 == most_live(members)
 
 
 def test_values_of_one_symbolic_size_share_memory():
@@ -75,7 +84,7 @@ def test_residual_networks_reach_the_bound():
             Lifetime(f"b{block}", size, step + 1, step + 2),
             Lifetime(f"skip{block}", size, step, step + 2),
         ]
-    assert plan(members)[1].value == lower_bound(members)
+    assert plan(members)[1].value == most_live(members)
 
 
 def test_plans_repeat_and_empty_ones_are_empty():

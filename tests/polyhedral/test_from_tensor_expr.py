@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weft import dtypes
 from weft.errors import ExecutionError, ExpressionError
 from weft.frontend import build as w
-from weft.frontend.scalar_affine import is_quasi_affine
+from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Load, Select, Var, apply, select, walk
 from weft.frontend.tensor_expr import Axis, Monoid, Program, Tensor
 from weft.frontend.tensor_interpreter import interpret
@@ -53,8 +53,8 @@ def check(outputs, inputs, arrays, **kw):
         )  # fmt: skip
     for s in scop.statements:
         for access in (*s.reads, *s.writes):
-            assert all(is_quasi_affine(i) for i in access.indices)
-        assert all(is_quasi_affine(c.expr) for c in s.domain)
+            assert all(to_affine(i) is not None for i in access.indices)
+        assert all(to_affine(c.expr) is not None for c in s.domain)
     return scop
 
 

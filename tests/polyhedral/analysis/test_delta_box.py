@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.polyhedral.example_scops import EXAMPLES
 from tests.polyhedral.scops import Constraint, Var, at, box, loop, scop, statement, tensor
 from weft.frontend.scalar_expr import Expr, literal
-from weft.polyhedral.analysis.delta_box import Distances, delta_box
+from weft.polyhedral.analysis.delta_box import Distances, Range
 from weft.polyhedral.analysis.dependences import Dependence, dependences
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import paths
@@ -27,6 +29,12 @@ def _one(write: Expr, read: Expr, size: Expr | int = 32) -> Dependence:
     )  # fmt: skip
     [found] = [d for d in dependences(whole) if d.kind == "flow"]
     return found
+
+
+def delta_box(dependence: Dependence, loops: Sequence[Loop]) -> tuple[Range, ...]:
+    distances = Distances(dependence)
+    source, sink = dependence.source.name, dependence.sink.name
+    return tuple(distances.between(loop.at[source], loop.at[sink]) for loop in loops)
 
 
 @pytest.mark.parametrize(
