@@ -120,6 +120,15 @@ def test_within_its_bound(op: str, dtype: type) -> None:
     np.testing.assert_array_equal(np.signbit(actual[zeros]), np.signbit(expected[zeros]))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("op", ["erf", "tanh"])
+def test_far_from_zero_is_exactly_one(op: str, dtype: type) -> None:
+    """An ulp less, times a large argument, is what GELU would give where 0 is right."""
+    far = np.array([20, 300, 1e6, 1e19, 1e38, np.inf], dtype)
+    np.testing.assert_array_equal(run(op, "vector", far), np.ones_like(far))
+    np.testing.assert_array_equal(run(op, "vector", -far), -np.ones_like(far))
+
+
 @pytest.mark.parametrize("op", ["exp", "sin", "pow", "log1p", "rem", "tanh"])
 def test_scalar_code_gives_the_same_bits(op: str) -> None:
     dtype = np.float64
