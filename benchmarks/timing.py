@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from statistics import median
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """Milliseconds of one contestant over all rounds."""
-
-    median_ms: float
-    min_ms: float
 
 
 def interleaved(
     contestants: Mapping[str, Callable[[], object]], *, seconds: float = 3.0, rounds: int = 200
-) -> dict[str, Timed]:
-    """Every contestant once a round, after two warm-up rounds, until time or rounds run out."""
+) -> dict[str, float]:
+    """The median of each contestant, in milliseconds.
+
+    Each runs once a round, after two warm-up rounds, until time or rounds run out.
+    """
     samples: dict[str, list[float]] = {name: [] for name in contestants}
     for run in contestants.values():
         run()
@@ -32,4 +26,4 @@ def interleaved(
             samples[name].append((time.perf_counter() - start) * 1e3)
         if time.perf_counter() > end and number >= 4:
             break
-    return {name: Timed(median(times), min(times)) for name, times in samples.items()}
+    return {name: median(times) for name, times in samples.items()}

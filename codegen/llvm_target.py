@@ -58,10 +58,9 @@ def host_target() -> LlvmTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """``object_code`` is position independent ELF; ``optimised`` is the IR that it came from."""
+class Inspected:
+    """What object code was made of and what it does: LLVM IR after optimisation, assembly."""
 
-    object_code: bytes
     optimised: str
     assembly: str
 
@@ -72,12 +71,10 @@ def to_object(module_text: str, target: LlvmTarget) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def inspect(module_text: str, target: LlvmTarget) -> Compiled:
-    """As ``to_object``, with the optimised IR and the assembly for people to read."""
+def inspect(module_text: str, target: LlvmTarget) -> Inspected:
+    """What ``to_object`` makes of ``module_text``, for people to read."""
     module, machine = _optimised(module_text, target)
-    return Compiled(
-        bytes(machine.emit_object(module)), str(module), str(machine.emit_assembly(module))
-    )
+    return Inspected(str(module), str(machine.emit_assembly(module)))
 
 
 def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:

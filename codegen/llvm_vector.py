@@ -87,7 +87,7 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
         count = b.intrinsic("smax", span, integer(0))
     written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
     sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
-    reductions = Reductions(frame, _hoistable(frame, loop), width, sets)
+    reductions = Reductions(frame, _hoistable(loop), width, sets)
     host.reductions = reductions if reductions.cells else None
     if written_out:
         _write_out(host, loop, lower, turns, width)
@@ -267,7 +267,7 @@ def _variables(stmt: Update) -> set[str]:
     return {n.name for index in indices for n in walk(index) if isinstance(n, Var)}
 
 
-def _hoistable(frame: Frame, loop: For) -> list[Update]:
+def _hoistable(loop: For) -> list[Update]:
     """Updates of one place throughout the loop, where nothing else in the loop touches it."""
     bound, allocated = {loop.var}, set[str]()
     updates: list[Update] = []

@@ -132,7 +132,7 @@ def computes(
         raise _bad_body(name, f"returned a {type(given).__name__}, not a tuple")
     default = dtypes.as_dtype(dtype) if dtype is not None else None
     values = tuple(_value(v, default, name) for v in given)
-    return _results(Compute(name, axes, values), sizes, names=None)
+    return _results(Compute(name, axes, values), sizes)
 
 
 def scan(
@@ -157,7 +157,7 @@ def scan(
 
     axes = _axes(sizes, body, name, skip=1)
     values = tuple(as_expr(v, d) for v, d in zip(body(itself, *axes), dtypes_, strict=True))
-    return _results(Compute(name, axes, values, scan=along), sizes, names=None)
+    return _results(Compute(name, axes, values, scan=along), sizes)
 
 
 def scatter(
@@ -243,9 +243,7 @@ def _value(value: Expr | Number, default: DType | None, name: str) -> Expr:
     return literal(value, default)
 
 
-def _results(
-    operation: Compute, sizes: tuple[Size, ...], names: Sequence[str] | None
-) -> tuple[Tensor, ...]:
+def _results(operation: Compute, sizes: tuple[Size, ...]) -> tuple[Tensor, ...]:
     many = len(operation.values) > 1
     for value in operation.values:
         check_tensor(operation.name, sizes, value.dtype)

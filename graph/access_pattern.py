@@ -158,7 +158,7 @@ def _compute(
         sum(isinstance(n, Apply) and n.dtype.name != "int64" for n in nodes),
         len(values) + len({id(fold.values) for fold in folds}),
         bool(folds),
-        any(_contracts(fold, reads, loops) for fold in folds),
+        any(_contracts(fold, loops) for fold in folds),
     )
 
 
@@ -214,7 +214,7 @@ def _parallel(
     )
 
 
-def _contracts(fold: Reduce, reads: Sequence[Read], loops: Mapping[str, int]) -> bool:
+def _contracts(fold: Reduce, loops: Mapping[str, int]) -> bool:
     if fold.monoid.name != "add" or len(fold.values) != 1:
         return False
     for node in walk(fold.values[0]):
