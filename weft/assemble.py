@@ -71,8 +71,8 @@ def assemble(
     """The program that runs ``steps`` for ``graph``.
 
     ``storage`` describes every buffer that a step names, ``derived`` the parameters that are
-    functions of size symbols. Graph values that are views of others have
-    been replaced by the viewed value's name in ``steps``.
+    functions of size symbols. Graph values that are views of others have been replaced by the
+    viewed value's name in ``steps``.
     """
     once, always = _split(graph, steps)
     used = {n for step in always for n in (*step.reads, *step.writes)}
@@ -103,11 +103,17 @@ def assemble(
 def _split(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     """(steps that run when compiling, the others): the former depend on constants alone."""
     varying = {v.name for v in (*graph.inputs, *graph.outputs)}
-    for step in steps:  # a buffer that any varying step writes is not constant
-        if step.reads & varying or step.writes & varying:
-            varying |= step.writes
-    once = [s for s in steps if not (s.reads | s.writes) & varying]
-    return once, [s for s in steps if (s.reads | s.writes) & varying]
+
+    def varies(step: Step) -> bool:
+        return bool(step.kernel.parameters or (step.reads | step.writes) & varying)
+
+    before = -1
+    while len(varying) > before:  # one step that varies makes all that it writes vary
+        before = len(varying)
+        for step in steps:
+            if varies(step):
+                varying |= step.writes
+    return [s for s in steps if not varies(s)], [s for s in steps if varies(s)]
 
 
 def _program(
