@@ -30,7 +30,7 @@ def split(steps: list[Step]) -> tuple[list[str], list[str]]:
     """Names of the kernels that run (when compiling, at each call)."""
     x, y = (Value(n, SHAPE, dtypes.float32) for n in "xy")
     graph = Graph("g", (x,), (y,), (), {"c": np.zeros(4, np.float32)})
-    storage = {a: STORAGE for a in ("x", "y", *(a for s in steps for a in s.arguments))}
+    storage = dict.fromkeys(("x", "y", *(a for s in steps for a in s.arguments)), STORAGE)
     made = assemble(graph, steps, storage, {}, "g")
     once = [launch.kernel for launch in made.prepare.steps] if made.prepare else []
     return once, [launch.kernel for launch in made.main.steps]
