@@ -46,7 +46,7 @@ def overlap(scop: Scop, tensor: str, consumer: str, tiles: Mapping[str, int]) ->
     """
     reader = scop.statement(consumer)
     producers = _producers(scop, tensor, consumer)
-    windows = window_of(scop, tensor, reader, tiles)
+    windows = window_of(tensor, reader, tiles)
     if windows is None:
         raise IllegalScheduleError(
             "WEFT-E0457", f"{consumer} does not read constant windows of {tensor}"
@@ -89,7 +89,7 @@ def _producers(scop: Scop, tensor: str, consumer: str) -> list[Statement]:
 
 
 def window_of(
-    scop: Scop, tensor: str, reader: Statement, tiles: Mapping[str, int]
+    tensor: str, reader: Statement, tiles: Mapping[str, int]
 ) -> tuple[Window, ...] | None:
     """The elements of ``tensor`` that one tile of ``reader`` needs, or None if they are no box."""
     windows: list[Window] | None = None
