@@ -28,7 +28,8 @@
   form (constant, dim, constant, dim, …, constant), so that statements may share loops.
 * ``origin`` names the statement (and gives, in terms of this statement's dims, the instance) of the
   Scop before any transformation: that is what makes validation mechanical. ``role`` 'temp' tensors
-  do not outlive the Scop. ``contracted`` lists the leading dimensions (tile indices) of a local
+  do not outlive the Scop; what an 'inout' tensor holds before the first instance is the caller's,
+  as is what it holds after the last (an 'output' holds nothing before). ``contracted`` lists the leading dimensions (tile indices) of a local
   tensor that have no storage: each tile reuses the same memory.
 * Evaluating an instance is ``scalar_expr``'s semantics. Accesses outside a tensor are errors found
   by ``verify`` before code is generated.
@@ -43,7 +44,7 @@ from weft.dtypes import DType
 from weft.frontend.scalar_expr import Expr
 from weft.frontend.tensor_expr import Monoid
 
-Role = Literal["input", "output", "temp", "constant"]
+Role = Literal["input", "output", "inout", "temp", "constant"]
 Scope = Literal["global", "local", "register"]
 
 

@@ -48,7 +48,7 @@ def interpret(
     with np.errstate(all="ignore"):
         for statement, point in instances(scop, values, tree):
             _Instance(statement, memory, {**values, **point}, evaluator).run()
-    return {t.name: memory[t.name].data for t in scop.tensors if t.role == "output"}
+    return {t.name: memory[t.name].data for t in scop.tensors if t.role in ("output", "inout")}
 
 
 def bind_parameters(
@@ -56,7 +56,7 @@ def bind_parameters(
 ) -> dict[str, int]:
     """The value of every parameter; ``CallError`` (E0690) where the inputs disagree."""
     values = dict(parameters or {})
-    given = [t for t in scop.tensors if t.role in ("input", "constant")]
+    given = [t for t in scop.tensors if t.role in ("input", "inout", "constant")]
     for tensor in given:
         array = inputs.get(tensor.name)
         if array is None or array.ndim != len(tensor.shape) or array.dtype != tensor.dtype.numpy:
