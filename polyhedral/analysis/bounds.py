@@ -1,0 +1,103 @@
+"""Closed bounds: the least and greatest value that expressions take over statements' instances.
+
+A bound is one quasi-affine expression of the parameters (shapes admit nothing else), so it may be
+loose where the exact bound is a minimum or maximum of several; isl proves that it is a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import islpy as isl
+
+from weft.frontend.scalar_affine import Affine, to_expr
+from weft.frontend.scalar_expr import Expr
+from weft.polyhedral.named_isl import (
+    affine_of,
+    bounded,
+    context_set,
+    domain_set,
+    multi_aff,
+    to_aff,
+    tuple_space,
+)
+from weft.polyhedral.scop import Scop, Statement
+
+Values = Iterable[tuple[Statement, Expr | Affine]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """All values lie in ``lower`` … ``upper``, both inclusive; ``size`` is their number, and not
+    negative in the context even where there are none."""
+
+    lower: Expr
+    upper: Expr
+    size: Expr
+
+
+def bounds(scop: Scop, values: Values) -> Bounds | None:
+    """Bounds of all ``values``, or None where there is no closed form.
+
+    A constant lower bound that is no negative number becomes 0.
+    Raises BudgetError (WEFT-E0400) rather than running unbounded.
+    """
+    with bounded(what="the bounds of index expressions"):
+        taken = _taken(scop, values)
+        if taken.is_empty():
+            return Bounds(to_expr(Affine()), to_expr(Affine((), -1)), to_expr(Affine()))
+        lower, upper = _lower(scop, taken), _upper(scop, taken)
+        if lower is None or upper is None:
+            return None
+        size = _not_negative(scop, (upper - lower).plus(1))
+        return None if size is None else Bounds(to_expr(lower), to_expr(upper), to_expr(size))
+
+
+def _taken(scop: Scop, values: Values) -> isl.Set:
+    """The set of all values, by parameters."""
+    target = tuple_space(scop, "", 1)
+    taken = isl.Set.empty(target)
+    for statement, value in values:
+        image = isl.Map.from_multi_aff(multi_aff(scop, statement, [value], target))
+        taken = taken.union(image.intersect_domain(domain_set(scop, statement)).range())
+    return taken.coalesce()
+
+
+def _lower(scop: Scop, taken: isl.Set) -> Affine | None:
+    least = taken.project_out(isl.dim_type.param, 0, taken.dim(isl.dim_type.param)).dim_min_val(0)
+    if least.is_int():
+        return Affine((), min(0, least.to_python()))
+    upper = _upper(scop, taken.neg())
+    return None if upper is None else upper.scaled(-1)
+
+
+def _upper(scop: Scop, taken: isl.Set) -> Affine | None:
+    """A bound that is exact for some parameters, or else the sum of all of these."""
+    if not taken.dim_has_upper_bound(isl.dim_type.set, 0):
+        return None
+    exact = (affine_of(aff, ()) for _, aff in taken.dim_max(0).get_pieces())
+    candidates = list(dict.fromkeys(exact))
+    found = next((c for c in candidates if _holds(taken, c)), None)
+    if found is not None:
+        return found
+    positive = [_not_negative(scop, c) for c in candidates]
+    together = sum((c for c in positive if c is not None), Affine())
+    return together if _holds(taken, together) else None
+
+
+def _holds(taken: isl.Set, bound: Affine) -> bool:
+    space = taken.get_space()
+    beyond = isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), isl.dim_type.set, 0)
+    beyond = beyond.sub(to_aff(bound, ("value",), space)).add_constant_val(-1)
+    return bool(taken.add_constraint(isl.Constraint.inequality_from_aff(beyond)).is_empty())
+
+
+def _not_negative(scop: Scop, size: Affine) -> Affine | None:
+    """``size``, or somewhat more, so that it is at least 0 in the context."""
+    point = tuple_space(scop, "", 0)
+    context = isl.Set.universe(point).intersect_params(context_set(scop))
+    least = context.min_val(to_aff(size, (), point))
+    if least.is_int():
+        return size.plus(max(0, -least.to_python()))
+    return None
