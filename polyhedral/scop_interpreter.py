@@ -221,6 +221,8 @@ class _Instance:
             self.values[name] = self.body(expr)
         results = [self.body(result) for result in statement.body.results]
         if update is not None:
+            if not all(self.holds(c) for write in statement.writes for c in write.guard):
+                return
             sides = dict(zip((v.name for v in update.monoid.right), results, strict=True))
             for left, write in zip(update.monoid.left, statement.writes, strict=True):
                 memory, place = self.place(write)

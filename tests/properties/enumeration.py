@@ -1,0 +1,412 @@
+"""What a schedule does, by enumeration: all instances, all elements, all pairs, in NumPy arrays.
+
+The fast twin of ``brute_force`` (they are tested against each other), and like it without isl: a
+Scop is enumerated once for each choice of sizes, and each tree is judged by comparing the times of
+all conflicting pairs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, Tree
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
+from weft.polyhedral.scop import Access, Constraint, Scop, Statement
+
+Array = np.ndarray[Any, Any]
+Column = Array | int
+LOW, HIGH = -40, 60  # no dim of a program enumerated here reaches them
+MOST = 200_000  # candidates at one level of a domain
+
+
+class TooLarge(Exception):
+    """The program is not one to enumerate."""
+
+
+def column(expr: Expr, env: Mapping[str, Column]) -> Column:
+    """The value of an index expression at many points: by the definition in ``scalar_expr``."""
+    match expr:
+        case Var(name):
+            return env[name]
+        case Literal(value):
+            return int(value)
+        case Apply("neg", (only,)):
+            return -column(only, env)
+        case Apply(op, (left, right)):
+            a, b = column(left, env), column(right, env)
+            match op:
+                case "add":
+                    return a + b
+                case "sub":
+                    return a - b
+                case "mul":
+                    return a * b
+                case "floordiv":
+                    return a // b
+                case "mod":
+                    return a % b
+    raise AssertionError(expr)
+
+
+def mask(constraints: Sequence[Constraint], env: Mapping[str, Column], count: int) -> Array:
+    """Where all ``constraints`` hold, of ``count`` points."""
+    inside = np.ones(count, bool)
+    for c in constraints:
+        value = column(c.expr, env)
+        inside &= value == 0 if c.equality else value >= 0
+    return inside
+
+
+def variables(expr: Expr) -> set[str]:
+    if isinstance(expr, Var):
+        return {expr.name}
+    return set().union(*map(variables, expr.children)) if expr.children else set()
+
+
+def points(statement: Statement, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """The instances of ``statement``: one column for each dim, and '' that counts them.
+
+    Dim by dim, each with all values from LOW to HIGH that the constraints on the dims so far allow.
+    """
+    known: dict[str, Column] = {**sizes}
+    columns: dict[str, Array] = {"": np.zeros(1, np.int64)}
+    left = [(c, variables(c.expr)) for c in statement.domain]
+    for dim in ("", *statement.dims):
+        if dim:
+            count = columns[""].size
+            if count * (HIGH - LOW) > MOST:
+                raise TooLarge(statement.name)
+            columns = {name: np.repeat(c, HIGH - LOW) for name, c in columns.items()}
+            columns[dim] = np.tile(np.arange(LOW, HIGH), count)
+            known |= columns
+        ready = [c for c, names in left if names <= known.keys()]
+        left = [(c, names) for c, names in left if not names <= known.keys()]
+        inside = mask(ready, known, columns[""].size)
+        columns = {name: c[inside] for name, c in columns.items()}
+        known |= columns
+    for dim in statement.dims:
+        if columns[dim].size and not LOW < columns[dim].min() <= columns[dim].max() < HIGH - 1:
+            raise TooLarge(statement.name)
+    columns[""] = np.arange(columns[""].size)
+    return columns
+
+
+# ---- when instances run -------------------------------------------------------------------------
+
+Entry = Loop | int
+
+
+def paths(tree: Tree) -> dict[str, tuple[Entry, ...]]:
+    """For every statement the loops around it, and its places in sequences, outermost first."""
+    found: dict[str, tuple[Entry, ...]] = {}
+    stack: list[tuple[Tree, tuple[Entry, ...]]] = [(tree, ())]
+    while stack:
+        node, above = stack.pop()
+        match node:
+            case Leaf(name):
+                found[name] = above
+            case Band(loops, child):
+                stack.append((child, (*above, *loops)))
+            case Mark(_, child):
+                stack.append((child, above))
+            case TreeSequence(parts):
+                stack += [(part, (*above, place)) for place, part in enumerate(parts)]
+    return found
+
+
+# ---- what instances touch -----------------------------------------------------------------------
+
+
+class Use(NamedTuple):
+    """An access as the order of instances sees it."""
+
+    statement: int
+    access: Access
+    reads: bool
+    writes: bool
+
+
+def uses_of(scop: Scop) -> list[Use]:
+    found = []
+    for number, s in enumerate(scop.statements):
+        found += [Use(number, a, True, False) for a in s.reads]
+        found += [Use(number, a, s.update is not None, True) for a in s.writes]
+    return found
+
+
+class Record(NamedTuple):
+    """One reason for order: ``source`` before ``sink`` wherever they touch one element.
+
+    ``free``: instances of one update whose monoid lets them change places.
+    """
+
+    source: int  # number of the use
+    sink: int
+    free: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enumerated:
+    """All instances of a Scop at one choice of sizes, and all pairs that conflict."""
+
+    scop: Scop
+    sizes: Mapping[str, int]
+    points: tuple[dict[str, Array], ...]  # by statement
+    first: tuple[int, ...]  # number of each statement's first instance
+    owner: Array  # statement of each instance
+    source: Array  # instance numbers of the pairs …
+    sink: Array
+    record: Array  # … and the number of their record
+    free: Array
+
+    @property
+    def count(self) -> int:
+        return int(self.owner.size)
+
+    def env(self, statement: int) -> dict[str, Column]:
+        return {**self.sizes, **self.points[statement]}
+
+    def instance(self, number: int) -> str:
+        s = int(self.owner[number])
+        at = number - self.first[s]
+        dims = ", ".join(f"{d}={self.points[s][d][at]}" for d in self.scop.statements[s].dims)
+        return f"{self.scop.statements[s].name}[{dims}]"
+
+
+def enumerate_scop(
+    scop: Scop, sizes: Mapping[str, int], records: dict[Record, int] | None = None
+) -> Enumerated:
+    """``records`` collects the records that have pairs, over several choices of sizes.
+
+    Raises ``TooLarge`` where that would be too many points.
+    """
+    numbers: dict[Record, int] = {} if records is None else records
+    found = tuple(points(s, sizes) for s in scop.statements)
+    counts = [p[""].size for p in found]
+    first = tuple(int(n) for n in np.cumsum([0, *counts[:-1]]))
+    owner = np.repeat(np.arange(len(counts)), counts)
+    if owner.size > 2500:
+        raise TooLarge(scop.name)
+    rank = _textual_rank(scop, sizes, found)
+    touched = _touched(scop, sizes, found, first)
+    parts: list[tuple[Array, Array, int, bool]] = []
+    uses = uses_of(scop)
+    for a, one in enumerate(uses):
+        for b, two in enumerate(uses):
+            if one.access.tensor != two.access.tensor or not (one.writes or two.writes):
+                continue
+            source, sink = _meet(touched[a], touched[b], rank)
+            for free, chosen in _split(scop, found, first, (one, two), source, sink):
+                number = numbers.setdefault(Record(a, b, free), len(numbers))
+                parts.append((source[chosen], sink[chosen], number, free))
+    source = np.concatenate([p[0] for p in parts]) if parts else np.zeros(0, np.int64)
+    sink = np.concatenate([p[1] for p in parts]) if parts else np.zeros(0, np.int64)
+    lengths = [p[0].size for p in parts]
+    record = np.repeat(np.array([p[2] for p in parts], np.int64), lengths)
+    free = np.repeat(np.array([p[3] for p in parts], bool), lengths)
+    return Enumerated(scop, dict(sizes), found, first, owner, source, sink, record, free)
+
+
+def _textual_rank(scop: Scop, sizes: Mapping[str, int], found: Sequence[dict[str, Array]]) -> Array:
+    """The place of each instance in the initial order."""
+    longest = max(len(s.position) for s in scop.statements) + 1
+    blocks = []
+    for number, (s, columns) in enumerate(zip(scop.statements, found, strict=True)):
+        block = np.zeros((columns[""].size, longest), np.int64)
+        for k, entry in enumerate(s.position):
+            block[:, k] = columns[entry] if isinstance(entry, str) else entry
+        block[:, -1] = number
+        blocks.append(block)
+    rows = np.concatenate(blocks)
+    rank = np.empty(len(rows), np.int64)
+    rank[np.lexsort(rows.T[::-1])] = np.arange(len(rows))
+    return rank
+
+
+def elements(access: Access, env: Mapping[str, Column], count: int) -> tuple[Array, Array]:
+    """(which of ``count`` points, with what indices) an access is performed at."""
+    performed = np.flatnonzero(mask(access.guard, env, count))
+    rows = np.zeros((performed.size, len(access.indices)), np.int64)
+    for k, index in enumerate(access.indices):
+        rows[:, k] = np.broadcast_to(column(index, env), count)[performed]
+    return performed, rows
+
+
+def shape(scop: Scop, tensor: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(int(column(e, sizes)) for e in scop.tensor(tensor).shape)
+
+
+def _touched(
+    scop: Scop, sizes: Mapping[str, int], found: Sequence[dict[str, Array]], first: Sequence[int]
+) -> list[tuple[Array, Array]]:
+    """For each use: instance numbers, and the elements they touch, numbered within the tensor."""
+    result = []
+    for use in uses_of(scop):
+        columns, access = found[use.statement], use.access
+        env: dict[str, Column] = {**sizes, **columns}
+        at, rows = elements(
+            Access(access.tensor, () if access.may else access.indices, access.guard),
+            env,
+            columns[""].size,
+        )
+        if access.may:  # any element
+            extent = shape(scop, access.tensor, sizes)
+            every = list(np.ndindex(*extent))
+            box = np.array(every, np.int64).reshape(len(every), len(extent))
+            rows, at = np.tile(box, (at.size, 1)), np.repeat(at, len(box))
+        cell = np.zeros(len(rows), np.int64)
+        for k in range(rows.shape[1]):
+            cell = cell * 4099 + (rows[:, k] + 2000)
+        result.append((at + first[use.statement], cell))
+    return result
+
+
+def _meet(
+    one: tuple[Array, Array], two: tuple[Array, Array], rank: Array
+) -> tuple[Array, Array]:
+    """Pairs of instances that touch one element, the first one earlier."""
+    if not one[0].size or not two[0].size:
+        return one[0][:0], two[0][:0]
+    together = one[1][:, None] == two[1][None, :]
+    together &= rank[one[0]][:, None] < rank[two[0]][None, :]
+    a, b = np.nonzero(together)
+    return one[0][a], two[0][b]
+
+
+def _split(
+    scop: Scop,
+    found: Sequence[dict[str, Array]],
+    first: Sequence[int],
+    uses: tuple[Use, Use],
+    source: Array,
+    sink: Array,
+) -> Iterator[tuple[bool, Array]]:
+    """The pairs whose order an update's monoid leaves free, and the others."""
+    if not source.size:
+        return
+    s = scop.statements[uses[0].statement]
+    free = np.zeros(source.size, bool)
+    if uses[0] is uses[1] or uses[0] == uses[1]:
+        update = s.update
+        if update is not None and update.monoid.laws == {"associative", "commutative"}:
+            free[:] = True
+            for dim in s.dims:
+                if dim not in update.dims:
+                    values = found[uses[0].statement][dim]
+                    base = first[uses[0].statement]
+                    free &= values[source - base] == values[sink - base]
+    for flag in (False, True):
+        chosen = np.flatnonzero(free == flag)
+        if chosen.size:
+            yield flag, chosen
+
+
+# ---- verdicts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What ``legality.check`` should say of a tree."""
+
+    violated: frozenset[int]  # records
+    injective: bool
+    carries: frozenset[str]  # loops that carry any dependence but a reduction
+    carries_reduction: frozenset[str]
+
+    @property
+    def legal(self) -> bool:
+        return self.injective and not self.violated
+
+
+class Program:
+    """A Scop enumerated at several choices of sizes: judges schedules for it."""
+
+    def __init__(self, scop: Scop, choices: Sequence[Mapping[str, int]]) -> None:
+        self.scop = scop
+        self.records: dict[Record, int] = {}
+        self.at = [enumerate_scop(scop, sizes, self.records) for sizes in choices]
+
+    def judge(self, tree: Tree) -> Verdict:
+        above = paths(tree)
+        violated: set[int] = set()
+        carries: set[str] = set()
+        reductions: set[str] = set()
+        injective = True
+        for one in self.at:
+            rows, kinds, names = times(one, above)
+            injective = injective and _all_different(one, rows)
+            if not one.source.size:
+                continue
+            difference = rows[one.sink] - rows[one.source]
+            differs = difference != 0
+            at = differs.argmax(1)
+            every = np.arange(at.size)
+            apart = differs[every, at]
+            forward = difference[every, at] > 0
+            kind = kinds[one.owner[one.source], at]
+            free = one.free
+            bad = ~free & ~(apart & forward)
+            bad |= apart & ((kind == PARALLEL) | ((kind == VECTOR) & ~free))
+            violated.update(np.unique(one.record[bad]).tolist())
+            loop = names[one.owner[one.source], at]
+            carries.update(loop[apart & ~free].tolist())
+            reductions.update(loop[apart & free].tolist())
+        return Verdict(
+            frozenset(violated), injective, frozenset(carries - {""}), frozenset(reductions - {""})
+        )
+
+    def outside(self) -> str:
+        """An instance that accesses a tensor outside its shape, or ''."""
+        return next((text for one in self.at if (text := outside(one))), "")
+
+
+PARALLEL, VECTOR = 2, 1
+_KIND = {"serial": 0, "unrolled": 0, "vector": VECTOR, "parallel": PARALLEL}
+
+
+def times(one: Enumerated, above: Mapping[str, Sequence[Entry]]) -> tuple[Array, Array, Array]:
+    """(time of each instance, kind and loop name by statement and place)."""
+    longest = max((len(path) for path in above.values()), default=0) + 1
+    rows = np.zeros((one.count, longest), np.int64)
+    kinds = np.zeros((len(one.points), longest), np.int64)
+    names = np.full((len(one.points), longest), "", object)
+    for number, s in enumerate(one.scop.statements):
+        env = one.env(number)
+        start = one.first[number]
+        end = start + one.points[number][""].size
+        for k, entry in enumerate(above[s.name]):
+            if isinstance(entry, int):
+                rows[start:end, k] = entry
+            else:
+                rows[start:end, k] = column(entry.at[s.name], env)
+                kinds[number, k] = _KIND[entry.kind]
+                names[number, k] = entry.name
+    return rows, kinds, names
+
+
+def _all_different(one: Enumerated, rows: Array) -> bool:
+    tagged = np.column_stack([one.owner, rows])
+    order = np.lexsort(tagged.T)
+    same = (tagged[order][1:] == tagged[order][:-1]).all(1)
+    return not same.any()
+
+
+def outside(one: Enumerated) -> str:
+    """An instance of ``one`` that accesses a tensor outside its shape, or ''."""
+    for use in uses_of(one.scop):
+        access, number = use.access, use.statement
+        if access.may:
+            continue
+        at, rows = elements(access, one.env(number), one.points[number][""].size)
+        extent = np.array(shape(one.scop, access.tensor, one.sizes), np.int64)
+        wrong = ((rows < 0) | (rows >= extent)).any(1) if rows.shape[1] else np.zeros(0, bool)
+        if wrong.any():
+            k = int(np.flatnonzero(wrong)[0])
+            name = one.instance(one.first[number] + int(at[k]))
+            return f"{name} touches {access.tensor}{rows[k].tolist()} for {dict(one.sizes)}"
+    return ""
