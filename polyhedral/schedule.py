@@ -28,7 +28,6 @@ from weft.polyhedral.scop import Scop, Scope, Statement, Tensor
 from weft.polyhedral.tile_choice import TileChoice, choose_tiles, group_lanes
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.fuse import SharedLoop, fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
@@ -36,6 +35,7 @@ from weft.polyhedral.transform.promote import can_promote, promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 from weft.polyhedral.transform.set_kinds import set_kinds
+from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
 
@@ -194,14 +194,11 @@ def _share(scheduled: Scheduled, plan: Plan, order: Seq[int]) -> tuple[Scheduled
         d: _loop_of(scheduled, first, shared.dims[first]) for d, shared in enumerate(plan.shared)
     }
     if len(plan.statements) > 1:
-        loops = [
-            SharedLoop(
-                names[d],
-                {s: _loop_of(scheduled, s, dim) for s, dim in plan.shared[d].dims.items()},
-            )
+        loops = {
+            names[d]: {s: _loop_of(scheduled, s, dim) for s, dim in plan.shared[d].dims.items()}
             for d in order
-        ]
-        return fuse(scheduled, loops, plan.statements), names
+        }
+        return share(scheduled, loops, plan.statements), names
     own = [loop.name for loop in loops_above(scheduled.tree, first)[plan.level :]]
     outer = [names[d] for d in order]
     return reorder(scheduled, [*outer, *(n for n in own if n not in outer)]), names

@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
 from weft.polyhedral.scop import Scop, Statement
-from weft.polyhedral.transform.scheduled import Scheduled, rewrite
+from weft.polyhedral.transform.scheduled import Scheduled, rewrite, transformation
 
 
+@transformation
 def order(scheduled: Scheduled) -> Scheduled:
     """The children of each sequence with statements that share a tensor in their textual order.
 
@@ -28,13 +29,13 @@ def order(scheduled: Scheduled) -> Scheduled:
         if not isinstance(node, Sequence):
             return None
         parts = [set(statements_below(child)) for child in node.children]
-        return Sequence(tuple(node.children[k] for k in _sorted(parts, scheduled.scop)))
+        return Sequence(tuple(node.children[k] for k in textual_order(parts, scheduled.scop)))
 
     return replace(scheduled, tree=rewrite(scheduled.tree, change))
 
 
-def _sorted(parts: Seq[set[str]], scop: Scop) -> list[int]:
-    """The numbers of ``parts``, each after those that must come before it."""
+def textual_order(parts: Seq[set[str]], scop: Scop) -> list[int]:
+    """The numbers of ``parts``, sets of statements, each after those that must come before it."""
     home = {name: k for k, part in enumerate(parts) for name in part}
     inside = [s for s in scop.statements if s.name in home]
     before: list[set[int]] = [set() for _ in parts]

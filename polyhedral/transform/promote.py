@@ -19,7 +19,7 @@ from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Apply, Expr, Literal, literal
 from weft.polyhedral.schedule_tree import Loop
 from weft.polyhedral.scop import Access, Scope, Statement, Tensor
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class _Layout:
     last: int | None = None  # the dim that goes innermost in storage
 
 
+@transformation
 def promote(
     scheduled: Scheduled,
     tensor: str,

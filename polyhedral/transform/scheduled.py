@@ -1,9 +1,18 @@
-"""A Scop under transformation: what it was, what it has become, and in which order it runs."""
+"""A Scop under transformation: what it was, what it has become, and in which order it runs.
+
+A transformation that users may write is a function from ``Scheduled`` to ``Scheduled``, decorated
+with ``transformation``: then what it makes remembers its steps, ``tile({"i": 32})`` and so on, and
+prints as a script that rebuilds it, whoever took the steps. Their arguments are literals: numbers,
+strings, None, and tuples, lists and dicts of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.schedule_tree import (
@@ -14,19 +23,37 @@ from weft.polyhedral.schedule_tree import (
     Sequence,
     Tree,
     children,
+    statements_below,
     walk,
     with_children,
 )
 from weft.polyhedral.scop import Scop
 
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transformation with its arguments; ``str`` gives the call as Python text."""
+
+    name: str
+    text: str  # of the arguments
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.text})"
+
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """``scop`` scheduled by ``tree`` computes what ``original`` does in its initial order."""
+    """``scop`` scheduled by ``tree`` computes what ``original`` does in its initial order.
+
+    ``steps`` are the transformations that led from ``original`` in its initial order to here.
+    """
 
     original: Scop
     scop: Scop
     tree: Tree
+    steps: tuple[Step, ...] = ()
 
     def loops(self) -> tuple[Loop, ...]:
         """Every loop, outermost first, in textual order."""
@@ -43,6 +70,59 @@ class Scheduled:
                 hint=f"loops: {', '.join(loop.name for loop in self.loops())}",
             )
         return found
+
+    def below(self, name: str) -> tuple[str, ...]:
+        """The statements that loop ``name`` surrounds, in textual order."""
+        return tuple(self.loop(name).at)
+
+    def names(self) -> set[str]:
+        """The names of all loops."""
+        return {loop.name for loop in self.loops()}
+
+
+# ---- steps --------------------------------------------------------------------------------------
+
+
+def transformation(
+    function: Callable[Concatenate[Scheduled, P], Scheduled],
+) -> Callable[Concatenate[Scheduled, P], Scheduled]:
+    """``function``, whose results remember the call as their last step.
+
+    What ``function`` does by calling other transformations is part of that one step.
+    """
+
+    @wraps(function)
+    def recorded(scheduled: Scheduled, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+        made = function(scheduled, *args, **kwargs)
+        return replace(made, steps=(*scheduled.steps, step(function.__name__, args, kwargs)))
+
+    return recorded
+
+
+def step(name: str, args: Seq[object], kwargs: Mapping[str, object]) -> Step:
+    """The step ``name(*args, **kwargs)``."""
+    parts = [literal_text(arg) for arg in args]
+    parts += [f"{key}={literal_text(value)}" for key, value in kwargs.items()]
+    return Step(name, ", ".join(parts))
+
+
+def literal_text(value: object) -> str:
+    """``value`` as Python text; sequences as lists, strings in double quotes."""
+    match value:
+        case str():
+            inside = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{inside}"'
+        case bool() | int() | float() | None:
+            return repr(value)
+        case Mapping():
+            pairs = (f"{literal_text(k)}: {literal_text(v)}" for k, v in value.items())
+            return "{" + ", ".join(pairs) + "}"
+        case Seq():
+            return "[" + ", ".join(map(literal_text, value)) + "]"
+    raise TypeError(f"a {type(value).__name__} is no argument of a transformation")
+
+
+# ---- trees --------------------------------------------------------------------------------------
 
 
 def rewrite(tree: Tree, change: Callable[[Tree], Tree | None]) -> Tree:
@@ -77,7 +157,11 @@ def path_to(tree: Tree, statement: str) -> tuple[Tree, ...]:
     """The nodes from the root down to the leaf of ``statement``."""
     trail = _path(tree, statement)
     if trail is None:
-        raise IllegalScheduleError("WEFT-E0451", f"the schedule has no statement {statement!r}")
+        raise IllegalScheduleError(
+            "WEFT-E0451",
+            f"the schedule has no statement {statement!r}",
+            hint=f"statements: {', '.join(statements_below(tree))}",
+        )
     return trail
 
 
@@ -98,12 +182,65 @@ def loops_above(tree: Tree, statement: str) -> tuple[Loop, ...]:
     )
 
 
+def replace_loop(tree: Tree, name: str, *new: Loop) -> Tree:
+    """Loop ``name`` replaced by ``new`` loops, outermost first, in its place."""
+
+    def change(node: Tree) -> Tree | None:
+        if not isinstance(node, Band) or all(loop.name != name for loop in node.loops):
+            return None
+        loops: list[Loop] = []
+        for loop in node.loops:
+            loops.extend(new if loop.name == name else (loop,))
+        return replace(node, loops=tuple(loops))
+
+    return rewrite(tree, change)
+
+
 def with_loops(tree: Tree, change: Callable[[Loop], Loop]) -> Tree:
     """Every loop replaced by ``change(loop)``."""
     return rewrite(
         tree,
         lambda n: replace(n, loops=tuple(map(change, n.loops))) if isinstance(n, Band) else None,
     )
+
+
+def merge_bands(tree: Tree) -> Tree:
+    """Directly nested bands as one."""
+
+    def change(node: Tree) -> Tree | None:
+        match node:
+            case Band((), child):
+                return child
+            case Band(outer, Band(inner, child)):
+                return Band(outer + inner, child)
+        return None
+
+    return rewrite(tree, change)
+
+
+def new_name(scheduled: Scheduled, wanted: str | None, default: str) -> str:
+    """The name of a new loop: ``wanted``, which must be free, or ``default``, maybe with a number.
+
+    Raises ``IllegalScheduleError`` (WEFT-E0460).
+    """
+    if wanted is None:
+        return fresh(default, scheduled.names())
+    if not isinstance(wanted, str) or not wanted.isidentifier():
+        raise IllegalScheduleError(
+            "WEFT-E0460", f"{wanted!r} cannot name a loop", hint="a Python identifier"
+        )
+    if wanted in scheduled.names():
+        raise IllegalScheduleError("WEFT-E0460", f"there is a loop {wanted!r} already")
+    return wanted
+
+
+def positive(what: str, value: object, least: int = 1) -> int:
+    """``value`` if it is an integer of at least ``least``; else IllegalScheduleError (E0460)."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise IllegalScheduleError(
+            "WEFT-E0460", f"{what} is {value!r}", hint=f"an integer of at least {least}"
+        )
+    return value
 
 
 def fresh(name: str, taken: set[str]) -> str:
@@ -117,5 +254,7 @@ def fresh(name: str, taken: set[str]) -> str:
 
 
 __all__ = [
-    "Mark", "Scheduled", "fresh", "loops_above", "path_to", "rewrite", "tidy", "with_loops",
+    "Mark", "Scheduled", "Step", "fresh", "literal_text", "loops_above", "merge_bands", "new_name",
+    "path_to", "positive", "replace_loop", "rewrite", "step", "tidy", "transformation",
+    "with_loops",
 ]  # fmt: skip

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from weft.polyhedral.schedule_tree import Kind
-from weft.polyhedral.transform.scheduled import Scheduled, with_loops
+from weft.polyhedral.transform.scheduled import Scheduled, transformation, with_loops
 
 
+@transformation
 def set_kinds(scheduled: Scheduled, kinds: Mapping[str, Kind]) -> Scheduled:
     """Loops by name get a kind; all others keep theirs."""
     for name in kinds:

@@ -13,9 +13,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree
-from weft.polyhedral.transform.scheduled import Scheduled, fresh, rewrite, tidy
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, rewrite, tidy, transformation
 
 
+@transformation
 def sink(scheduled: Scheduled, loops: Seq[str]) -> Scheduled:
     """``loops``, in this order, become the innermost ones of every statement that they surround.
 
@@ -38,4 +39,4 @@ def sink(scheduled: Scheduled, loops: Seq[str]) -> Scheduled:
 
 def _copy(loop: Loop, statement: str, taken: set[str]) -> Loop:
     name = loop.name if len(loop.at) == 1 else fresh(f"{loop.name}_{statement}", taken)
-    return Loop(name, {statement: loop.at[statement]})
+    return Loop(name, {statement: loop.at[statement]}, loop.kind)

@@ -24,10 +24,10 @@ from weft.polyhedral.grouping import (
 )
 from weft.polyhedral.legality import check
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.fuse import SharedLoop, fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.scheduled import loops_above
+from weft.polyhedral.transform.share import share
 
 
 def shape_of(of: Scop) -> list[tuple[tuple[str, ...], list[dict[str, str]]]]:
@@ -130,7 +130,7 @@ def test_a_group_runs_where_all_that_it_needs_is_done() -> None:
     assert [g.names for g in groups] == [("S_add_init", "S_add"), ("Y", "G", "Z", "F")]
     now = initial(of)
     for group in groups:
-        now = fuse(now, _loops(now, group), group.names)
+        now = share(now, _loops(now, group), group.names)
     check(of, order(now).tree)
 
 
@@ -193,20 +193,20 @@ def test_random_programs() -> None:
         for group in groups:
             if group.shared and len(group.names) > 1 and group.level == 0:
                 fused_groups += 1
-                now = fuse(now, _loops(now, group), group.names)
+                now = share(now, _loops(now, group), group.names)
         check(of, order(now).tree)
     assert fused_groups > 15
 
 
-def _loops(now: object, group: Group) -> list[SharedLoop]:
+def _loops(now: object, group: Group) -> dict[str, dict[str, str]]:
     tree = now.tree  # type: ignore[attr-defined]
-    found = []
+    found = {}
     for k, shared in enumerate(group.shared):
         replaces = {}
         for s, dim in shared.dims.items():
             above = loops_above(tree, s)
             replaces[s] = next(x.name for x in above if x.at[s] == w.var(dim))
-        found.append(SharedLoop(f"{group.names[0]}_{k}", replaces))
+        found[f"{group.names[0]}_{k}"] = replaces
     return found
 
 

@@ -14,7 +14,7 @@ from tests.polyhedral.transform.harness import (
     refusal,
     tensor,
 )
-from tests.polyhedral.transform.test_fuse import fused
+from tests.polyhedral.transform.test_share import fused
 from weft.frontend import build as w
 from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
 from weft.polyhedral.transform.initial import initial

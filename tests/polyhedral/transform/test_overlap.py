@@ -24,10 +24,10 @@ from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.scop import Constraint, Scop, Statement
 from weft.polyhedral.scop_printer import scop_text
-from weft.polyhedral.transform.fuse import SharedLoop, fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.overlap import overlap
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
+from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.tile import tile, tile_name
 
 
@@ -45,10 +45,8 @@ def in_tiles(of: Scop, now: Scop, consumers: Mapping[str, tuple[str, ...]], size
             names[s.name] = [tile_name(x) for x in own]
         elif any("_tile" in d for d in s.dims):
             names[s.name] = [x.name for x in above[:depth]]
-    shared = [
-        SharedLoop(f"t{d}", {s: loops[d] for s, loops in names.items()}) for d in range(depth)
-    ]
-    return fuse(start, shared, list(names))
+    shared = {f"t{d}": {s: loops[d] for s, loops in names.items()} for d in range(depth)}
+    return share(start, shared, list(names))
 
 
 def overlapped(of: Scop, size: int = 4) -> Scheduled:

@@ -13,7 +13,7 @@ from tests.polyhedral.transform.harness import (
     refusal,
     stencil,
 )
-from tests.polyhedral.transform.test_fuse import fused
+from tests.polyhedral.transform.test_share import fused
 from tests.polyhedral.transform.test_tile import skewed
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w

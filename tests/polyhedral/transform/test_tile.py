@@ -17,7 +17,7 @@ from tests.polyhedral.transform.harness import (
     refusal,
     tensor,
 )
-from tests.polyhedral.transform.test_fuse import fused
+from tests.polyhedral.transform.test_share import fused
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, select

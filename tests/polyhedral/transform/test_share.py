@@ -1,4 +1,4 @@
-"""Fusing nests: what is allowed computes the same, what is not is refused with a reason."""
+"""Nests under common loops: what is allowed computes the same, what is not is refused."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from weft.frontend import build as w
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.fuse import SharedLoop, fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
+from weft.polyhedral.transform.share import share
 
 
 def fused(of: Scop, depth: int = 1, statements: Sequence[str] = ()) -> Scheduled:
@@ -32,10 +32,8 @@ def fused(of: Scop, depth: int = 1, statements: Sequence[str] = ()) -> Scheduled
     start = initial(of)
     names = list(statements) or [s.name for s in of.statements]
     above = {name: loops_above(start.tree, name) for name in names}
-    shared = [
-        SharedLoop(f"s{d}", {name: above[name][d].name for name in names}) for d in range(depth)
-    ]
-    return fuse(start, shared, names)
+    shared = {f"s{d}": {name: above[name][d].name for name in names} for d in range(depth)}
+    return share(start, shared, names)
 
 
 def test_golden() -> None:
@@ -105,10 +103,10 @@ def test_random_pairs_of_nests() -> None:
 def test_errors() -> None:
     start = initial(chain())
     with pytest.raises(IllegalScheduleError, match=r"E0450.*no loop 'x'"):
-        fuse(start, [SharedLoop("s", {"T": "x", "Y": "i_2"})], ["T", "Y"])
+        share(start, {"s": {"T": "x", "Y": "i_2"}}, ["T", "Y"])
     with pytest.raises(IllegalScheduleError, match=r"E0459.*replaces loops of T"):
-        fuse(start, [SharedLoop("s", {"T": "i"})], ["T", "Y"])
+        share(start, {"s": {"T": "i"}}, ["T", "Y"])
     with pytest.raises(IllegalScheduleError, match=r"E0459.*just the statements T, Z"):
-        fuse(start, [SharedLoop("s", {"T": "i", "Z": "i_2"})], ["T", "Z"])
+        share(start, {"s": {"T": "i", "Z": "i_2"}}, ["T", "Z"])
     with pytest.raises(IllegalScheduleError, match=r"E0459.*just the statements T"):
-        fuse(start, [SharedLoop("s", {"T": "i"})], ["T"])
+        share(start, {"s": {"T": "i"}}, ["T"])

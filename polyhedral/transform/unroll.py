@@ -1,0 +1,40 @@
+"""Unroll: the iterations of a loop are written out one after the other.
+
+    for i in 0…3: S(i)   →   S(0); S(1); S(2); S(3)                                     unroll("i")
+    for i: S(i)          →   for i_t: S(4·i_t); S(4·i_t + 1); S(4·i_t + 2); …        unroll("i", 4)
+
+Always legal: the order of instances stays.
+Also known as: Halide ``unroll``, TVM ``unroll``, Exo ``unroll_loop``.
+"""
+
+from __future__ import annotations
+
+from weft.errors import IllegalScheduleError
+from weft.polyhedral.analysis.trip_count import trip_count
+from weft.polyhedral.transform.scheduled import Scheduled, transformation
+from weft.polyhedral.transform.set_kinds import set_kinds
+from weft.polyhedral.transform.split import split
+
+MOST = 64  # iterations that may be written out
+
+
+@transformation
+def unroll(scheduled: Scheduled, loop: str, factor: int | None = None) -> Scheduled:
+    """``loop`` is written out, or is split by ``factor`` and its point loop is written out.
+
+    Raises ``IllegalScheduleError``: WEFT-E0450 where there is no such loop, E0460 for a factor
+    below 1, E0462 where the loop has more than 64 iterations, or a number that depends on sizes.
+    """
+    if factor is not None:
+        before = scheduled.names()
+        scheduled = split(scheduled, loop, factor)
+        _, loop = [x.name for x in scheduled.loops() if x.name not in before]
+    count = trip_count(scheduled.scop, scheduled.tree, loop)
+    if count is None or count > MOST:
+        raise IllegalScheduleError(
+            "WEFT-E0462",
+            f"loop {loop} has too many iterations to write them all out",
+            why="their number depends on sizes" if count is None else f"{count} of at most {MOST}",
+            hint=f'unroll("{loop}", 4) writes out four at a time' if factor is None else "",
+        )
+    return set_kinds(scheduled, {loop: "unrolled"})
