@@ -66,6 +66,21 @@ class Affine:
     def plus(self, constant: int) -> Affine:
         return Affine(self.terms, self.constant + constant)
 
+    def replaced(self, values: Mapping[Term, Affine]) -> Affine:
+        """This with whole terms replaced; what stands below a floor stays."""
+        if not any(term in values for term, _ in self.terms):
+            return self
+        constant = self.constant
+        pairs: list[tuple[Term, int]] = []
+        for term, c in self.terms:
+            value = values.get(term)
+            if value is None:
+                pairs.append((term, c))
+            else:
+                pairs.extend((t, c * d) for t, d in value.terms)
+                constant += c * value.constant
+        return _affine(pairs, constant)
+
     def variables(self) -> frozenset[str]:
         """Every variable, those below a floor included."""
         found: set[str] = set()

@@ -17,6 +17,7 @@ import islpy as isl
 from weft.errors import CompileError, IllegalScheduleError
 from weft.polyhedral.analysis.carried import Together
 from weft.polyhedral.analysis.dependences import Dependence, dependences
+from weft.polyhedral.analysis.pair_distance import LoopDistances
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.contraction import check_contraction
 from weft.polyhedral.named_isl import (
@@ -50,14 +51,15 @@ def check(scop: Scop, tree: Tree) -> None:
     verify_schedule(scop, tree)
     above = paths(tree)
     found = dependences(scop)
+    distances = LoopDistances()
     with bounded(what="the legality check"):
         for dependence in found:
-            _check_order(dependence, above)
+            _check_order(Together(dependence, distances), above)
     check_contraction(scop, tree)
 
 
-def _check_order(dependence: Dependence, above: dict[str, tuple[Loop | int, ...]]) -> None:
-    together = Together(dependence)
+def _check_order(together: Together, above: dict[str, tuple[Loop | int, ...]]) -> None:
+    dependence = together.dependence
     source, sink = above[dependence.source.name], above[dependence.sink.name]
     last = _last_concurrent(source) if dependence.reduction else len(source)
     for depth, (one, two) in enumerate(zip(source, sink, strict=False)):
@@ -68,10 +70,10 @@ def _check_order(dependence: Dependence, above: dict[str, tuple[Loop | int, ...]
             if not together.enter(one):
                 return
         elif isinstance(two, int) and one != two:
-            if one > two and not dependence.reduction:
+            if one > two and not dependence.reduction and not together.is_empty():
                 _refuse(together.pairs, dependence, "the sequence runs the second before the first")
             return
-    if not dependence.reduction:
+    if not dependence.reduction and not together.is_empty():
         _refuse(together.pairs, dependence, "both run at the same time")
 
 

@@ -152,6 +152,18 @@ def difference(
     return after.sub(before)
 
 
+def pair_aff(
+    space: isl.Space, distance: Affine, source: Sequence[str], sink: Sequence[str]
+) -> isl.Aff:
+    """``distance``, named as in ``analysis/pair_distance``, over a flattened space of pairs."""
+    places = {
+        f"p {decode(name)}": (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))
+    }
+    places |= {f"0 {name}": (_DIM.in_, k) for k, name in enumerate(source)}
+    places |= {f"1 {name}": (_DIM.in_, len(source) + k) for k, name in enumerate(sink)}
+    return _aff(distance, places, isl.LocalSpace.from_space(space))
+
+
 def _places(space: isl.Space, dims: Sequence[str], first: int = 0) -> dict[str, tuple[Any, int]]:
     places = {decode(name): (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))}
     places |= {name: (_DIM.in_, first + k) for k, name in enumerate(dims)}

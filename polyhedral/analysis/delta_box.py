@@ -25,11 +25,30 @@ Range = tuple[int | None, int | None]
 class Distances:
     """Distances over one dependence; what its accesses say about them is worked out once."""
 
-    def __init__(self, dependence: Dependence) -> None:
+    def __init__(self, dependence: Dependence, pairs: isl.Set | None = None) -> None:
+        """``pairs``: the flattened pairs that count, by default all."""
         self.dependence = dependence
         self._dims = frozenset(dependence.source.dims), frozenset(dependence.sink.dims)
-        self._known = _uniform(dependence, *self._dims)
-        self._pairs: isl.Set | None = None
+        self._known = uniform(dependence, *self._dims)
+        self._pairs = pairs
+
+    def within(self, source: Expr, sink: Expr) -> Distances | None:
+        """The distances over those pairs only for which the two values are equal; None: none."""
+        before, after = affine(source), affine(sink)
+        constant = self.constant(before, after)
+        if constant is not None:
+            return self if constant == 0 else None
+        space = self._flattened().get_space()
+        dims = self.dependence.source.dims, self.dependence.sink.dims
+        with bounded(what="the analysis of dependence distances"):
+            delta = difference(space, (before, dims[0]), (after, dims[1]))
+            equal = self._flattened().add_constraint(isl.Constraint.equality_from_aff(delta))
+            return None if equal.is_empty() else Distances(self.dependence, equal)
+
+    def _flattened(self) -> isl.Set:
+        if self._pairs is None:
+            self._pairs = self.dependence.map.wrap().flatten()
+        return self._pairs
 
     def between(self, source: Expr, sink: Expr) -> Range:
         """(min, max) of ``sink`` at the sink minus ``source`` at the source, over all pairs.
@@ -40,13 +59,11 @@ class Distances:
         constant = self.constant(before, after)
         if constant is not None:
             return constant, constant
-        if self._pairs is None:
-            self._pairs = self.dependence.map.wrap().flatten()
+        pairs = self._flattened()
         with bounded(what="the analysis of dependence distances"):
             source_dims, sink_dims = self.dependence.source.dims, self.dependence.sink.dims
-            space = self._pairs.get_space()
-            delta = difference(space, (before, source_dims), (after, sink_dims))
-            return _finite(self._pairs.min_val(delta)), _finite(self._pairs.max_val(delta))
+            delta = difference(pairs.get_space(), (before, source_dims), (after, sink_dims))
+            return _finite(pairs.min_val(delta)), _finite(pairs.max_val(delta))
 
     def constant(self, before: Affine, after: Affine) -> int | None:
         """``after - before`` if the accesses alone show that it is one number for all pairs."""
@@ -78,7 +95,7 @@ class Distances:
         return None
 
 
-def _uniform(
+def uniform(
     dependence: Dependence, source_dims: frozenset[str], sink_dims: frozenset[str]
 ) -> dict[tuple[str, str], int]:
     """(dim of the source, dim of the sink) → their constant distance, from equal indices.

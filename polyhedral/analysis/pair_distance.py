@@ -1,0 +1,95 @@
+"""How far apart a loop runs the two ends of a pair of instances, as one expression over both.
+
+In these expressions a dim ``i`` of the source is called ``0 i``, one of the sink ``1 i``, and a
+parameter ``n`` is called ``p n``, so that no two of them can be confused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.frontend.scalar_affine import Affine, FloorDiv, Term
+from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.schedule_tree import Loop
+from weft.polyhedral.scop import Statement
+
+
+class LoopDistances:
+    """What loops do to pairs of instances, each worked out once for a pair of statements."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, str, str], Affine] = {}
+        self._distances: dict[tuple[int, str, str], Affine] = {}
+        self._parts: dict[Affine, tuple[Part, ...] | None] = {}
+        self._loops: list[Loop] = []  # stay alive, so that their ids stay theirs
+
+    def of(self, loop: Loop, source: Statement, sink: Statement) -> Affine:
+        """The value of ``loop`` at the sink minus that at the source."""
+        key = (id(loop), source.name, sink.name)
+        if key not in self._distances:
+            self._loops.append(loop)
+            self._distances[key] = self._at(loop, sink, "1") - self._at(loop, source, "0")
+        return self._distances[key]
+
+    def parts(self, distance: Affine) -> tuple[Part, ...] | None:
+        """``parts``, remembered."""
+        if distance not in self._parts:
+            self._parts[distance] = parts(distance)
+        return self._parts[distance]
+
+    def _at(self, loop: Loop, statement: Statement, end: str) -> Affine:
+        key = (id(loop), statement.name, end)
+        if key not in self._values:
+            value = affine(loop.at[statement.name])
+            self._values[key] = _renamed(value, frozenset(statement.dims), end)
+        return self._values[key]
+
+
+def _renamed(form: Affine, dims: frozenset[str], end: str) -> Affine:
+    def rename(term: Term) -> Term:
+        if isinstance(term, str):
+            return f"{end} {term}" if term in dims else f"p {term}"
+        return FloorDiv(_renamed(term.numerator, dims, end), term.divisor)
+
+    return Affine(tuple((rename(t), c) for t, c in form.terms), form.constant)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``factor * (floor at the sink - floor at the source)``: between such floors, the distance
+    of what they divide. Without floors, ``factor * distance`` itself."""
+
+    factor: int
+    distance: Affine
+    sink: FloorDiv | None = None
+    source: FloorDiv | None = None
+
+    @property
+    def divisor(self) -> int:
+        return self.sink.divisor if self.sink is not None else 1
+
+
+def parts(distance: Affine) -> tuple[Part, ...] | None:
+    """``distance`` as a sum of parts, None if some floor has no partner at the other end."""
+    floors = [(t, c) for t, c in distance.terms if isinstance(t, FloorDiv)]
+    rest = tuple((t, c) for t, c in distance.terms if isinstance(t, str))
+    found = [Part(1, Affine(rest, distance.constant))] if rest or distance.constant else []
+    while floors:
+        one, factor = floors.pop(0)
+        other = next((t for t, c in floors if c == -factor and _opposite(t, one)), None)
+        if other is None:
+            return None
+        floors.remove((other, -factor))
+        sink, source = (one, other) if _end(one) == "1" else (other, one)
+        factor = factor if sink is one else -factor
+        found.append(Part(factor, sink.numerator - source.numerator, sink, source))
+    return tuple(found)
+
+
+def _end(floor: FloorDiv) -> str:
+    """``0`` or ``1``: the end that ``floor`` is about; another text if it is about none or both."""
+    return "".join(sorted({name[0] for name in floor.numerator.variables()} - {"p"}))
+
+
+def _opposite(one: FloorDiv, other: FloorDiv) -> bool:
+    return one.divisor == other.divisor and {_end(one), _end(other)} == {"0", "1"}
