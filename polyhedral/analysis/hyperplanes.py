@@ -1,0 +1,176 @@
+"""Hyperplanes: loops that several statements can share without any dependence running backwards.
+
+A hyperplane gives every statement of a group an expression of its dims (one dim, or a skewed sum of
+two) and a constant shift, so that for every dependence the value at the sink is at least the value
+at the source. Any set of hyperplanes is a permutable band: it may be tiled and put in any order.
+
+The linear parts are chosen from a few candidates of each statement by search; the shifts then solve
+difference constraints ``shift(sink) - shift(source) >= -min Δ``, by longest paths (Bellman-Ford).
+This is the space of the Pluto algorithm (Bondhugula et al., PLDI 2008) with small coefficients,
+without an integer program: only distances of dependences are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from weft.frontend.scalar_expr import Expr, Var
+from weft.polyhedral.analysis.delta_box import Distances, Range
+from weft.polyhedral.analysis.dependences import Dependence
+from weft.polyhedral.scop import Statement
+
+TRIES = 2_000  # combinations of candidates that one search looks at
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperplane:
+    """``at``: statement → value of the loop; ``carries``: dependences that it satisfies strictly
+    for every pair, by number; ``coincident``: no dependence crosses it at all."""
+
+    at: Mapping[str, Expr]
+    carries: frozenset[int]
+    coincident: bool
+
+
+@dataclass(slots=True)
+class Hyperplanes:
+    """Searches over the dependences of one group of statements."""
+
+    active: Sequence[Distances]
+    _known: dict[tuple[int, Expr, Expr], Range] = field(default_factory=dict)
+
+    @property
+    def dependences(self) -> tuple[Dependence, ...]:
+        return tuple(a.dependence for a in self.active)
+
+    def distance(self, number: int, source: Expr, sink: Expr) -> Range:
+        """(min, max) of ``sink - source`` over dependence ``number``; None: unbounded."""
+        key = (number, source, sink)
+        if key not in self._known:
+            self._known[key] = self.active[number].between(source, sink)
+        return self._known[key]
+
+    def inside(self, at: Mapping[str, Expr]) -> list[Distances]:
+        """The dependences between instances with one value of the hyperplane ``at``."""
+        found = [a.within(at[a.dependence.source.name], at[a.dependence.sink.name])
+                 for a in self.active]
+        return [a for a in found if a is not None]
+
+    def complete(
+        self, fixed: Mapping[str, Expr], candidates: Mapping[str, Sequence[Expr]]
+    ) -> Hyperplane | None:
+        """A hyperplane with ``fixed`` values for some statements, ``candidates`` for the others.
+
+        The first in the order of the candidates, shifted where it must be; None if there is none.
+        """
+        order = self._order(fixed, candidates)
+        for tried, at in enumerate(self._assignments(dict(fixed), order, candidates)):
+            shifted = self._shifted(at)
+            if shifted is not None:
+                return shifted
+            if tried == TRIES:
+                break
+        return None
+
+    def valid(self, at: Mapping[str, Expr]) -> Hyperplane | None:
+        """The hyperplane with exactly these values, if no dependence runs backwards."""
+        carries: set[int] = set()
+        coincident = True
+        for number, d in enumerate(self.dependences):
+            low, high = self.distance(number, at[d.source.name], at[d.sink.name])
+            if low is None or low < 0:
+                return None
+            if low > 0:
+                carries.add(number)
+            coincident = coincident and low == high == 0
+        return Hyperplane(at, frozenset(carries), coincident)
+
+    def _order(
+        self, fixed: Mapping[str, Expr], candidates: Mapping[str, Sequence[Expr]]
+    ) -> list[str]:
+        """The other statements, each next to one that comes before it where possible."""
+        neighbours: dict[str, set[str]] = {name: set() for name in (*fixed, *candidates)}
+        for d in self.dependences:
+            neighbours[d.source.name].add(d.sink.name)
+            neighbours[d.sink.name].add(d.source.name)
+        order: list[str] = []
+        left = [name for name in candidates if name not in fixed]
+        seen = set(fixed)
+        while left:
+            following = next((n for n in left if neighbours[n] & seen), left[0])
+            left.remove(following)
+            order.append(following)
+            seen.add(following)
+        return order
+
+    def _assignments(
+        self,
+        at: dict[str, Expr],
+        order: Sequence[str],
+        candidates: Mapping[str, Sequence[Expr]],
+    ) -> Iterator[dict[str, Expr]]:
+        if not self._bounded(at, set(at)):
+            return
+        if not order:
+            yield at
+            return
+        name, *rest = order
+        for value in candidates[name]:
+            tried = {**at, name: value}
+            if self._bounded(tried, {name}):
+                yield from self._assignments(tried, rest, candidates)
+
+    def _bounded(self, at: Mapping[str, Expr], changed: set[str]) -> bool:
+        """Whether a shift might make every dependence that touches ``changed`` run forwards."""
+        for number, d in enumerate(self.dependences):
+            source, sink = d.source.name, d.sink.name
+            if not (source in at and sink in at and changed & {source, sink}):
+                continue
+            low, _ = self.distance(number, at[source], at[sink])
+            if low is None or (source == sink and low < 0):
+                return False
+        return True
+
+    def _shifted(self, at: Mapping[str, Expr]) -> Hyperplane | None:
+        shift = dict.fromkeys(at, 0)
+        for _ in range(len(at) + 1):
+            changed = False
+            for number, d in enumerate(self.dependences):
+                low, _ = self.distance(number, at[d.source.name], at[d.sink.name])
+                assert low is not None
+                needed = shift[d.source.name] - low
+                if shift[d.sink.name] < needed:
+                    shift[d.sink.name] = needed
+                    changed = True
+            if not changed:
+                break
+        else:
+            return None  # a cycle runs backwards
+        return self.valid({s: e + shift[s] if shift[s] else e for s, e in at.items()})
+
+
+def components(names: Sequence[str], dependences: Sequence[Dependence]) -> list[tuple[str, ...]]:
+    """Strongly connected groups of statements, sources first, else in the order of ``names``."""
+    place = {name: k for k, name in enumerate(names)}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(names)
+    graph.add_edges_from(
+        (d.source.name, d.sink.name)
+        for d in dependences
+        if d.source.name in place and d.sink.name in place
+    )
+    condensed = nx.condensation(graph)
+    members = {
+        c: tuple(sorted(data["members"], key=place.__getitem__))
+        for c, data in condensed.nodes(data=True)
+    }
+    order = nx.lexicographical_topological_sort(condensed, key=lambda c: place[members[c][0]])
+    return [members[c] for c in order]
+
+
+def own_dims(statement: Statement) -> tuple[Expr, ...]:
+    """Candidates for a loop: each dim by itself, outermost first."""
+    return tuple(Var(p) for p in statement.position if isinstance(p, str))
