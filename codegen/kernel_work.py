@@ -1,6 +1,7 @@
 """How much a kernel computes, roughly, as a size expression: is it worth a second thread?
 
-Scalar operations, loads and stores of every statement times the trip counts around it. A trip
+``kernel_work`` is what threads may share, ``kernel_barriers`` how often they meet while they do:
+scalar operations, loads and stores of every statement times the trip counts around it. A trip
 count that depends on outer loops is taken midway between their first and last iteration, which is
 exact for triangles and within a factor of two for partial tiles; one that depends on data counts
 as ``UNKNOWN``.
@@ -8,12 +9,14 @@ as ``UNKNOWN``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from weft.codegen.loop_ir import (
+    Barrier,
     For,
     If,
     Kernel,
+    Single,
     Stmt,
     Store,
     Update,
@@ -35,13 +38,37 @@ _Range = tuple[Expr, Expr]  # first and last value of a loop variable, over para
 
 
 def kernel_work(kernel: Kernel) -> Expr:
-    """Scalar operations of one run of ``kernel``, over its parameters; an estimate."""
-    ranges: dict[str, _Range] = {}
-    return _work(kernel.body, ranges, frozenset(kernel.parameters))
+    """Scalar operations of one run of ``kernel`` that several threads can share, over its
+    parameters; an estimate."""
+    return _total(kernel.body, {}, frozenset(kernel.parameters), _operations)
 
 
-def _work(stmt: Stmt, ranges: Mapping[str, _Range], parameters: frozenset[str]) -> Expr:
-    own: Expr = literal(sum(_cost(expr) for expr in expressions(stmt)))
+def kernel_barriers(kernel: Kernel) -> Expr:
+    """How many barriers one run of ``kernel`` meets, over its parameters; an estimate."""
+    return _total(kernel.body, {}, frozenset(kernel.parameters), _meetings)
+
+
+def _operations(stmt: Stmt) -> int:
+    own = sum(_cost(expr) for expr in expressions(stmt))
+    match stmt:
+        case Store():
+            return own + 1
+        case Update(_, monoid, _):
+            return own + 1 + sum(_cost(expr) for expr in monoid.combined)
+    return own
+
+
+def _meetings(stmt: Stmt) -> int:
+    return isinstance(stmt, Barrier)
+
+
+def _total(
+    stmt: Stmt,
+    ranges: Mapping[str, _Range],
+    parameters: frozenset[str],
+    count: Callable[[Stmt], int],
+) -> Expr:
+    """The sum of ``count`` over all turns of all statements in ``stmt`` but those of one thread."""
     inner = ranges
     trips: Expr = literal(1)
     match stmt:
@@ -54,15 +81,13 @@ def _work(stmt: Stmt, ranges: Mapping[str, _Range], parameters: frozenset[str]) 
                 inner = {**ranges, var: (first, last)}
         case While():
             trips = literal(UNKNOWN)
-        case Store():
-            own = own + 1
-        case Update(_, monoid, _):
-            own = own + 1 + sum(_cost(expr) for expr in monoid.combined)
+        case Single():
+            return literal(0)
     below: Expr = literal(0)
     for child in children(stmt):
-        work = _work(child, inner, parameters)
-        below = apply("max", below, work) if isinstance(stmt, If) else below + work
-    return own + trips * below
+        part = _total(child, inner, parameters, count)
+        below = apply("max", below, part) if isinstance(stmt, If) else below + part
+    return literal(count(stmt)) + trips * below
 
 
 def _cost(expr: Expr) -> int:

@@ -8,12 +8,17 @@ For a kernel named ``k`` the module defines
 * ``buffers`` are the addresses of the kernel's buffers and ``params`` its parameters, in order.
 * Where the kernel is one parallel loop (below ``Let``s at most), ``k_extent`` is its trip count
   and ``k`` runs turns ``begin <= turn < end`` of it; any split of [0, extent) over threads
-  is right. Otherwise the extent is 1 and that one turn is everything.
+  is right. Where it is a region the extent is -1 (``REGION``), and each thread of a team calls
+  ``k`` with its number as ``begin`` and the team's size as ``end``, all at the same time.
+  Otherwise the extent is 1 and that one turn is everything.
+* ``buffers`` ends with the address of ``symbols.shared`` bytes for the team, aligned to 64, if that
+  is not 0.
 * ``status`` has four words: the first is the caller's; the second, 0 before the first call, takes
   the code of the first failed ``Check`` (by compare-and-exchange, so threads may share it), the
   others its two details. Code k means ``messages[k - 1]``.
 * ``scratch`` is ``symbols.scratch`` bytes for this thread alone, aligned to 64 (null if 0).
-* The code calls nothing outside the module and never traps.
+* The code calls nothing outside the module but, in a region of more threads than one,
+  ``weft_barrier(i64 team)``; it never traps.
 """
 
 from __future__ import annotations
@@ -24,16 +29,21 @@ from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
 from weft.codegen.llvm_program import KernelSymbols
+from weft.codegen.llvm_region import SHARED, publish
 from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_statements import Emitter
 from weft.codegen.llvm_target import LlvmTarget
-from weft.codegen.loop_ir import Block, Comment, For, Kernel, Let, Stmt
+from weft.codegen.loop_ir import For, Kernel
+from weft.codegen.spread_loop import spread_loop
 from weft.errors import CompileError
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, walk
+from weft.frontend.scalar_expr import Expr, Var, apply, literal
+from weft.frontend.scalar_expr import walk as walk_expr
 
 _SIGNATURE = "(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 %begin, i64 %end)"
 
 _CHUNK = (Value("%begin", "i64"), Value("%end", "i64"))
+
+REGION = -1  # the extent of a kernel that shares out its loops itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +64,29 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     builder = Builder()
     frame = _frame(kernel, builder, target, contract)
     emitter = Emitter(frame)
-    lets, loop = _parallel_loop(kernel)
-    if loop is None:
+    lets, loop = spread_loop(kernel)
+    if kernel.region:
+        written = [frame.bindings[b.name].pointer for b in kernel.buffers if b.writable]
+        publish(frame, [*written, SHARED])
+        emitter.in_team = True
+        emitter.emit(kernel.body)
+    elif loop is None:
         emitter.counted(*_CHUNK, 1, lambda _: emitter.emit(kernel.body))
     else:
         frame.names = _bind(frame, lets)
         _chunk_of(emitter, loop)
     builder.line("ret void")
     body = builder.finish(f"internal void @{_quoted(kernel, '_body')}({_body_parameters(kernel)})")
+    scratch, shared = _scratch(kernel, emitter.scratch), _scratch(kernel, emitter.shared)
     functions = [
         body,
-        _entry(kernel, builder),
+        _entry(kernel, shared != literal(0), builder),
         _extent(kernel, lets, loop, builder, target),
     ]
     head = [f'target triple = "{target.triple}"', *builder.declarations]
     text = "\n".join([*head, "", *builder.support.values(), *functions])
-    scratch = _scratch(kernel, emitter.scratch)
-    return EmittedKernel(text, KernelSymbols(kernel.name, f"{kernel.name}_extent", scratch))
-
-
-def _parallel_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
-    lets: list[tuple[str, Expr]] = []
-    stmt: Stmt = kernel.body
-    while True:
-        match stmt:
-            case Let(name, value, body) if not _loads(value):
-                lets.append((name, value))
-                stmt = body
-            case Block(parts):
-                real = [part for part in parts if not isinstance(part, Comment)]
-                if len(real) != 1:
-                    return [], None
-                stmt = real[0]
-            case For(kind="parallel") if not (_loads(stmt.lower) or _loads(stmt.upper)):
-                return lets, stmt
-            case _:
-                return [], None
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
+    names = (kernel.name, f"{kernel.name}_extent")
+    return EmittedKernel(text, KernelSymbols(*names, scratch, shared))
 
 
 def _quoted(kernel: Kernel, suffix: str = "") -> str:
@@ -125,9 +118,10 @@ def _body_parameters(kernel: Kernel) -> str:
         attributes += [] if buffer.writable else ["readonly"]
         texts.append(" ".join([*filter(None, attributes), f"%b{k}"]))
     texts += [f"i64 %p{k}" for k in range(len(kernel.parameters))]
-    return ", ".join(
-        [*texts, "ptr noalias %status", "ptr noalias align 64 %scratch", "i64 %begin", "i64 %end"]
-    )
+    texts += ["ptr noalias %status", "ptr noalias align 64 %scratch"]
+    if kernel.region:
+        texts.append(f"ptr noalias align 64 {SHARED.text}")
+    return ", ".join([*texts, "i64 %begin", "i64 %end"])
 
 
 def _bind(frame: Frame, lets: list[tuple[str, Expr]]) -> dict[str, Value | Ramp]:
@@ -149,7 +143,7 @@ def _chunk_of(emitter: Emitter, loop: For) -> None:
 # ---- around it ----------------------------------------------------------------------------------
 
 
-def _entry(kernel: Kernel, b: Builder) -> str:
+def _entry(kernel: Kernel, shared: bool, b: Builder) -> str:
     """Unpacks the arguments; a tail call, so that the body keeps its argument attributes."""
     b.begin()
     arguments = []
@@ -159,7 +153,13 @@ def _entry(kernel: Kernel, b: Builder) -> str:
     for k in range(len(kernel.parameters)):
         slot = b.element(Value("%params", "ptr"), "i64", integer(k))
         arguments.append(str(b.load(slot, "i64", align=8)))
-    arguments += ["ptr %status", "ptr %scratch", "i64 %begin", "i64 %end"]
+    arguments += ["ptr %status", "ptr %scratch"]
+    if shared:
+        slot = b.element(Value("%buffers", "ptr"), "ptr", integer(len(kernel.buffers)))
+        arguments.append(str(b.load(slot, "ptr", align=8)))
+    elif kernel.region:
+        arguments.append("ptr null")
+    arguments += ["i64 %begin", "i64 %end"]
     b.line(f"call void @{_quoted(kernel, '_body')}({', '.join(arguments)}) noinline")
     b.line("ret void")
     return b.finish(f"void @{_quoted(kernel)}{_SIGNATURE}")
@@ -178,6 +178,9 @@ def _extent(
         slot = b.element(Value("%params", "ptr"), "i64", integer(k))
         frame.names[parameter] = b.load(slot, "i64", align=8)
     turns: Expr = literal(1)
+    if kernel.region:
+        b.line(f"ret i64 {REGION}")
+        return b.finish(f"i64 @{_quoted(kernel, '_extent')}(ptr %params)")
     if loop is not None:
         frame.names = dict(_bind(frame, lets))
         turns = (loop.upper - loop.lower + literal(loop.step - 1)) // literal(loop.step)
@@ -190,7 +193,7 @@ def _scratch(kernel: Kernel, sizes: list[Expr]) -> Expr:
     """The most that any local allocation needs together with those around it, in bytes."""
     most: Expr = literal(0)
     for size in dict.fromkeys(sizes):
-        for node in walk(size):
+        for node in walk_expr(size):
             if isinstance(node, Var) and node.name not in kernel.parameters:
                 raise CompileError(
                     "WEFT-E0502",

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.codegen.kernel_work import kernel_work
+from weft.codegen.kernel_work import kernel_barriers, kernel_work
+from weft.codegen.loop_ir import Kernel
 from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import (
@@ -29,6 +30,8 @@ from weft.frontend.scalar_expr import (
 # Scalar operations that are worth a thread: some 10 µs, against 0.2 µs to share work with a worker
 # that spins and 50 µs to wake one that sleeps.
 GRAIN = 1 << 16
+# A barrier costs some 0.2 µs; twice that again for threads that come at different times.
+BARRIERS_PER_GRAIN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class KernelSymbols:
     function: str
     extent: str
     scratch: Expr = field(default_factory=lambda: literal(0))  # bytes a thread, over its parameters
+    shared: Expr = field(default_factory=lambda: literal(0))  # bytes for all threads together
 
 
 def emit_program(
@@ -76,10 +80,19 @@ def _comment(text: str) -> str:
 
 def scratch_stride(program: Program, symbols: Mapping[str, KernelSymbols]) -> Expr:
     """Bytes of scratch memory for one thread: the largest need of any launch, in cache lines."""
+    return _largest(program, {name: s.scratch for name, s in symbols.items()})
+
+
+def shared_scratch(program: Program, symbols: Mapping[str, KernelSymbols]) -> Expr:
+    """Bytes of scratch memory for all threads together, likewise."""
+    return _largest(program, {name: s.shared for name, s in symbols.items()})
+
+
+def _largest(program: Program, bytes_: Mapping[str, Expr]) -> Expr:
     names = {kernel.name: kernel.parameters for kernel in program.kernels}
     needs: list[Expr] = []
     for step in program.steps:
-        need = symbols[step.kernel].scratch
+        need = bytes_[step.kernel]
         if step.parameters is not None:
             need = substitute(need, dict(zip(names[step.kernel], step.parameters, strict=True)))
         needs.append(need)
@@ -188,24 +201,26 @@ def _entry(
     function = _Function(program.parameters)
     buffers = {b.name: b for b in program.buffers}
     kernels = {kernel.name: kernel.parameters for kernel in program.kernels}
-    work = {kernel.name: kernel_work(kernel) for kernel in program.kernels}
+    worth = {kernel.name: _threads_worth(kernel, grain) for kernel in program.kernels}
     constants = {b.place: number for number, b in enumerate(program.constants)}
     arguments = max((len(step.arguments) for step in program.steps), default=0)
     counts = [len(kernel.parameters) for kernel in program.kernels]
-    table = function.value(f"alloca ptr, i64 {max(arguments, 1)}, align 16")
+    table = function.value(f"alloca ptr, i64 {arguments + 1}, align 16")
     sizes = function.value(f"alloca i64, i64 {max([1, *counts])}, align 16")
     team = function.value("call i32 @weft_acquire(i32 %threads)")
     stride = function.size(scratch_stride(program, symbols))
     end = function.size(_round_up(program.arena))
-    scratch = function.value(f"getelementptr i8, ptr %arena, i64 {end}")
+    shared = function.value(f"getelementptr i8, ptr %arena, i64 {end}")
+    size = function.size(shared_scratch(program, symbols))
+    scratch = function.value(f"getelementptr i8, ptr {shared}, i64 {size}")
     for number, step in enumerate(program.steps):
-        for position, name in enumerate(step.arguments):
-            pointer = _pointer(function, buffers[name], constants)
+        pointers = [_pointer(function, buffers[name], constants) for name in step.arguments]
+        for position, pointer in enumerate([*pointers, shared]):
             slot = function.value(f"getelementptr ptr, ptr {table}, i64 {position}")
             function.do(f"store ptr {pointer}, ptr {slot}, align 8")
         given = _parameters(function, program, kernels[step.kernel], step, sizes)
         kernel = symbols[step.kernel]
-        few = _team(function, work[step.kernel] // grain, kernels[step.kernel], step, team)
+        few = _team(function, worth[step.kernel], kernels[step.kernel], step, team)
         extent = function.value(f"call i64 {_symbol(kernel.extent)}(ptr {given})")
         code = function.value(
             f"call i32 @weft_launch(ptr {_symbol(kernel.function)}, ptr {table}, ptr {given},"
@@ -228,6 +243,12 @@ def _entry(
         "  ret i32 0",
         "}",
     ]
+
+
+def _threads_worth(kernel: Kernel, grain: int) -> Expr:
+    """How many threads the work of ``kernel`` is worth; 0 and less count as one."""
+    meeting = grain // BARRIERS_PER_GRAIN
+    return kernel_work(kernel) // (kernel_barriers(kernel) * meeting + grain)
 
 
 def _team(function: _Function, worth: Expr, names: Sequence[str], step: Launch, team: str) -> str:
@@ -279,7 +300,9 @@ def _arena(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -
     team = function.value(f"select i1 {some}, i32 %threads, i32 1")
     wide = function.value(f"sext i32 {team} to i64")
     scratch = function.value(f"mul i64 {stride}, {wide}")
-    total = function.value(f"add i64 {arena}, {scratch}")
+    shared = function.size(shared_scratch(program, symbols))
+    fixed = function.value(f"add i64 {arena}, {shared}")
+    total = function.value(f"add i64 {fixed}, {scratch}")
     return [
         f"define i64 {_symbol(entry + '_arena')}(ptr %parameters, i32 %threads) {{",
         *function.lines,

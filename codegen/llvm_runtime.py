@@ -3,18 +3,20 @@
     i32  weft_acquire(i32 threads)      how many threads this call may use: threads, fewer, or 1
     i32  weft_launch(kernel, buffers, params, status, scratch, stride, extent, team)
                                         run one kernel to its end; the code of a failed Check
+    void weft_barrier(i64 team)         inside a kernel: all threads of its team meet
     void weft_release(i32 team)         give the pool back
     i32  weft_workers()                 worker threads of this process
 
-A kernel is ``void kernel(ptr buffers, ptr params, ptr status, ptr scratch, i64 begin, i64 end)``; a
+A kernel is ``void kernel(ptr buffers, ptr params, ptr status, ptr scratch, i64 begin, i64 end)``. A
 launch gives thread t of n the iterations [extent * t / n, extent * (t + 1) / n) and the scratch
-memory at ``scratch + t * stride``.
+memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a region: thread t of n has
+(t, n) for (begin, end), n is all of the team, and all threads run at the same time.
 
 * One pool per process, grown to the largest team asked for. A caller that finds it taken runs on
   its own thread, so that the machine is never oversubscribed and nobody waits.
 * Workers spin for a while on a mailbox of their own (one cache line each), then sleep on it in a
   futex; the leader waits for them in the same way. Both sides publish before they look
-  (sequentially consistent), so no wake-up is lost.
+  (sequentially consistent), so no wake-up is lost. Threads at a barrier do likewise.
 * The pool is held under the process's pid, and its workers belong to one pid: a forked child, in
   which only the forking thread lives, finds both foreign and starts afresh.
 * Workers are detached and block every signal; they die with the process. The module that holds this
@@ -72,6 +74,9 @@ target triple = "$TRIPLE"
 @job = internal global %Job zeroinitializer, align 64
 @pending = internal global i32 0, align 64         ; workers that have not finished the job
 @leader_sleeps = internal global i32 0, align 4
+@arrived = internal global i32 0, align 64         ; threads at the barrier
+@meetings = internal global i32 0, align 64        ; barriers passed; threads wait for it to change
+@sleepers = internal global i32 0, align 4         ; threads that may sleep on it
 
 declare i32 @getpid()
 declare i64 @syscall(i64, ...)
@@ -88,8 +93,8 @@ define internal void @futex_wait(ptr %word, i32 %value) {
   ret void
 }
 
-define internal void @futex_wake(ptr %word) {
-  %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i64 129, i64 1, i64 0, i64 0, i64 0)
+define internal void @futex_wake(ptr %word, i64 %most) {
+  %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i64 129, i64 %most, i64 0, i64 0, i64 0)
   ret void
 }
 
@@ -146,8 +151,11 @@ define internal void @share(i64 %t) {
   %t1 = add i64 %t, 1
   %low = mul i64 %extent, %t
   %high = mul i64 %extent, %t1
-  %begin = udiv i64 %low, %team
-  %end = udiv i64 %high, %team
+  %first = udiv i64 %low, %team
+  %last = udiv i64 %high, %team
+  %region = icmp slt i64 %extent, 0
+  %begin = select i1 %region, i64 %t, i64 %first
+  %end = select i1 %region, i64 %team, i64 %last
   call void %kernel(ptr %buffers, ptr %params, ptr %status, ptr %own, i64 %begin, i64 %end)
   ret void
 }
@@ -172,7 +180,7 @@ last:
   %must = icmp ne i32 %waits, 0
   br i1 %must, label %wake, label %loop
 wake:
-  call void @futex_wake(ptr @pending)
+  call void @futex_wake(ptr @pending, i64 1)
   br label %loop
 }
 
@@ -198,6 +206,52 @@ started:
   ret i1 true
 refused:
   ret i1 false
+}
+
+; The last of %team threads to come sets the others free.
+define void @weft_barrier(i64 %team) {
+entry:
+  %now = load atomic i32, ptr @meetings monotonic, align 4
+  %team32 = trunc i64 %team to i32
+  %others = sub i32 %team32, 1
+  %before = atomicrmw add ptr @arrived, i32 1 seq_cst, align 4
+  %is.last = icmp eq i32 %before, %others
+  br i1 %is.last, label %last, label %spin
+last:
+  store atomic i32 0, ptr @arrived monotonic, align 4
+  %following = add i32 %now, 1
+  store atomic i32 %following, ptr @meetings seq_cst, align 4
+  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
+  %must = icmp ne i32 %asleep, 0
+  br i1 %must, label %wake, label %done
+wake:
+  call void @futex_wake(ptr @meetings, i64 $WORKERS)
+  br label %done
+spin:
+  %count = phi i32 [ 0, %entry ], [ %next, %again ]
+  %seen = load atomic i32, ptr @meetings acquire, align 4
+  %changed = icmp ne i32 %seen, %now
+  br i1 %changed, label %done, label %again
+again:
+  $PAUSE
+  %next = add i32 %count, 1
+  %more = icmp ult i32 %next, $SPINS
+  br i1 %more, label %spin, label %announce
+announce:
+  %one.more = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 4
+  br label %check
+check:
+  %late = load atomic i32, ptr @meetings seq_cst, align 4
+  %late.changed = icmp ne i32 %late, %now
+  br i1 %late.changed, label %awake, label %sleep
+sleep:
+  call void @futex_wait(ptr @meetings, i32 %now)
+  br label %check
+awake:
+  %one.less = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 4
+  br label %done
+done:
+  ret void
 }
 
 define i32 @weft_workers() {
@@ -231,6 +285,8 @@ afresh:
   store i32 0, ptr @workers, align 4
   store i32 0, ptr @pending, align 4
   store i32 0, ptr @leader_sleeps, align 4
+  store i32 0, ptr @arrived, align 4
+  store i32 0, ptr @sleepers, align 4
   store i32 %pid, ptr @home, align 4
   br label %grow
 grow:
@@ -272,15 +328,18 @@ done:
 define i32 @weft_launch(ptr %kernel, ptr %buffers, ptr %params, ptr %status, ptr %scratch,
                         i64 %stride, i64 %extent, i32 %team) {
 entry:
-  %any = icmp sgt i64 %extent, 0
+  %any = icmp ne i64 %extent, 0
   br i1 %any, label %some, label %done
 some:
+  %region = icmp slt i64 %extent, 0
   %team64 = sext i32 %team to i64
-  %n = call i64 @llvm.smin.i64(i64 %team64, i64 %extent)
+  %least = call i64 @llvm.smin.i64(i64 %team64, i64 %extent)
+  %n = select i1 %region, i64 %team64, i64 %least
   %many = icmp sgt i64 %n, 1
   br i1 %many, label %spread, label %alone
 alone:
-  call void %kernel(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 0, i64 %extent)
+  %all = select i1 %region, i64 1, i64 %extent
+  call void %kernel(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 0, i64 %all)
   br label %done
 spread:
   store ptr %kernel, ptr @job, align 8
@@ -311,7 +370,7 @@ post:
   %must = icmp ne i32 %asleep, 0
   br i1 %must, label %wake, label %posted
 wake:
-  call void @futex_wake(ptr %word)
+  call void @futex_wake(ptr %word, i64 1)
   br label %posted
 posted:
   %i1 = add i64 %i, 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from weft.codegen import llvm_vector
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weft.codegen import llvm_region, llvm_vector
 from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
@@ -10,6 +13,7 @@ from weft.codegen.llvm_memory import address, load, memory_type, store
 from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (
     Allocate,
+    Barrier,
     Block,
     Buffer,
     Check,
@@ -17,6 +21,7 @@ from weft.codegen.loop_ir import (
     For,
     If,
     Let,
+    Single,
     Stmt,
     Store,
     Update,
@@ -53,7 +58,9 @@ class Emitter:
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.scratch: list[Expr] = []  # bytes of scratch in use at each local allocation
+        self.shared: list[Expr] = []  # bytes of the team's memory behind each allocation
         self._top: Expr = literal(0)
+        self.in_team = False  # several threads are here, see ``llvm_region``
         self.reductions: Reductions | None = None
 
     def emit(self, stmt: Stmt) -> None:
@@ -82,13 +89,28 @@ class Emitter:
                 self._check(stmt)
             case Allocate():
                 self._allocate(stmt)
+            case Single(body):
+                with self._one_thread():
+                    llvm_region.single(self, body)
+            case Barrier():
+                llvm_region.barrier(frame)
             case Comment(text):
                 frame.b.line("; " + " ".join(text.split()))
         frame.names = names
 
     # ---- loops --------------------------------------------------------------------------------
 
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        outer, self.in_team = self.in_team, False
+        yield
+        self.in_team = outer
+
     def _for(self, loop: For) -> None:
+        if self.in_team and loop.kind == "parallel":
+            with self._one_thread():
+                llvm_region.share(self, loop)
+            return
         frame, b = self.frame, self.frame.b
         lower, upper = evaluate_all(frame, (loop.lower, loop.upper))
         if (
@@ -292,7 +314,13 @@ class Emitter:
     def _allocate(self, stmt: Allocate) -> None:
         frame, buffer = self.frame, stmt.buffer
         bindings, top = frame.bindings, self._top
-        binding = self._register(buffer) if buffer.scope == "register" else self._local(buffer)
+        match buffer.scope:
+            case "register":
+                binding = self._register(buffer)
+            case "shared":
+                binding = self._shared(buffer)
+            case _:
+                binding = self._local(buffer)
         frame.bindings = {**bindings, buffer.name: binding}
         self.emit(stmt.body)
         frame.bindings, self._top = bindings, top
@@ -317,18 +345,33 @@ class Emitter:
 
     def _local(self, buffer: Buffer) -> Binding:
         """A piece of the thread's scratch memory, stacked on those of the scopes outside."""
-        frame, b = self.frame, self.frame.b
-        private = frame.lanes.count
-        offset = evaluate(frame, self._top)
-        assert isinstance(offset, Value)
-        pointer = b.element(frame.scratch, "i8", offset)
-        bytes_ = literal(buffer.dtype.itemsize * max(private, 1))
-        for size in buffer.shape:
-            bytes_ = bytes_ * size  # type: ignore[assignment]
-        self._top = self._top + (bytes_ + literal(63)) // literal(64) * literal(64)
+        private = self.frame.lanes.count
+        binding = self._carved(buffer, self.frame.scratch, self._top, private)
+        self._top = self._top + _cache_lines(buffer, private)
         self.scratch.append(self._top)
+        return binding
+
+    def _shared(self, buffer: Buffer) -> Binding:
+        """A piece of the team's memory for itself: other threads may be in other scopes."""
+        below = self.shared[-1] if self.shared else literal(0)
+        self.shared.append(below + _cache_lines(buffer, 0))
+        return self._carved(buffer, llvm_region.SHARED, below, 0)
+
+    def _carved(self, buffer: Buffer, memory: Value, at: Expr, private: int) -> Binding:
+        frame, b = self.frame, self.frame.b
+        offset = evaluate(frame, at)
+        assert isinstance(offset, Value)
         strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
-        return Binding(pointer, buffer.dtype, strides, "local", private)
+        pointer = b.element(memory, "i8", offset)
+        return Binding(pointer, buffer.dtype, strides, buffer.scope, private)
+
+
+def _cache_lines(buffer: Buffer, private: int) -> Expr:
+    """Bytes of ``buffer`` in whole cache lines, with a copy for each of ``private`` lanes."""
+    bytes_: Expr = literal(buffer.dtype.itemsize * max(private, 1))
+    for size in buffer.shape:
+        bytes_ = bytes_ * size
+    return (bytes_ + 63) // 64 * 64
 
 
 def _distinct(at: Value | Ramp) -> bool:

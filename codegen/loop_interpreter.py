@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.codegen.loop_ir import (
     Allocate,
+    Barrier,
     Block,
     Buffer,
     Check,
@@ -23,6 +24,7 @@ from weft.codegen.loop_ir import (
     If,
     Kernel,
     Let,
+    Single,
     Stmt,
     Store,
     Update,
@@ -47,18 +49,17 @@ def interpret(
     kernel: Kernel, parameters: Mapping[str, int], buffers: Mapping[str, Array]
 ) -> Status:
     """Run ``kernel`` on flat arrays (one element for each addressable place), in place."""
-    machine = _Machine(dict(parameters))
-    for buffer in kernel.buffers:
-        memory = buffers[buffer.name]
-        assert memory.ndim == 1 and memory.dtype == buffer.dtype.numpy, buffer.name
-        machine.bind(buffer, memory, np.ones(memory.shape, bool))
+    machine = Machine(dict(parameters))
+    machine.take(kernel, buffers)
     with np.errstate(all="ignore"):
         machine.run(kernel.body)
     return machine.status
 
 
 @dataclass(slots=True)
-class _Memory:
+class Memory:
+    """A buffer's elements, and which of them were ever written."""
+
     buffer: Buffer
     values: Array
     written: Array
@@ -66,15 +67,27 @@ class _Memory:
 
 
 @dataclass(slots=True)
-class _Machine:
+class Machine:
+    """One thread: the names and memory that it sees."""
+
     names: dict[str, Any]
-    memory: dict[str, _Memory] = field(default_factory=dict)
+    memory: dict[str, Memory] = field(default_factory=dict)
     status: Status = field(default_factory=Status)
     point: PointEvaluator = field(default_factory=PointEvaluator)
 
+    def take(self, kernel: Kernel, buffers: Mapping[str, Array]) -> None:
+        """The arguments of ``kernel``."""
+        for buffer in kernel.buffers:
+            memory = buffers[buffer.name]
+            assert memory.ndim == 1 and memory.dtype == buffer.dtype.numpy, buffer.name
+            self.bind(buffer, memory, np.ones(memory.shape, bool))
+
+    def touched(self, memory: Memory, place: int, *, writes: bool) -> None:
+        """Called at every access."""
+
     def bind(self, buffer: Buffer, values: Array, written: Array) -> None:
         strides = tuple(int(self.value(s)) for s in buffer.strides)
-        self.memory[buffer.name] = _Memory(buffer, values, written, strides)
+        self.memory[buffer.name] = Memory(buffer, values, written, strides)
 
     def value(self, expr: Expr) -> Any:
         return self.point.value(expr, self.names, self._load)
@@ -83,10 +96,11 @@ class _Machine:
         memory = self.memory[str(source)]
         place = self._place(memory, [int(i) for i in indices])
         assert memory.written[place], f"{source} is read before it is written"
+        self.touched(memory, place, writes=False)
         return memory.values[place]
 
     @staticmethod
-    def _place(memory: _Memory, indices: Sequence[int]) -> int:
+    def _place(memory: Memory, indices: Sequence[int]) -> int:
         place = sum(i * s for i, s in zip(indices, memory.strides, strict=True))
         inside = 0 <= place < memory.values.size
         assert inside, f"{memory.buffer.name}{list(indices)} is outside its buffer"
@@ -96,6 +110,7 @@ class _Machine:
         memory = self.memory[name]
         assert memory.buffer.writable, f"{name} is read only"
         place = self._place(memory, [int(self.value(i)) for i in indices])
+        self.touched(memory, place, writes=True)
         memory.values[place] = value
         memory.written[place] = True
 
@@ -109,7 +124,7 @@ class _Machine:
                 for each in stmts:
                     self.run(each)
             case For():
-                self._for(stmt)
+                self.repeat(stmt, self.turns(stmt))
             case While():
                 while self.value(stmt.condition):
                     self.run(stmt.body)
@@ -125,13 +140,18 @@ class _Machine:
                     self.status = Status(stmt.code, (first, second))
             case Allocate():
                 self._allocate(stmt)
-            case Comment():
+            case Single(body):
+                self.run(body)
+            case Comment() | Barrier():
                 pass
         self.names = outer
 
-    def _for(self, loop: For) -> None:
+    def turns(self, loop: For) -> range:
+        return range(int(self.value(loop.lower)), int(self.value(loop.upper)), loop.step)
+
+    def repeat(self, loop: For, turns: range) -> None:
         outer = self.names
-        for index in range(int(self.value(loop.lower)), int(self.value(loop.upper)), loop.step):
+        for index in turns:
             self.names = {**outer, loop.var: np.int64(index)}
             self.run(loop.body)
         self.names = outer
@@ -150,15 +170,19 @@ class _Machine:
             self.store(name, indices, result)
 
     def _allocate(self, stmt: Allocate) -> None:
-        buffer, outer = stmt.buffer, self.memory
+        outer = self.memory
+        self.memory = dict(outer)
+        self.fresh(stmt.buffer)
+        self.run(stmt.body)
+        self.memory = outer
+
+    def fresh(self, buffer: Buffer) -> None:
+        """Memory for ``buffer``, nothing written in it."""
         shape = [int(self.value(s)) for s in buffer.shape]
         strides = [int(self.value(s)) for s in buffer.strides]
         size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         size = 0 if 0 in shape else size
-        self.memory = dict(outer)
         self.bind(buffer, np.zeros(size, _numpy(buffer.dtype)), np.zeros(size, bool))
-        self.run(stmt.body)
-        self.memory = outer
 
 
 def _numpy(dtype: DType) -> np.dtype[Any]:

@@ -1,6 +1,6 @@
 """IR 5, loop IR: one kernel as loops over buffers, ready for an emitter.
 
-    Kernel ::= name, parameters, buffers: Buffer… (arguments), body: Stmt
+    Kernel ::= name, parameters, buffers: Buffer… (arguments), body: Stmt, messages, region
     Buffer ::= name, dtype, shape: Expr…, strides: Expr… (elements), scope, alignment, writable
     Stmt   ::= Block(stmts)
              | For(var, lower, upper, kind, body, step)     lower <= var < upper
@@ -10,7 +10,9 @@
              | Store(buffer, indices, value)
              | Update(targets: (buffer, indices)…, monoid, values)
              | Check(condition, code, detail)               on failure: record and go on
-             | Allocate(buffer, body)                       local or register scope, uninitialised
+             | Allocate(buffer, body)                       any scope but global, uninitialised
+             | Single(body)                                 one thread of the team runs it
+             | Barrier                                      all threads of the team meet
              | Comment(text)
     Expr   ::= scalar_expr.Expr with Load(buffer name, indices); Var is a loop variable, a Let or a
                parameter
@@ -20,10 +22,9 @@ Semantics:
 * Addresses are ``sum(index * stride)`` elements from the buffer's start; buffers of one kernel do
   not overlap unless one is listed in the other's ``aliases``. Sizes are int64.
 * ``For``: 'serial' runs in order. 'parallel': iterations are independent and may run on any
-  threads at the same time, each with its own copy of what the body allocates; only the outermost
-  parallel loop of a kernel is spread. 'vector': iterations are independent but for ``Update``s,
-  which may meet at one element; those whose monoid has the laws may be reassociated. 'unrolled':
-  constant trip count, written out.
+  threads at the same time, each with its own copy of what the body allocates. 'vector': iterations
+  are independent but for ``Update``s, which may meet at one element; those whose monoid has the
+  laws may be reassociated. 'unrolled': constant trip count, written out.
 * ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
   once.
 * ``Check``: where the condition is false, the first failing instance sets the status of the call to
@@ -34,6 +35,12 @@ Semantics:
 * A 'register' buffer has constant shape, is only indexed by constants and by variables of
   unrolled and vector loops, and never has its address taken.
 * A 'local' buffer lives on the thread's own scratch memory.
+* Which parallel loops are spread: where a kernel is one parallel loop, that loop's turns. Where it
+  is a ``region``, every thread of a team runs the whole body: the turns of each outermost parallel
+  loop are shared out, and of everything else (loops, lets, conditions) each thread does all, so
+  effects stand in parallel loops or in a ``Single``. A thread sees what another wrote once both
+  have passed a ``Barrier`` since. A 'shared' buffer, allocated outside both, is one for the team.
+  In any other kernel no loop is spread. A team of one runs a region as if it were none.
 """
 
 from __future__ import annotations
@@ -48,7 +55,7 @@ from weft.frontend.scalar_expr import walk as walk_expr
 from weft.frontend.tensor_expr import Monoid
 
 Kind = Literal["serial", "parallel", "vector", "unrolled"]
-Scope = Literal["global", "local", "register"]
+Scope = Literal["global", "shared", "local", "register"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,19 @@ class Comment:
     text: str
 
 
-Stmt = Block | For | While | If | Let | Store | Update | Check | Allocate | Comment
+@dataclass(frozen=True, slots=True)
+class Single:
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    pass
+
+
+Stmt = (
+    Block | For | While | If | Let | Store | Update | Check | Allocate | Comment | Single | Barrier
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +161,7 @@ class Kernel:
     messages: tuple[
         str, ...
     ] = ()  # what a Check code means: statement and tensor, in the user's terms
+    region: bool = False  # every thread of a team runs the body
 
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -149,7 +169,7 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
     match stmt:
         case Block(stmts):
             return stmts
-        case For() | While() | Let() | Allocate():
+        case For() | While() | Let() | Allocate() | Single():
             return (stmt.body,)
         case If():
             return (stmt.then, stmt.otherwise)
@@ -161,7 +181,7 @@ def with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
     match stmt:
         case Block():
             return Block(new)
-        case For() | While() | Let() | Allocate():
+        case For() | While() | Let() | Allocate() | Single():
             return replace(stmt, body=new[0])
         case If():
             return If(stmt.condition, *new)
@@ -198,9 +218,14 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 def buffers_touched(stmt: Stmt) -> frozenset[str]:
     """Names of the buffers that ``stmt`` itself loads from or writes, not its children."""
     found = {str(n.source) for e in expressions(stmt) for n in walk_expr(e) if isinstance(n, Load)}
+    return buffers_written(stmt).union(found)
+
+
+def buffers_written(stmt: Stmt) -> frozenset[str]:
+    """Names of the buffers that ``stmt`` itself writes, not its children."""
     match stmt:
         case Store(buffer=name):
-            found.add(name)
+            return frozenset((name,))
         case Update(targets=targets):
-            found.update(name for name, _ in targets)
-    return frozenset(found)
+            return frozenset(name for name, _ in targets)
+    return frozenset()

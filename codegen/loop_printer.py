@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from weft.codegen.loop_ir import (
     Allocate,
+    Barrier,
     Block,
     Buffer,
     Check,
@@ -14,6 +15,7 @@ from weft.codegen.loop_ir import (
     If,
     Kernel,
     Let,
+    Single,
     Stmt,
     Store,
     Update,
@@ -25,7 +27,8 @@ from weft.frontend.scalar_printer import scalar_text
 
 def print_kernel(kernel: Kernel) -> str:
     """The kernel, its buffers, its loops; one statement to a line."""
-    lines = [f"kernel {kernel.name}({', '.join(kernel.parameters)})"]
+    kind = "region" if kernel.region else "kernel"
+    lines = [f"{kind} {kernel.name}({', '.join(kernel.parameters)})"]
     lines += [f"  {print_buffer(buffer)}" for buffer in kernel.buffers]
     lines += print_stmt(kernel.body, 1).splitlines()
     lines += [f"  # {k}: {text}" for k, text in enumerate(kernel.messages, 1)]
@@ -84,6 +87,9 @@ def _lines(stmt: Stmt, pad: str) -> Iterator[str]:
         case Allocate(buffer):
             yield f"{pad}allocate {print_buffer(buffer)}"
             yield from _lines(stmt.body, pad)
+        case Single():
+            yield f"{pad}single:"
+            yield from _lines(stmt.body, deeper)
         case _:
             yield pad + _simple(stmt)
 
@@ -99,6 +105,8 @@ def _simple(stmt: Stmt) -> str:
             return (
                 f"check {scalar_text(condition)} else {code}({', '.join(map(scalar_text, detail))})"
             )
+        case Barrier():
+            return "barrier"
         case Comment(text):
             return "# " + " ".join(text.split())
     raise AssertionError(stmt)

@@ -1,7 +1,8 @@
 """What every kernel promises, checked between passes; a violation is a bug in Weft.
 
 Names are bound before use, buffers declared, loads and stores of the right rank and dtype, updates
-fit their monoid, read-only buffers are not written, checks have messages.
+fit their monoid, read-only buffers are not written, checks have messages. In a region the whole
+team meets each barrier, and effects and memory belong to one thread or to all.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from weft import dtypes
 from weft.codegen.loop_ir import (
     Allocate,
+    Barrier,
     Buffer,
     Check,
     For,
     If,
     Kernel,
     Let,
+    Single,
     Stmt,
     Store,
     Update,
@@ -37,6 +40,7 @@ def verify_kernel(kernel: Kernel) -> None:
     _require(len(buffers) == len(kernel.buffers), kernel, "two buffers have one name")
     for buffer in kernel.buffers:
         _buffer(buffer, names, kernel)
+    _region(kernel.body, kernel, team=kernel.region)
     stack: list[tuple[Stmt, _Names, _Buffers]] = [(kernel.body, names, buffers)]
     while stack:
         stmt, names, buffers = stack.pop()
@@ -108,6 +112,25 @@ def _statement(stmt: Stmt, buffers: _Buffers, kernel: Kernel) -> None:
             numbers = first.dtype == second.dtype == dtypes.int64
             _require(condition.dtype == dtypes.bool_ and numbers, kernel, "checks test a bool")
             _require(1 <= code <= len(kernel.messages), kernel, f"check {code} has a message")
+
+
+def _region(body: Stmt, kernel: Kernel, *, team: bool) -> None:
+    """``team``: all threads run ``body``. They part in parallel loops and in ``Single``s."""
+    stack = [(body, team)]
+    while stack:
+        stmt, team = stack.pop()
+        match stmt:
+            case Barrier() | Single():
+                _require(team, kernel, "a barrier or a single where no team is")
+            case Store() | Update() | Check():
+                _require(not team, kernel, "every thread of a team has the same effect")
+            case Allocate(buffer):
+                shared = buffer.scope == "shared"
+                _require(shared == team, kernel, f"{buffer.name} is shared by a team, or by nobody")
+            case For(kind="vector"):
+                _require(not team, kernel, "a team is in a vector loop")
+        apart = isinstance(stmt, Single) or (isinstance(stmt, For) and stmt.kind == "parallel")
+        stack.extend((child, team and not apart) for child in children(stmt))
 
 
 def _write(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.codegen.collapse_parallel import collapse_parallel
+from weft.codegen.form_region import form_region
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
@@ -13,11 +14,12 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("simplify", simplify_kernel),
     ("split_tails", split_tails),
     ("collapse_parallel", collapse_parallel),
+    ("form_region", form_region),
 )
 
 
 def optimise_kernel(kernel: Kernel) -> Kernel:
-    """``kernel`` in normal form, partial tiles told apart, its parallel loops in one."""
+    """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region."""
     for _, action in PASSES:
         kernel = action(kernel)
     return kernel

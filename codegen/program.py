@@ -8,7 +8,7 @@
 
 * One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end, on as
   many of the call's threads as its work is worth; its outermost parallel loop is split into equal
-  chunks.
+  chunks, or it is a region (``loop_ir``).
 * Buffers at one place may overlap in time but not in liveness; a buffer that is a view of another
   (a reshape) has the same place.
 * Parameters are size symbols, bound from the inputs' shapes at the call; ``derived`` gives those
@@ -19,7 +19,7 @@
   int64* status, int32 threads)``; it returns 0, or the code of the first failed Check with
   ``status`` = (step number, code, detail 0, detail 1). The arena is at least
   ``int64 entry_arena(int64* parameters, int32 threads)`` bytes, 64-byte aligned: ``Program.arena``
-  and behind it the threads' scratch memory.
+  and behind it scratch memory, that of all threads together and then each thread's own.
 """
 
 from __future__ import annotations

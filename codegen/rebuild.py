@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from weft.codegen.loop_ir import Allocate, Block, For, If, Let, Stmt, While
+from weft.codegen.loop_ir import Allocate, Block, For, If, Let, Single, Stmt, While
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
@@ -16,7 +16,7 @@ def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     match stmt:
         case Block(stmts):
             return Block(tuple(map(change, stmts)))
-        case For() | While() | Allocate():
+        case For() | While() | Allocate() | Single():
             return replace(stmt, body=change(stmt.body))
         case If():
             return replace(stmt, then=change(stmt.then), otherwise=change(stmt.otherwise))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from weft import dtypes
 from weft.codegen.loop_ir import (
     Allocate,
+    Barrier,
     Block,
     Check,
     Comment,
@@ -19,6 +20,7 @@ from weft.codegen.loop_ir import (
     If,
     Kernel,
     Let,
+    Single,
     Stmt,
     Store,
     Update,
@@ -74,7 +76,10 @@ class _Scope:
                 return inner if _empty(inner) else Allocate(buffer, inner)
             case While(condition, body):
                 return While(self.expr(condition), self.stmt(body))
-            case Comment():
+            case Single(body):
+                inner = self.stmt(body)
+                return inner if _empty(inner) else Single(inner)
+            case Comment() | Barrier():
                 return stmt
 
     def _for(self, loop: For) -> Stmt:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from weft.codegen.llvm_kernel import emit_kernel
+from weft.codegen.llvm_kernel import REGION, emit_kernel
 from weft.codegen.llvm_target import LlvmTarget, host_target, to_object
 from weft.codegen.loop_interpreter import Status, interpret
 from weft.codegen.loop_ir import Kernel
-from weft.codegen.native_library import link
+from weft.codegen.native_library import link, runtime
+from weft.codegen.region_interpreter import interpret_region
 from weft.codegen.size_arithmetic import evaluate
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -45,35 +47,52 @@ class Compiled:
     contract: bool = False
 
     def __call__(
-        self, parameters: Mapping[str, int], buffers: Mapping[str, np.ndarray], at_end: bool = True
+        self,
+        parameters: Mapping[str, int],
+        buffers: Mapping[str, np.ndarray],
+        at_end: bool = True,
+        team: int = 1,
     ) -> tuple[dict[str, np.ndarray], Status]:
-        """The buffers after a run on copies of them, and the status."""
+        """The buffers after a run on copies of them, and the status. ``team``: of a region."""
         loose = replace(
             self.kernel, buffers=tuple(replace(b, alignment=1) for b in self.kernel.buffers)
         )
         emitted = emit_kernel(loose, self.target, contract=self.contract)
         symbols = emitted.symbols
         names = (symbols.function, symbols.extent)
-        library = link([to_object(emitted.text, self.target)], names, {})
+        imports = {"weft_barrier": runtime()["weft_barrier"]}
+        library = link([to_object(emitted.text, self.target)], names, imports)
         fenced = {b.name: Fenced(buffers[b.name], at_end) for b in self.kernel.buffers}
-        pointers = (ctypes.c_void_p * (len(fenced) + 1))(*(f.address for f in fenced.values()))
+        shared = Fenced(np.zeros(evaluate(symbols.shared, parameters), np.uint8), True)
+        addresses = [*(f.address for f in fenced.values()), shared.address]
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         values = [parameters[p] for p in self.kernel.parameters]
         given = (ctypes.c_int64 * (len(values) + 1))(*values)
         need = evaluate(symbols.scratch, parameters)
-        scratch = Fenced(np.zeros(-(-need // 64) * 64, np.uint8), True)
+        scratch = [Fenced(np.zeros(-(-need // 64) * 64, np.uint8), True) for _ in range(team)]
         status = (ctypes.c_int64 * 4)()
         extent = _EXTENT(library[symbols.extent])(given)
         run = _FUNCTION(library[symbols.function])
-        half = extent // 2
-        for begin, end in ((0, half), (half, extent)):
-            run(pointers, given, status, scratch.address, begin, end)
+        if self.kernel.region:
+            assert extent == REGION
+            call = [(pointers, given, status, scratch[t].address, t, team) for t in range(team)]
+            threads = [threading.Thread(target=run, args=arguments) for arguments in call]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        else:
+            half = extent // 2
+            for begin, end in ((0, half), (half, extent)):
+                run(pointers, given, status, scratch[0].address, begin, end)
         done = {name: fence.array.copy() for name, fence in fenced.items()}
         return done, Status(status[1], (status[2], status[3]))
 
     def extent(self, parameters: Mapping[str, int]) -> int:
         """How many turns threads can share."""
         emitted = emit_kernel(self.kernel, self.target)
-        library = link([to_object(emitted.text, self.target)], (emitted.symbols.extent,), {})
+        imports = {"weft_barrier": runtime()["weft_barrier"]}
+        library = link([to_object(emitted.text, self.target)], (emitted.symbols.extent,), imports)
         values = [parameters[p] for p in self.kernel.parameters]
         given = (ctypes.c_int64 * (len(values) + 1))(*values)
         return int(_EXTENT(library[emitted.symbols.extent])(given))
@@ -95,6 +114,14 @@ def check(
         actual, found = compiled(parameters, buffers, at_end)
         assert found.code == status.code  # which of several failures is first is open
         for name, array in expected.items():
+            assert_same(actual[name], array, rtol, name)
+    for team in (1, 2, 3, 8) if kernel.region else ():
+        again = {name: array.copy() for name, array in buffers.items()}
+        assert interpret_region(kernel, parameters, again, team).code == status.code
+        actual, found = compiled(parameters, buffers, team=team)
+        assert found.code == status.code
+        for name, array in expected.items():
+            assert_same(again[name], array, 0.0, name)
             assert_same(actual[name], array, rtol, name)
     return expected
 
