@@ -10,8 +10,11 @@
 * A ``Sequence`` runs its children one after the other; each statement is below exactly one child.
 * A ``Leaf`` runs one instance; every dim of its statement is determined by the loops above it.
 * A ``Mark`` tells an emitter something about the subtree; it never changes the order, and an
-  emitter that does not know the payload ignores it. No pass of Weft's makes one: a register tile
-  is recognised by its loops' kinds and its buffer's scope.
+  emitter that does not know the payload ignores it.
+* ``Mark(RegisterTile(rows, lanes), Band((stream…, row…, lane), Leaf))`` says that the instances of
+  one update that one iteration of the loops outside runs may keep the elements that they update in
+  registers: loaded before the first instance, stored after the last (``polyhedral/register_tile.py``
+  has the conditions, ``codegen/register_tile.py`` the code).
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
@@ -35,6 +38,16 @@ class Loop:
     name: str
     at: Mapping[str, Expr]  # statement name -> value of the loop at an instance
     kind: Kind = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """Payload of a mark: row loop ``k`` has values in ``0 <= value < rows[k]`` and the lane loop,
+    the innermost, in ``0 <= value < lanes``. The loops before them are the streams, at least one.
+    """
+
+    rows: tuple[int, ...]
+    lanes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,388 @@
+"""A register tile as loops: accumulators in registers while the streams run, in closed form.
+
+    if every row and lane of the tile is in the domain:        else: the same on a clamped box:
+      tile[r, l] = C[r, l]                                       rows that do not exist repeat the
+      for k in [hull begin, full begin): row by row, guarded     nearest one, lanes that do not
+      for k in [full begin, full end):                           exist load 0; what they compute
+        tile[r, l] += A[r, k] * B[k, l]      no conditions       is dropped by the masked store,
+      for k in [full end, hull end):     row by row, guarded     and the long loop is free of
+      C[r, l] = tile[r, l]                                       conditions here as well
+
+A stream point is *full* if the statement's domain holds there for all rows and lanes of the box.
+Each affine constraint tells: put the corner of the box that is worst for it. That is sound for any
+coefficients, triangles (k <= i, j <= i, k < j) and symbolic sizes included. Stream points that are
+not full run guarded. Nothing outside the domain is loaded, stored, or computed into an accumulator
+that counts. ``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the
+conditions under which it is legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.codegen.loop_ir import Allocate, Block, Buffer, For, If, Let, Stmt, Store, Update
+from weft.codegen.statement_instance import Instances
+from weft.codegen.tile_bounds import (
+    TRUE,
+    ZERO,
+    Box,
+    Span,
+    all_of,
+    at_worst,
+    extreme,
+    lowers,
+    mentions_any,
+    span,
+    uppers,
+)
+from weft.errors import CompileError
+from weft.frontend.scalar_affine import Affine, to_expr
+from weft.frontend.scalar_expr import (
+    Expr,
+    Literal,
+    Load,
+    Var,
+    apply,
+    literal,
+    rewrite,
+    select,
+    substitute,
+    walk,
+)
+from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, tile_domain
+from weft.polyhedral.scop import Scop, Statement
+
+STREAM_UNROLL = 1  # steps of the innermost stream that are written out
+
+Lets = list[tuple[str, Expr]]
+Mask = Callable[[Load], Expr]  # where a load may be performed
+
+
+def named_domain(scop: Scop, tile: MarkedTile, instances: Instances) -> TileDomain:
+    """The tile's domain, its loops under names that loop IR has not used yet.
+
+    Raises ``CompileError`` (WEFT-E0503) where it has no closed form.
+    """
+    names = [instances.fresh(loop.name) for loop in (*tile.outer, *tile.loops)]
+    found = tile_domain(scop, tile, names)
+    if found is None:
+        raise CompileError(
+            "WEFT-E0503",
+            f"the register tile of {tile.statement} has no closed form",
+            why="its instances do not follow linearly from the loops around it, or leave holes",
+            hint="leave the tile unmarked; its loops are ordinary loops then",
+        )
+    return found
+
+
+def emit_register_tile(
+    instances: Instances, tile: MarkedTile, domain: TileDomain, values: Sequence[Expr]
+) -> Stmt:
+    """The tile at the ``values`` of the loops outside."""
+    statement = instances.scop.statement(tile.statement)
+    sizes = dict(zip((*domain.rows, domain.lane), (*tile.payload.rows, tile.payload.lanes)))
+    full: Box = {name: (ZERO, literal(size)) for name, size in sizes.items()}
+    crossing = [c for c in domain.target if mentions_any(c, tuple(sizes))]
+    fits = all_of(at_worst(c, full) >= 0 for c in crossing)
+    stmt = _Version(instances, statement, domain, sizes, full).emit()
+    if fits != TRUE:
+        stmt = If(fits, stmt, _clamped(instances, statement, domain, sizes, crossing))
+    return _let(list(zip(domain.outer, values, strict=True)), stmt)
+
+
+def _clamped(
+    instances: Instances,
+    statement: Statement,
+    domain: TileDomain,
+    sizes: Mapping[str, int],
+    crossing: Sequence[Affine],
+) -> Stmt:
+    """The tile on the box of the rows and lanes that exist."""
+    hulls = {**dict(zip(domain.rows, domain.rows_hull, strict=True)), domain.lane: domain.lane_hull}
+    lets: Lets = []
+    box: dict[str, Span] = {}
+    for name, size in sizes.items():
+        box[name] = _named(instances, span(hulls[name] or (), name, size), name, lets)
+    # Every row of the box has a lane in the domain, and every lane a row? With one row loop, that
+    # is what the hulls say; with several it holds where no constraint ties two variables.
+    alone = all(sum(bool(c.coefficient(n)) for n in sizes) == 1 for c in crossing)
+    closed = None not in hulls.values() and (alone or len(domain.rows) == 1)
+    version = _Version(instances, statement, domain, sizes, box, tuple(crossing), closed)
+    return _let(lets, version.emit())
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """The tile with rows and lanes in ``box``, by variable; ``sizes`` are those of the whole tile.
+
+    ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
+    box has a lane in the domain and the other way round, so that both may be clamped to it.
+    """
+
+    instances: Instances
+    statement: Statement
+    domain: TileDomain
+    sizes: Mapping[str, int]
+    box: Box
+    crossing: tuple[Affine, ...] = ()
+    closed: bool = True
+
+    def emit(self) -> Stmt:
+        body: Stmt = Block((self._rows(self._load()), self._streams(0), self._rows(self._store())))
+        for buffer in self._accumulators():
+            body = Allocate(buffer, body)
+        return body
+
+    # ---- the tile in registers ----------------------------------------------------------------
+
+    def _accumulators(self) -> list[Buffer]:
+        shape = tuple(map(literal, self.sizes.values()))
+        strides: list[Expr] = []
+        step = 1
+        for size in reversed(self.sizes.values()):
+            strides.insert(0, literal(step))
+            step *= size
+        tensors = [self.instances.tensor(w.tensor) for w in self.statement.writes]
+        return [
+            Buffer(self._tile(k), tensor.dtype, shape, tuple(strides), "register")
+            for k, tensor in enumerate(tensors)
+        ]
+
+    def _tile(self, component: int) -> str:
+        return f"{self.domain.lane}.tile{component}"
+
+    def _held(self, component: int, like: Expr) -> Load:
+        return Load(self._tile(component), self._place(), like.dtype)
+
+    def _place(self) -> tuple[Expr, ...]:
+        return tuple(Var(v) for v in self.sizes)
+
+    def _load(self) -> Stmt:
+        lets, where, mask = self._inside(self.crossing)
+        _, update = self._instance({})
+        stores: list[Stmt] = []
+        for k, (name, indices) in enumerate(update.targets):
+            dtype = self.instances.tensor(name).dtype
+            zero = literal(0, dtype)
+            value = select(where, select(mask, Load(name, indices, dtype), zero), zero)
+            stores.append(Store(self._tile(k), self._place(), value))
+        return _let(lets, self._lanes(_block(stores)))
+
+    def _store(self) -> Stmt:
+        lets, where, mask = self._inside(self.crossing)
+        _, update = self._instance({})
+        stores: list[Stmt] = []
+        for k, (name, indices) in enumerate(update.targets):
+            held = Load(self._tile(k), self._place(), self.instances.tensor(name).dtype)
+            stores.append(Store(name, indices, held))
+        return _let(lets, _under(where, self._lanes(_under(mask, _block(stores)))))
+
+    # ---- loops --------------------------------------------------------------------------------
+
+    def _rows(self, body: Stmt) -> Stmt:
+        for row in reversed(self.domain.rows):
+            body = For(row, ZERO, literal(self.sizes[row]), "unrolled", body)
+        return body
+
+    def _lanes(self, body: Stmt) -> Stmt:
+        lane = self.domain.lane
+        return For(lane, ZERO, literal(self.sizes[lane]), "vector", body)
+
+    def _streams(self, depth: int) -> Stmt:
+        name, hull = self.domain.streams[depth], self.domain.streams_hull[depth]
+        if depth < len(self.domain.streams) - 1:
+            return For(name, *span(hull, name), "serial", self._streams(depth + 1))
+        lets: Lets = []
+        begin, end = _named(self.instances, span(hull, name), name, lets)
+        if not self.closed:
+            return _let(lets, For(name, begin, end, "serial", self._rows(self._guarded_step())))
+        local, streams = tuple(self.sizes), self.domain.streams
+        mixed = [
+            c for c in self.domain.whole if mentions_any(c, streams) and mentions_any(c, local)
+        ]
+        steady = all_of(at_worst(c, self.box) >= 0 for c in mixed if not c.coefficient(name))
+        moving = [_at_worst_but(c, self.box, name) for c in mixed if c.coefficient(name)]
+        first = _limits(moving, name, 1)
+        last = _limits(moving, name, -1)
+        full: Span = (begin, end)
+        if first:
+            full = apply("min", extreme("max", [begin, *first]), end), end
+        if last or steady != TRUE:
+            full = _named(self.instances, full, name, lets)
+            stop = select(steady, extreme("min", [end, *last]), full[0])
+            full = full[0], apply("max", stop, full[0])
+        full = _named(self.instances, full, name, lets)
+        parts: list[Stmt] = []
+        if first:
+            parts.append(For(name, begin, full[0], "serial", self._rows(self._guarded_step())))
+        parts.append(self._unguarded(name, full))
+        if last or steady != TRUE:
+            parts.append(For(name, full[1], end, "serial", self._rows(self._guarded_step())))
+        return _let(lets, _block(parts))
+
+    def _unguarded(self, name: str, full: Span) -> Stmt:
+        step = self._rows(self._full_step())
+        if STREAM_UNROLL == 1:
+            return For(name, *full, "serial", step)
+        begin, end = full
+        whole = begin + (end - begin) // STREAM_UNROLL * STREAM_UNROLL
+        group, turn = f"{name}.group", f"{name}.turn"
+        written = For(turn, ZERO, literal(STREAM_UNROLL), "unrolled",
+                      Let(name, Var(group) + Var(turn), step))
+        return Let(f"{name}.whole", whole, _block([
+            For(group, begin, Var(f"{name}.whole"), "serial", written, STREAM_UNROLL),
+            For(name, Var(f"{name}.whole"), end, "serial", step)]))
+
+    # ---- one stream point for one row ---------------------------------------------------------
+
+    def _full_step(self) -> Stmt:
+        """The update for all lanes of the tile; rows and lanes outside the box take part, with
+        operands from inside it."""
+        domain = self.domain
+        lets: Lets = []
+        rows: dict[str, Expr] = {}
+        for row in domain.rows:
+            low, high = self.box[row]
+            value: Expr = Var(row)
+            if high != literal(self.sizes[row]):
+                value = apply("min", value, high - 1)
+            if low != ZERO:
+                value = apply("max", value, low)
+            if value != Var(row):
+                name = self.instances.fresh(row)
+                lets.append((name, value))
+                rows[row] = Var(name)
+        own, _, both = self._inside([c for c in self.crossing if c.coefficient(domain.lane)])
+        lets += [(n, substitute(e, rows)) for n, e in own]
+        hull = self._mask(self.box[domain.lane])
+        known = set(domain.rows) | {v.name for v in rows.values() if isinstance(v, Var)}
+        inner, update = self._instance(
+            rows, lambda load: both if _mentioned(load) & known else hull
+        )
+        targets = tuple((self._tile(k), self._place()) for k in range(len(update.targets)))
+        step = Update(targets, update.monoid, update.values)
+        return _let(lets, self._lanes(_let(inner, step)))
+
+    def _guarded_step(self) -> Stmt:
+        """The update for the lanes that the domain has at this row and stream point."""
+        local = tuple(self.sizes)
+        free = () if self.crossing else self.domain.streams
+        forms = [
+            c
+            for c in self.domain.whole
+            if mentions_any(c, local) and (not free or mentions_any(c, free))
+        ]
+        lets, where, mask = self._inside(forms)
+        inner, update = self._instance({}, lambda _: mask)
+        targets = tuple((self._tile(k), self._place()) for k in range(len(update.targets)))
+        if mask == TRUE:
+            step: Stmt = Update(targets, update.monoid, update.values)
+        else:
+            step = self._blended(update, mask)
+        return _let(lets, _under(where, self._lanes(_let(inner, step))))
+
+    def _blended(self, update: Update, mask: Expr) -> Stmt:
+        """The update where ``mask``, by selecting between old and new: no branches on lanes."""
+        monoid = update.monoid
+        old = [self._held(k, v) for k, v in enumerate(update.values)]
+        lets: Lets = []
+        names: dict[str, Expr] = {v.name: x for v, x in zip(monoid.left, old, strict=True)}
+        for variable, value in zip(monoid.right, update.values, strict=True):
+            name = self.instances.fresh("value")
+            lets.append((name, value))
+            names[variable.name] = Var(name, value.dtype)
+        stores: list[Stmt] = []
+        for k, combined in enumerate(monoid.combined):
+            name = self.instances.fresh("result")
+            lets.append((name, select(mask, substitute(combined, names), old[k])))
+            stores.append(Store(self._tile(k), self._place(), Var(name, combined.dtype)))
+        return _let(lets, _block(stores))
+
+    def _instance(
+        self, rows: Mapping[str, Expr], mask: Mask = lambda _: TRUE
+    ) -> tuple[Lets, Update]:
+        """The statement at the current point, in lets and an update, its loads from along the lanes
+        masked."""
+        values = [
+            substitute(to_expr(self.domain.dims[dim]), dict(rows)) for dim in self.statement.dims
+        ]
+        stmt = self.instances.make(self.statement, values)
+        lane = self.domain.lane
+
+        def change(node: Expr) -> Expr | None:
+            if isinstance(node, Load) and lane in _mentioned(node):
+                return select(mask(node), node, literal(0, node.dtype))
+            return None
+
+        lets: Lets = []
+        while isinstance(stmt, Let):
+            lets.append((stmt.name, rewrite(stmt.value, change)))
+            stmt = stmt.body
+        assert isinstance(stmt, Update), "a register tile is of an unconditional update"
+        values_ = tuple(rewrite(value, change) for value in stmt.values)
+        return lets, Update(stmt.targets, stmt.monoid, values_)
+
+    # ---- which lanes --------------------------------------------------------------------------
+
+    def _inside(self, forms: Sequence[Affine]) -> tuple[Lets, Expr, Expr]:
+        """Which lanes of the current row (and stream point) meet ``forms``: names for the bounds,
+        the condition for there to be any, and a mask."""
+        lane = self.domain.lane
+        lets: Lets = []
+        fixed = [to_expr(c) >= 0 for c in forms if not c.coefficient(lane)]
+        moving = [c for c in forms if c.coefficient(lane)]
+        lanes = _named(self.instances, span(moving, lane, self.sizes[lane]), lane, lets)
+        some = [] if not moving else [lanes[0] < lanes[1]]
+        return lets, all_of([*fixed, *some]), self._mask(lanes)
+
+    def _mask(self, lanes: Span) -> Expr:
+        lane, (low, high) = Var(self.domain.lane), lanes
+        conditions = [] if low == ZERO else [lane >= low]
+        if high != literal(self.sizes[self.domain.lane]):
+            conditions.append(lane < high)
+        return all_of(conditions)
+
+
+def _limits(moving: Sequence[tuple[int, Expr]], name: str, sign: int) -> list[Expr]:
+    """Bounds on the stream from ``c * stream + rest >= 0`` where ``c`` has this ``sign``."""
+    del name
+    if sign > 0:
+        return [(literal(c - 1) - rest) // c for c, rest in moving if c > 0]
+    return [rest // -c + 1 for c, rest in moving if c < 0]
+
+
+def _at_worst_but(form: Affine, box: Box, name: str) -> tuple[int, Expr]:
+    """``form`` as (c, rest) with c times ``name`` apart, the rest at the worst corner of ``box``."""
+    return form.coefficient(name), at_worst(form, box, (name,))
+
+
+def _named(instances: Instances, bounds: Span, hint: str, lets: Lets) -> Span:
+    """``bounds`` with names, added to ``lets``, for what is not a number or a name."""
+    found: list[Expr] = []
+    for bound, which in zip(bounds, ("begin", "end"), strict=True):
+        if isinstance(bound, Literal | Var):
+            found.append(bound)
+            continue
+        name = instances.fresh(f"{hint}.{which}")
+        lets.append((name, bound))
+        found.append(Var(name))
+    return found[0], found[1]
+
+
+def _mentioned(expr: Expr) -> set[str]:
+    return {node.name for node in walk(expr) if isinstance(node, Var)}
+
+
+def _let(lets: Sequence[tuple[str, Expr]], stmt: Stmt) -> Stmt:
+    for name, value in reversed(lets):
+        stmt = Let(name, value, stmt)
+    return stmt
+
+
+def _under(condition: Expr, stmt: Stmt) -> Stmt:
+    return stmt if condition == TRUE else If(condition, stmt)
+
+
+def _block(stmts: Sequence[Stmt]) -> Stmt:
+    return stmts[0] if len(stmts) == 1 else Block(tuple(stmts))
