@@ -32,6 +32,7 @@ from weft.polyhedral.named_isl import (
     tuple_space,
     union_maps,
 )
+from weft.polyhedral.order_check import keeps_order
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
 from weft.polyhedral.scop import Access, Scop, Statement, Tensor
@@ -117,7 +118,8 @@ def _check_confined(
             part = _iteration(scop, scop.statement(statement), values)
             iteration = iteration.union(part.to_union_map())
         same = iteration.apply_range(iteration.reverse())
-        seen = flow(_only(scop, tensor), schedule_map(scop, tree))
+        times = None if keeps_order(scop, tree) else schedule_map(scop, tree)
+        seen = flow(_only(scop, tensor), times)
         for sources in seen.sources.values():
             for escaped in union_maps(sources.subtract(same)):
                 if not escaped.is_empty():

@@ -10,25 +10,12 @@ Everything is computed anew from the Scop and the tree; nothing that a scheduler
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import islpy as isl
-
-from weft.errors import CompileError, IllegalScheduleError
-from weft.polyhedral.analysis.carried import Together
-from weft.polyhedral.analysis.dependences import Dependence, dependences
-from weft.polyhedral.analysis.pair_distance import LoopDistances
+from weft.errors import CompileError
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.contraction import check_contraction
-from weft.polyhedral.named_isl import (
-    access_map,
-    bounded,
-    paths,
-    sample,
-    sample_pair,
-    tensor_box,
-)
-from weft.polyhedral.schedule_tree import Loop, Tree
+from weft.polyhedral.named_isl import access_map, bounded, sample_pair, tensor_box
+from weft.polyhedral.order_check import check_order
+from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import (
     for_parameters,
     instance,
@@ -36,8 +23,6 @@ from weft.polyhedral.schedule_verifier import (
     verify_schedule,
 )
 from weft.polyhedral.scop import Access, Scop, Statement
-
-Path = Sequence[Loop | int]
 
 
 def check(scop: Scop, tree: Tree) -> None:
@@ -49,84 +34,8 @@ def check(scop: Scop, tree: Tree) -> None:
     BudgetError (WEFT-E0400) rather than running unbounded.
     """
     verify_schedule(scop, tree)
-    above = paths(tree)
-    found = dependences(scop)
-    distances = LoopDistances()
-    with bounded(what="the legality check"):
-        for dependence in found:
-            _check_order(Together(dependence, distances), above)
+    check_order(scop, tree)
     check_contraction(scop, tree)
-
-
-def _check_order(together: Together, above: dict[str, tuple[Loop | int, ...]]) -> None:
-    dependence = together.dependence
-    source, sink = above[dependence.source.name], above[dependence.sink.name]
-    last = _last_concurrent(source) if dependence.reduction else len(source)
-    for depth, (one, two) in enumerate(zip(source, sink, strict=False)):
-        if dependence.reduction and depth > last:
-            return
-        if isinstance(one, Loop):
-            _check_loop(together, one)
-            if not together.enter(one):
-                return
-        elif isinstance(two, int) and one != two:
-            if one > two and not dependence.reduction and not together.is_empty():
-                _refuse(together.pairs, dependence, "the sequence runs the second before the first")
-            return
-    if not dependence.reduction and not together.is_empty():
-        _refuse(together.pairs, dependence, "both run at the same time")
-
-
-def _last_concurrent(path: Path) -> int:
-    """The place of the innermost loop whose iterations may run at the same time, -1 for none."""
-    places = [k for k, x in enumerate(path) if isinstance(x, Loop) and x.kind in _CONCURRENT]
-    return max(places, default=-1)
-
-
-_CONCURRENT = {"parallel": "WEFT-E0421", "vector": "WEFT-E0422"}
-
-
-def _check_loop(together: Together, loop: Loop) -> None:
-    dependence = together.dependence
-    if not dependence.reduction:
-        backward = together.backward(loop)
-        if backward is not None:
-            _refuse(backward, dependence, f"loop {loop.name} runs the second before the first")
-    if loop.kind in _CONCURRENT and not (loop.kind == "vector" and dependence.reduction):
-        carried = together.carried(loop)
-        if carried is not None:
-            reason = f"{loop.kind} loop {loop.name} may run both at the same time"
-            _refuse(carried, dependence, reason, _CONCURRENT[loop.kind])
-
-
-def _refuse(pairs: isl.Set, dependence: Dependence, reason: str, code: str = "WEFT-E0420") -> None:
-    """Raise the error that shows one of the flattened ``pairs``, which is not empty."""
-    found = sample(pairs)
-    assert found is not None, "an empty set of violations"
-    parameters, point = found
-    source, sink = dependence.source, dependence.sink
-    first, second = point[: len(source.dims)], point[len(source.dims) :]
-    element = _element(dependence, {**parameters, **dict(zip(source.dims, first, strict=True))})
-    did = "writes" if dependence.kind != "anti" else "reads"
-    does = "reads" if dependence.kind == "flow" else "writes"
-    raise IllegalScheduleError(
-        code,
-        f"the schedule violates the {dependence.kind} dependence of {sink.name} on {source.name}",
-        where=", ".join(dict.fromkeys((source_of(source), source_of(sink)))),
-        why=f"{instance(source, first)} {did} {element} before {instance(sink, second)} "
-        f"{does} it{for_parameters(parameters)}, but {reason}",
-        hint="keep the two in order, in an outer loop or a sequence"
-        if code == "WEFT-E0420"
-        else "run the loop serially, or move the dependence to an outer loop",
-    )
-
-
-def _element(dependence: Dependence, values: dict[str, int]) -> str:
-    access = dependence.source_access
-    if access.may:
-        return f"an element of {access.tensor}"
-    indices = ", ".join(str(affine(index).value(values)) for index in access.indices)
-    return f"{access.tensor}[{indices}]"
 
 
 def check_bounds(scop: Scop) -> None:

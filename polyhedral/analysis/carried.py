@@ -40,7 +40,7 @@ class Together:
         self._loose: isl.Set = dependence.map.wrap().flatten()
         self._exact: isl.Set = self._loose
         self._entered: list[Affine] = []  # distances that are 0, though not yet in _exact
-        self._equal = _uniform(dependence)  # terms of the sink, in terms of the source
+        self._equal = _uniform(dependence)  # terms → equal ones
         self._limits: list[Affine] = []  # at least 0, though not yet in _loose
         self._never_negative: set[Affine] = set()
         self._none_left = False
@@ -82,7 +82,9 @@ class Together:
             return not self._none_left
         self._entered.append(distance)
         pieces = self._distances.parts(distance)
-        if pieces is not None and (len(pieces) == 1 or all(map(self._not_negative, pieces))):
+        if pieces is not None and (
+            len(pieces) == 1 or all(self._at_least_zero(piece.distance) for piece in pieces)
+        ):
             for piece in pieces:
                 self._enter(piece)
         return not self._none_left
@@ -90,8 +92,8 @@ class Together:
     def _enter(self, part: Part) -> None:
         """Let ``part`` be 0."""
         distance, reach = self._known(part.distance), part.divisor - 1
-        if part.sink is not None and part.source is not None:
-            self._equal[part.sink] = Affine(((part.source, 1),))
+        if part.left is not None and part.right is not None:
+            self._let(part.left, Affine(((part.right, 1),)))
         if distance.is_constant:
             self._none_left |= abs(distance.constant) > reach
         elif not any(isinstance(term, FloorDiv) for term, _ in distance.terms):
@@ -100,6 +102,10 @@ class Together:
                 self._none_left |= self._loose.is_empty()
                 return
             self._limits += [distance.plus(reach), distance.scaled(-1).plus(reach)]
+
+    def _let(self, term: Term, value: Affine) -> None:
+        one = {term: value}
+        self._equal = {old: known.replaced(one) for old, known in self._equal.items()} | one
 
     def _limited(self) -> bool:
         """Bring what floors leave of distances into ``_loose``; whether that is anything new."""
@@ -136,7 +142,7 @@ class Together:
         if pieces is None:
             return False
         if len(pieces) > 1 or pieces[0].divisor > 1:
-            found = all(map(self._not_negative, pieces))
+            found = all(self._at_least_zero(piece.distance) for piece in pieces)
         else:
             negative = _inequality(self._aff(distance.scaled(-1).plus(-1)))
             found = self._loose.add_constraint(negative).is_empty() or (
@@ -145,9 +151,6 @@ class Together:
         if found:
             self._never_negative.add(distance)
         return found
-
-    def _not_negative(self, part: Part) -> bool:
-        return self._at_least_zero(part.distance if part.factor > 0 else part.distance.scaled(-1))
 
     def _beyond(self, distance: Affine, sign: int) -> isl.Set | None:
         """The exact pairs where ``distance`` has that sign, if any."""

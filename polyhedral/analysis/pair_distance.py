@@ -56,40 +56,31 @@ def _renamed(form: Affine, dims: frozenset[str], end: str) -> Affine:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``factor * (floor at the sink - floor at the source)``: between such floors, the distance
-    of what they divide. Without floors, ``factor * distance`` itself."""
+    """``factor * (left // T - right // T)``, factor > 0, where ``distance`` is left - right.
 
-    factor: int
+    Where there are no such floors, ``distance`` itself.
+    """
+
     distance: Affine
-    sink: FloorDiv | None = None
-    source: FloorDiv | None = None
+    left: FloorDiv | None = None
+    right: FloorDiv | None = None
 
     @property
     def divisor(self) -> int:
-        return self.sink.divisor if self.sink is not None else 1
+        return self.left.divisor if self.left is not None else 1
 
 
 def parts(distance: Affine) -> tuple[Part, ...] | None:
-    """``distance`` as a sum of parts, None if some floor has no partner at the other end."""
+    """``distance`` as a sum of positive multiples of parts; None if a floor is left alone."""
     floors = [(t, c) for t, c in distance.terms if isinstance(t, FloorDiv)]
     rest = tuple((t, c) for t, c in distance.terms if isinstance(t, str))
-    found = [Part(1, Affine(rest, distance.constant))] if rest or distance.constant else []
+    found = [Part(Affine(rest, distance.constant))] if rest or distance.constant else []
     while floors:
         one, factor = floors.pop(0)
-        other = next((t for t, c in floors if c == -factor and _opposite(t, one)), None)
+        other = next((t for t, c in floors if c == -factor and t.divisor == one.divisor), None)
         if other is None:
             return None
         floors.remove((other, -factor))
-        sink, source = (one, other) if _end(one) == "1" else (other, one)
-        factor = factor if sink is one else -factor
-        found.append(Part(factor, sink.numerator - source.numerator, sink, source))
+        left, right = (one, other) if factor > 0 else (other, one)
+        found.append(Part(left.numerator - right.numerator, left, right))
     return tuple(found)
-
-
-def _end(floor: FloorDiv) -> str:
-    """``0`` or ``1``: the end that ``floor`` is about; another text if it is about none or both."""
-    return "".join(sorted({name[0] for name in floor.numerator.variables()} - {"p"}))
-
-
-def _opposite(one: FloorDiv, other: FloorDiv) -> bool:
-    return one.divisor == other.divisor and {_end(one), _end(other)} == {"0", "1"}

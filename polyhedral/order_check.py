@@ -1,0 +1,124 @@
+"""Does a schedule tree keep every dependence of a Scop? Half of ``legality``, which others build on.
+
+Whoever knows that a tree keeps all dependences need not look at the tree any more to learn what
+each read sees: of the writes to an element that come before a read in the initial order, all do so
+under the tree, in the same order, and none that comes after it in the initial order does. So the
+flow of values is that of the initial order, where no tile loop is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import islpy as isl
+
+from weft.errors import IllegalScheduleError
+from weft.polyhedral.analysis.carried import Together
+from weft.polyhedral.analysis.dependences import Dependence, dependences
+from weft.polyhedral.analysis.pair_distance import LoopDistances
+from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.named_isl import bounded, derived, paths, sample
+from weft.polyhedral.schedule_tree import Loop, Tree
+from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
+from weft.polyhedral.scop import Scop
+
+Path = Sequence[Loop | int]
+
+
+def check_order(scop: Scop, tree: Tree) -> None:
+    """Check that ``tree``, a verified schedule, keeps the dependences of ``scop``.
+
+    Raises IllegalScheduleError (E0420: the order of a dependence is violated; E0421, E0422: a
+    parallel or vector loop carries one), with one violated instance pair and the element that it
+    touches, and BudgetError (WEFT-E0400) rather than running unbounded.
+    """
+
+    def judge() -> bool:
+        above, distances = paths(tree), LoopDistances()
+        found = dependences(scop)
+        with bounded(what="the legality check"):
+            for dependence in found:
+                _check(Together(dependence, distances), above)
+        return True
+
+    derived(judge, "order", (), scop, tree)
+
+
+def keeps_order(scop: Scop, tree: Tree) -> bool:
+    """Whether ``check_order`` accepts."""
+    try:
+        check_order(scop, tree)
+    except IllegalScheduleError:
+        return False
+    return True
+
+
+def _check(together: Together, above: dict[str, tuple[Loop | int, ...]]) -> None:
+    dependence = together.dependence
+    source, sink = above[dependence.source.name], above[dependence.sink.name]
+    last = _last_concurrent(source) if dependence.reduction else len(source)
+    for depth, (one, two) in enumerate(zip(source, sink, strict=False)):
+        if dependence.reduction and depth > last:
+            return
+        if isinstance(one, Loop):
+            _check_loop(together, one)
+            if not together.enter(one):
+                return
+        elif isinstance(two, int) and one != two:
+            if one > two and not dependence.reduction and not together.is_empty():
+                _refuse(together.pairs, dependence, "the sequence runs the second before the first")
+            return
+    if not dependence.reduction and not together.is_empty():
+        _refuse(together.pairs, dependence, "both run at the same time")
+
+
+def _last_concurrent(path: Path) -> int:
+    """The place of the innermost loop whose iterations may run at the same time, -1 for none."""
+    places = [k for k, x in enumerate(path) if isinstance(x, Loop) and x.kind in _CONCURRENT]
+    return max(places, default=-1)
+
+
+_CONCURRENT = {"parallel": "WEFT-E0421", "vector": "WEFT-E0422"}
+
+
+def _check_loop(together: Together, loop: Loop) -> None:
+    dependence = together.dependence
+    if not dependence.reduction:
+        backward = together.backward(loop)
+        if backward is not None:
+            _refuse(backward, dependence, f"loop {loop.name} runs the second before the first")
+    if loop.kind in _CONCURRENT and not (loop.kind == "vector" and dependence.reduction):
+        carried = together.carried(loop)
+        if carried is not None:
+            reason = f"{loop.kind} loop {loop.name} may run both at the same time"
+            _refuse(carried, dependence, reason, _CONCURRENT[loop.kind])
+
+
+def _refuse(pairs: isl.Set, dependence: Dependence, reason: str, code: str = "WEFT-E0420") -> None:
+    """Raise the error that shows one of the flattened ``pairs``, which is not empty."""
+    found = sample(pairs)
+    assert found is not None, "an empty set of violations"
+    parameters, point = found
+    source, sink = dependence.source, dependence.sink
+    first, second = point[: len(source.dims)], point[len(source.dims) :]
+    element = _element(dependence, {**parameters, **dict(zip(source.dims, first, strict=True))})
+    did = "writes" if dependence.kind != "anti" else "reads"
+    does = "reads" if dependence.kind == "flow" else "writes"
+    raise IllegalScheduleError(
+        code,
+        f"the schedule violates the {dependence.kind} dependence of {sink.name} on {source.name}",
+        where=", ".join(dict.fromkeys((source_of(source), source_of(sink)))),
+        why=f"{instance(source, first)} {did} {element} before {instance(sink, second)} "
+        f"{does} it{for_parameters(parameters)}, but {reason}",
+        hint="keep the two in order, in an outer loop or a sequence"
+        if code == "WEFT-E0420"
+        else "run the loop serially, or move the dependence to an outer loop",
+    )
+
+
+def _element(dependence: Dependence, values: dict[str, int]) -> str:
+    access = dependence.source_access
+    if access.may:
+        return f"an element of {access.tensor}"
+    indices = ", ".join(str(affine(index).value(values)) for index in access.indices)
+    return f"{access.tensor}[{indices}]"
