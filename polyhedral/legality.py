@@ -4,6 +4,9 @@ Everything is computed anew from the Scop and the tree; nothing that a scheduler
 
 * every dependence's source runs strictly before its sink, except among the instances of one
   update whose monoid lets them be reordered (``Dependence.reduction``);
+* of statements with no place in the initial order (``Statement.position`` ()), ``validation`` finds
+  out whether they run when they should; here they are asked only not to run at the same time as
+  others that use the same memory;
 * a parallel loop carries no dependence at all, a vector loop none but such a reduction;
 * storage that loop iterations reuse (``Tensor.contracted``) serves one tile at a time.
 """

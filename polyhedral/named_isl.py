@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import islpy as isl
 
-from weft.errors import BudgetError
+from weft.errors import BudgetError, InternalError
 from weft.frontend.scalar_affine import Affine, FloorDiv, floor_divide, to_expr, variable
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.quasi_affine import affine
@@ -156,9 +156,7 @@ def pair_aff(
     space: isl.Space, distance: Affine, source: Sequence[str], sink: Sequence[str]
 ) -> isl.Aff:
     """``distance``, named as in ``analysis/pair_distance``, over a flattened space of pairs."""
-    places = {
-        f"p {decode(name)}": (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))
-    }
+    places = {f"p {decode(name)}": (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))}
     places |= {f"0 {name}": (_DIM.in_, k) for k, name in enumerate(source)}
     places |= {f"1 {name}": (_DIM.in_, len(source) + k) for k, name in enumerate(sink)}
     return _aff(distance, places, isl.LocalSpace.from_space(space))
@@ -370,7 +368,14 @@ def schedule_map(scop: Scop, tree: Tree) -> isl.UnionMap:
 
 
 def original_schedule(scop: Scop) -> isl.UnionMap:
-    """Instances → their time in the initial order: ``Statement.position``, then list order."""
+    """Instances → their time in the initial order: ``Statement.position``, then list order.
+
+    Raises InternalError (WEFT-E0943) for a statement that has no place in it.
+    """
+    placeless = next((s.name for s in scop.statements if not s.position), None)
+    if placeless is not None:
+        what = "it has no place in the initial order"
+        raise InternalError("WEFT-E0943", what, where=placeless)
     length = max((len(s.position) for s in scop.statements), default=0)
     rows = {
         s.name: [variable(p) if isinstance(p, str) else p for p in s.position]

@@ -3,7 +3,9 @@
 Whoever knows that a tree keeps all dependences need not look at the tree any more to learn what
 each read sees: of the writes to an element that come before a read in the initial order, all do so
 under the tree, in the same order, and none that comes after it in the initial order does. So the
-flow of values is that of the initial order, where no tile loop is in the way.
+flow of values is that of the initial order, where no tile loop is in the way. That holds of
+statements that have a place in the initial order; others (``Statement.position`` ()) are asked here
+only not to run at the same time as what uses the same memory.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def check_order(scop: Scop, tree: Tree) -> None:
 
 
 def keeps_order(scop: Scop, tree: Tree) -> bool:
-    """Whether ``check_order`` accepts."""
+    """Whether all statements have a place in the initial order, and ``check_order`` accepts."""
+    if not all(s.position for s in scop.statements):
+        return False
     try:
         check_order(scop, tree)
     except IllegalScheduleError:
@@ -56,19 +60,20 @@ def keeps_order(scop: Scop, tree: Tree) -> bool:
 def _check(together: Together, above: dict[str, tuple[Loop | int, ...]]) -> None:
     dependence = together.dependence
     source, sink = above[dependence.source.name], above[dependence.sink.name]
-    last = _last_concurrent(source) if dependence.reduction else len(source)
+    free = dependence.reduction or dependence.unordered
+    last = _last_concurrent(source) if free else len(source)
     for depth, (one, two) in enumerate(zip(source, sink, strict=False)):
-        if dependence.reduction and depth > last:
+        if free and depth > last:
             return
         if isinstance(one, Loop):
             _check_loop(together, one)
             if not together.enter(one):
                 return
         elif isinstance(two, int) and one != two:
-            if one > two and not dependence.reduction and not together.is_empty():
+            if one > two and not free and not together.is_empty():
                 _refuse(together.pairs, dependence, "the sequence runs the second before the first")
             return
-    if not dependence.reduction and not together.is_empty():
+    if not free and not together.is_empty():
         _refuse(together.pairs, dependence, "both run at the same time")
 
 
@@ -83,7 +88,7 @@ _CONCURRENT = {"parallel": "WEFT-E0421", "vector": "WEFT-E0422"}
 
 def _check_loop(together: Together, loop: Loop) -> None:
     dependence = together.dependence
-    if not dependence.reduction:
+    if not dependence.reduction and not dependence.unordered:
         backward = together.backward(loop)
         if backward is not None:
             _refuse(backward, dependence, f"loop {loop.name} runs the second before the first")

@@ -25,12 +25,16 @@
   and written). Instances of one update that differ in reduction dims only may be reordered if the
   monoid's laws allow it; this is the one freedom beyond dependences.
 * Initial order: statements in list order, instances by ``Statement.position``: the 2d+1 textual
-  form (constant, dim, constant, dim, …, constant), so that statements may share loops.
+  form (constant, dim, constant, dim, …, constant), so that statements may share loops. Statements
+  that a transformation of a schedule adds (copies into local memory, clones in tiles) have the
+  position (): they have no initial order, the schedule tree alone says when they run, and whether
+  that is right, ``validation`` finds out from the flow of values.
 * ``origin`` names the statement (and gives, in terms of this statement's dims, the instance) of the
   Scop before any transformation: that is what makes validation mechanical. ``role`` 'temp' tensors
   do not outlive the Scop; what an 'inout' tensor holds before the first instance is the caller's,
-  as is what it holds after the last (an 'output' holds nothing before). ``contracted`` lists the leading dimensions (tile indices) of a local
-  tensor that have no storage: each tile reuses the same memory.
+  as is what it holds after the last (an 'output' holds nothing before). ``contracted`` lists the
+  leading dimensions (tile indices) of a local tensor that have no storage: each tile reuses the
+  same memory.
 * Evaluating an instance is ``scalar_expr``'s semantics. Accesses outside a tensor are errors found
   by ``verify`` before code is generated.
 """
@@ -103,7 +107,7 @@ class Statement:
     name: str
     dims: tuple[str, ...]
     domain: tuple[Constraint, ...]
-    position: tuple[int | str, ...]  # 2d+1 form: (0, 'i', 1, 'j', 0)
+    position: tuple[int | str, ...]  # 2d+1 form: (0, 'i', 1, 'j', 0); (): none
     writes: tuple[Access, ...]
     reads: tuple[Access, ...]
     body: Body

@@ -152,6 +152,9 @@ def _box(statement: Statement, parameters: Mapping[str, int]) -> list[tuple[int,
 
 
 def _textual_path(statement: Statement) -> list[Expr]:
+    if not statement.position:
+        what = "it has no place in the initial order"
+        raise InternalError("WEFT-E0940", what, where=statement.name)
     return [Var(p) if isinstance(p, str) else literal(p) for p in statement.position]
 
 

@@ -35,7 +35,7 @@ def verify(scop: Scop) -> None:
             _fail("E0942", tensor.name, f"{tensor.contracted} dimensions are contracted")
     for statement in scop.statements:
         _verify_statement(statement, parameters, tensors)
-    positions = [statement.position for statement in scop.statements]
+    positions = [statement.position for statement in scop.statements if statement.position]
     if len(set(positions)) < len(positions):
         _fail("E0943", scop.name, "two statements have one position")
 
@@ -100,6 +100,8 @@ def _verify_statement(statement: Statement, parameters: Scope, tensors: dict[str
 
 
 def _verify_position(statement: Statement) -> None:
+    if not statement.position:  # the schedule tree places it
+        return
     constants, loops = statement.position[::2], statement.position[1::2]
     alternates = all(isinstance(p, int) for p in constants) and len(constants) == len(loops) + 1
     if not alternates or sorted(map(str, loops)) != sorted(statement.dims):

@@ -37,17 +37,17 @@ class Bounds:
     size: Expr
 
 
-def bounds(scop: Scop, values: Values) -> Bounds | None:
+def bounds(scop: Scop, values: Values, *, from_zero: bool = False) -> Bounds | None:
     """Bounds of all ``values``, or None where there is no closed form.
 
-    A constant lower bound that is no negative number becomes 0.
+    The lower bound is constant where one exists; ``from_zero``, it is 0 then if none is negative.
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the bounds of index expressions"):
         taken = _taken(scop, values)
         if taken.is_empty():
             return Bounds(to_expr(Affine()), to_expr(Affine((), -1)), to_expr(Affine()))
-        lower, upper = _lower(scop, taken), _upper(scop, taken)
+        lower, upper = _lower(scop, taken, from_zero), _upper(scop, taken)
         if lower is None or upper is None:
             return None
         size = _not_negative(scop, (upper - lower).plus(1))
@@ -64,20 +64,22 @@ def _taken(scop: Scop, values: Values) -> isl.Set:
     return taken.coalesce()
 
 
-def _lower(scop: Scop, taken: isl.Set) -> Affine | None:
+def _lower(scop: Scop, taken: isl.Set, from_zero: bool) -> Affine | None:
     least = taken.project_out(isl.dim_type.param, 0, taken.dim(isl.dim_type.param)).dim_min_val(0)
     if least.is_int():
-        return Affine((), min(0, least.to_python()))
+        constant = least.to_python()
+        return Affine((), min(0, constant) if from_zero else constant)
     upper = _upper(scop, taken.neg())
     return None if upper is None else upper.scaled(-1)
 
 
 def _upper(scop: Scop, taken: isl.Set) -> Affine | None:
-    """A bound that is exact for some parameters, or else the sum of all of these."""
+    """A bound that is exact for some parameters, a constant if possible, or else the sum of
+    all of these."""
     if not taken.dim_has_upper_bound(isl.dim_type.set, 0):
         return None
     exact = (affine_of(aff, ()) for _, aff in taken.dim_max(0).get_pieces())
-    candidates = list(dict.fromkeys(exact))
+    candidates = sorted(dict.fromkeys(exact), key=lambda c: (len(c.terms), repr(c)))
     found = next((c for c in candidates if _holds(taken, c)), None)
     if found is not None:
         return found

@@ -8,6 +8,9 @@ An update reads and writes its elements. Pairs of instances of one update that d
 dims only are recorded apart, with ``reduction`` set, if the monoid is associative and commutative:
 their order is free, but they still must not run at the same time.
 
+Statements with no place in the initial order (``position`` ()) are before or after all others as
+validation decides; what they share with another statement is recorded once, as ``unordered``.
+
 See Feautrier, "Dataflow analysis of array and scalar references" (1991), for the terms.
 """
 
@@ -35,7 +38,8 @@ class Dependence:
 
     ``map`` is exact: within both domains, both guards and the context. ``kind`` names the strongest
     reason: the sink reads what the source wrote (flow), both write (output), the sink overwrites
-    what the source read (anti).
+    what the source read (anti). ``unordered``: which comes first is not known here, but they must
+    not run at the same time.
     """
 
     source: Statement
@@ -45,13 +49,14 @@ class Dependence:
     kind: Kind
     map: isl.Map
     reduction: bool = False
+    unordered: bool = False
 
     @property
     def tensor(self) -> str:
         return self.source_access.tensor
 
     def __str__(self) -> str:
-        free = ", reduction" if self.reduction else ""
+        free = ", reduction" if self.reduction else ", unordered" if self.unordered else ""
         return f"{self.kind} {self.source.name} -> {self.sink.name} on {self.tensor}{free}"
 
 
@@ -85,10 +90,14 @@ def _all(scop: Scop) -> Iterator[Dependence]:
         for use in _uses(number, statement):
             by_tensor.setdefault(use.access.tensor, []).append(use)
     for uses in by_tensor.values():
-        for first in uses:
-            for second in uses:
-                if first.writes or second.writes:
+        for place, first in enumerate(uses):
+            for other, second in enumerate(uses):
+                if not first.writes and not second.writes:
+                    continue
+                if first.statement.position and second.statement.position:
                     yield from _between(scop, first, second)
+                elif place <= other:
+                    yield from _beside(scop, first, second)
 
 
 def _uses(number: int, statement: Statement) -> Iterator[_Use]:
@@ -101,7 +110,7 @@ def _uses(number: int, statement: Statement) -> Iterator[_Use]:
 
 def _between(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
     """The dependences with ``first`` at the source and ``second`` at the sink."""
-    shared, textual = _common_order(first, second)
+    shared, textual = relation(first.statement, first.number, second.statement, second.number)
     if not shared and not textual:
         return
     source = access_map(scop, first.statement, first.access)
@@ -109,24 +118,47 @@ def _between(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
     pairs = _in_order(source.apply_range(sink.reverse()), shared, textual)
     if pairs is None:
         return
-    kind: Kind = "flow" if first.writes and second.reads else "output"
-    kind = kind if first.writes else "anti"
     for part, reduction in _split_reduction(pairs, first, second):
         yield Dependence(
-            first.statement, second.statement, first.access, second.access, kind, part, reduction
-        )
+            first.statement, second.statement, first.access, second.access, _kind(first, second),
+            part, reduction,
+        )  # fmt: skip
 
 
-def _common_order(first: _Use, second: _Use) -> tuple[list[tuple[int, int]], bool]:
-    """The loops that both share, as dimension numbers, and whether ``first`` is first inside."""
+def _beside(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
+    """What both touch, where one of the two has no place in the initial order."""
+    source = access_map(scop, first.statement, first.access)
+    sink = access_map(scop, second.statement, second.access)
+    pairs = source.apply_range(sink.reverse())
+    if pairs.is_empty():
+        return
+    for part, reduction in _split_reduction(pairs, first, second):
+        yield Dependence(
+            first.statement, second.statement, first.access, second.access, _kind(first, second),
+            part, reduction, unordered=not reduction,
+        )  # fmt: skip
+
+
+def _kind(first: _Use, second: _Use) -> Kind:
+    if not first.writes:
+        return "anti"
+    return "flow" if second.reads else "output"
+
+
+Relation = tuple[list[tuple[int, int]], bool]
+
+
+def relation(one: Statement, place: int, two: Statement, other: int) -> Relation:
+    """How two statements follow each other in the initial order: the loops that both share, as
+    numbers of their dims, and whether ``one`` is first inside. ``place`` and ``other`` are their
+    places in the list."""
     shared: list[tuple[int, int]] = []
-    one, two = first.statement, second.statement
     for a, b in zip_longest(one.position, two.position):
         if isinstance(a, str) and isinstance(b, str):
             shared.append((one.dims.index(a), two.dims.index(b)))
         elif isinstance(a, int) and isinstance(b, int) and a != b:
             return shared, a < b
-    return shared, first.number < second.number
+    return shared, place < other
 
 
 def _in_order(pairs: isl.Map, shared: list[tuple[int, int]], textual: bool) -> isl.Map | None:

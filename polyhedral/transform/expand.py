@@ -81,7 +81,8 @@ def expanded(scop: Scop, tensor: str, values: Seq[Mapping[str, Expr]]) -> Scop:
     indices: dict[str, list[Expr]] = {name: [] for name in users}
     sizes = []
     for at in values:
-        limits = bounds(scop, ((scop.statement(name), at[name]) for name in users))
+        uses = ((scop.statement(name), at[name]) for name in users)
+        limits = bounds(scop, uses, from_zero=True)
         if limits is None:
             raise IllegalScheduleError(
                 "WEFT-E0461",
