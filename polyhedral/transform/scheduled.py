@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import BoundArguments, Parameter, signature
 from typing import Concatenate, ParamSpec
 
 from weft.errors import IllegalScheduleError
@@ -90,20 +91,33 @@ def transformation(
 
     What ``function`` does by calling other transformations is part of that one step.
     """
+    declared = signature(function)
 
     @wraps(function)
     def recorded(scheduled: Scheduled, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         made = function(scheduled, *args, **kwargs)
-        return replace(made, steps=(*scheduled.steps, step(function.__name__, args, kwargs)))
+        call = declared.bind(scheduled, *args, **kwargs)
+        return replace(made, steps=(*scheduled.steps, _step(function.__name__, call)))
 
     return recorded
 
 
-def step(name: str, args: Seq[object], kwargs: Mapping[str, object]) -> Step:
-    """The step ``name(*args, **kwargs)``."""
-    parts = [literal_text(arg) for arg in args]
-    parts += [f"{key}={literal_text(value)}" for key, value in kwargs.items()]
-    return Step(name, ", ".join(parts))
+def _step(name: str, call: BoundArguments) -> Step:
+    """The step ``name(…)`` without arguments at their defaults: one call, one text."""
+    positional: list[str] = []
+    named: list[str] = []
+    by_position = True
+    for parameter in list(call.signature.parameters.values())[1:]:
+        value = call.arguments.get(parameter.name, parameter.default)
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            positional += map(literal_text, value if value is not Parameter.empty else ())
+        elif value == parameter.default and type(value) is type(parameter.default):
+            by_position = False
+        elif by_position and parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:
+            positional.append(literal_text(value))
+        else:
+            named.append(f"{parameter.name}={literal_text(value)}")
+    return Step(name, ", ".join(positional + named))
 
 
 def literal_text(value: object) -> str:
@@ -255,6 +269,6 @@ def fresh(name: str, taken: set[str]) -> str:
 
 __all__ = [
     "Mark", "Scheduled", "Step", "fresh", "literal_text", "loops_above", "merge_bands", "new_name",
-    "path_to", "positive", "replace_loop", "rewrite", "step", "tidy", "transformation",
+    "path_to", "positive", "replace_loop", "rewrite", "tidy", "transformation",
     "with_loops",
 ]  # fmt: skip
