@@ -33,7 +33,7 @@ def distribute(scheduled: Scheduled, loop: str, after: str | None = None) -> Sch
     ``after`` is a statement; the first part ends with the nest that it is in. Loops between
     ``loop`` and its statements go along. The first part keeps the loops' names; those of another
     are called ``loop_statement``, after its first statement. Raises ``IllegalScheduleError``:
-    WEFT-E0450 and E0451 where there is no such loop or statement, E0461 where the loop has but one
+    WEFT-E0450 and E0451 where there is no such loop or statement, E0463 where the loop has but one
     nest inside, or nothing behind ``after``.
     """
     scheduled.loop(loop)
@@ -59,7 +59,7 @@ def distribute(scheduled: Scheduled, loop: str, after: str | None = None) -> Sch
     tree = tidy(rewrite(merge_bands(scheduled.tree), change))
     if not done:
         raise IllegalScheduleError(
-            "WEFT-E0461",
+            "WEFT-E0463",
             f"loop {loop} cannot be distributed" + (f" behind {after}" if after else ""),
             why=f"inside it: {', '.join(scheduled.below(loop))}"
             + ("" if after else ", in one nest"),

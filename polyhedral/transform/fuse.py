@@ -38,7 +38,7 @@ def fuse(
     between them go before or behind the fused loop, as their accesses ask. The iteration i of
     ``second`` runs in iteration i + ``shift``, which may be negative. By default the name is that
     of ``first``. Raises ``IllegalScheduleError``: WEFT-E0450 where there is no such loop, E0460 for
-    a shift that is no integer or a name that is taken, E0461 where the loops are not neighbours.
+    a shift that is no integer or a name that is taken, E0463 where the loops are not neighbours.
     """
     one, two = scheduled.loop(first), scheduled.loop(second)
     if isinstance(shift, bool) or not isinstance(shift, int):
@@ -62,7 +62,7 @@ def fuse(
     tree = tidy(rewrite(merge_bands(scheduled.tree), change))
     if not fused or first == second:
         raise IllegalScheduleError(
-            "WEFT-E0461",
+            "WEFT-E0463",
             f"loops {first} and {second} are not neighbours",
             why=_why_not(scheduled, first, second),
             hint="fuse loops from the outermost inwards; "

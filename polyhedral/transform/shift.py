@@ -27,7 +27,7 @@ def shift(scheduled: Scheduled, statement: str, loop: str, by: int) -> Scheduled
     """The instance of ``statement`` at iteration i of ``loop`` moves to iteration i + ``by``.
 
     ``by`` may be negative. Raises ``IllegalScheduleError``: WEFT-E0450 and E0451 where there is no
-    such loop or statement, E0460 for a ``by`` that is no integer, E0461 where the statement is not
+    such loop or statement, E0460 for a ``by`` that is no integer, E0463 where the statement is not
     inside the loop.
     """
     old = scheduled.loop(loop)
@@ -36,7 +36,7 @@ def shift(scheduled: Scheduled, statement: str, loop: str, by: int) -> Scheduled
         raise IllegalScheduleError("WEFT-E0460", f"{statement} cannot be shifted by {by!r}")
     if statement not in old.at:
         raise IllegalScheduleError(
-            "WEFT-E0461",
+            "WEFT-E0463",
             f"statement {statement} is not inside loop {loop}",
             hint=f"statements inside: {', '.join(old.at)}",
         )

@@ -21,7 +21,7 @@ def skew(scheduled: Scheduled, loop: str, by: str, factor: int = 1) -> Scheduled
     """``loop`` runs over its old value plus ``factor`` times that of ``by``, and keeps its name.
 
     ``by`` may stand outside or inside ``loop``. Raises ``IllegalScheduleError``: WEFT-E0450 where
-    there is no such loop, E0460 for a factor that is no integer, E0461 where a statement of
+    there is no such loop, E0460 for a factor that is no integer, E0463 where a statement of
     ``loop`` is not inside ``by``.
     """
     old, other = scheduled.loop(loop), scheduled.loop(by)
@@ -32,7 +32,7 @@ def skew(scheduled: Scheduled, loop: str, by: str, factor: int = 1) -> Scheduled
     outside = [s for s in old.at if s not in other.at]
     if outside:
         raise IllegalScheduleError(
-            "WEFT-E0461",
+            "WEFT-E0463",
             f"loop {loop} cannot be skewed by {by}",
             why=f"statement {outside[0]} is inside {loop}, but not inside {by}",
         )

@@ -68,11 +68,11 @@ def test_what_feeds_back_is_refused() -> None:
 def test_errors() -> None:
     start = initial(matmul())
     with pytest.raises(
-        IllegalScheduleError, match=r"E0461.*loop k cannot be distributed"
+        IllegalScheduleError, match=r"E0463.*loop k cannot be distributed"
     ) as caught:
         distribute(start, "k")
     assert caught.value.why == "inside it: S1, in one nest"
-    with pytest.raises(IllegalScheduleError, match=r"E0461.*behind S1"):
+    with pytest.raises(IllegalScheduleError, match=r"E0463.*behind S1"):
         distribute(start, "i", after="S1")
     with pytest.raises(IllegalScheduleError, match="E0451"):
         distribute(start, "i", after="S7")

@@ -82,7 +82,7 @@ def test_errors() -> None:
         ("i", "j", "one is inside the other"),
         ("j", "i_2", "j is inside other loops of its nest"),
     ):
-        with pytest.raises(IllegalScheduleError, match="E0461") as caught:
+        with pytest.raises(IllegalScheduleError, match="E0463") as caught:
             fuse(start, first, second)
         assert caught.value.why == why
     with pytest.raises(IllegalScheduleError, match=r"E0450.*'x'"):
@@ -104,6 +104,6 @@ def test_errors() -> None:
             A[t] = 0
         """, A="io N", B="io N",
     )  # fmt: skip
-    with pytest.raises(IllegalScheduleError, match="E0461") as caught:
+    with pytest.raises(IllegalScheduleError, match="E0463") as caught:
         fuse(initial(apart), "i_2", "i_3")
     assert caught.value.why == "they stand in different nests"

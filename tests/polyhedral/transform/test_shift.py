@@ -56,7 +56,7 @@ def test_inside_a_triangle() -> None:
 
 def test_errors() -> None:
     start = initial(matmul())
-    with pytest.raises(IllegalScheduleError, match=r"E0461.*S0 is not inside loop k") as caught:
+    with pytest.raises(IllegalScheduleError, match=r"E0463.*S0 is not inside loop k") as caught:
         shift(start, "S0", "k", 1)
     assert caught.value.hint == "statements inside: S1"
     with pytest.raises(IllegalScheduleError, match=r"E0451.*'x'"):

@@ -65,7 +65,7 @@ def test_by_an_inner_loop() -> None:
 
 def test_errors() -> None:
     start = initial(matmul())
-    with pytest.raises(IllegalScheduleError, match="E0461") as caught:
+    with pytest.raises(IllegalScheduleError, match="E0463") as caught:
         skew(start, "j", by="k")
     assert caught.value.why == "statement S0 is inside j, but not inside k"
     for loop, by, factor in (("i", "i", 1), ("i", "j", 1.5), ("i", "j", True)):
