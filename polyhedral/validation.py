@@ -18,6 +18,10 @@ For each read of each instance, and for the final value of each tensor that outl
   each once; other updates keep their order.
 * What the bodies compute is not looked at.
 
+Where the tree keeps every dependence of the transformed Scop, the flow is that of its initial order
+(``order_check``), and no tile loop matters. What is unchanged between the two Scops (``unchanged``)
+then need not be compared, nor its flow computed.
+
 By induction along the flow, the transformed program then ends with the original values, for all
 sizes in its context. See Verdoolaege, Janssens, Bruynooghe, "Equivalence checking of static affine
 programs using widening" (2012), for the general problem.
@@ -25,7 +29,7 @@ programs using widening" (2012), for the general problem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 import islpy as isl
@@ -49,6 +53,7 @@ from weft.polyhedral.named_isl import (
     tensor_box,
     tuple_space,
 )
+from weft.polyhedral.order_check import keeps_order
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import (
     for_parameters,
@@ -57,6 +62,7 @@ from weft.polyhedral.schedule_verifier import (
     verify_schedule,
 )
 from weft.polyhedral.scop import Origin, Scop, Statement
+from weft.polyhedral.unchanged import Unchanged
 
 
 def validate(original: Scop, transformed: Scop, tree: Tree) -> None:
@@ -79,23 +85,55 @@ class _Comparison:
         self.transformed = transformed
         self.folding = _folding(original)
         self.origins = _origins(original, transformed)
+        ordered = keeps_order(transformed, tree)
+        self.unchanged = Unchanged(original, transformed, self.origins if ordered else {})
         self.stands_for = self._stands_for()
         kept = {origin.statement for origin in self.origins.values()}
         gone = [s for s in original.statements if s.name not in kept and s.update is None]
         new = [s for s in transformed.statements if s.name not in self.origins]
-        before = flow(original, folds=lambda s: s.name in self.folding)
-        after = flow(transformed, schedule_map(transformed, tree), folds=self._folds)
+        self.changed = [s for s in transformed.statements if self._is_changed(s)]
+        self.finals = self._changed_finals()
+        before = flow(
+            original,
+            folds=lambda s: s.name in self.folding,
+            wanted={*self.finals, *self._reads_of(gone), *self._reads_before()},
+        )
+        after = flow(
+            transformed,
+            None if ordered else schedule_map(transformed, tree),
+            folds=self._folds,
+            wanted={*self.finals, *self._reads_of(new), *self._reads_of(self.changed)},
+        )
         self.before, self.after = Seen(original, before, gone), Seen(transformed, after, new)
         self.composed = instances(transformed, [s for s in new if len(s.reads) != 1])
 
     def run(self) -> None:
-        for statement in self.transformed.statements:
-            if statement.name in self.origins:
-                self._compare(statement)
-        for tensor in self.original.tensors:
-            final = Read(tensor.name, FINAL)
-            self._equal(f"the final value of {tensor.name}", [final], self.before.by([final]))
+        for statement in self.changed:
+            self._compare(statement)
+        for final in self.finals:
+            self._equal(f"the final value of {final.name}", [final], self.before.by([final]))
         self._contributions_once()
+
+    def _is_changed(self, statement: Statement) -> bool:
+        """Whether ``statement`` stands for an original one and may see something else than it."""
+        return statement.name in self.origins and not (
+            self.unchanged.statement(statement.name)
+            and all(self.unchanged.read(read) for read in self._reads_of([statement]))
+        )
+
+    def _changed_finals(self) -> list[Read]:
+        finals = [Read(tensor.name, FINAL) for tensor in self.original.tensors]
+        return [final for final in finals if not self.unchanged.read(final)]
+
+    def _reads_of(self, statements: Iterable[Statement]) -> list[Read]:
+        """All reads of ``statements``, transformed ones or original ones that are gone."""
+        return [read for s in statements for read in reads_of(s, self._folds(s))]
+
+    def _reads_before(self) -> list[Read]:
+        """What the originals of the changed statements read."""
+        names = {self.origins[s.name].statement for s in self.changed}
+        sources = (self.original.statement(name) for name in sorted(names))
+        return [read for s in sources for read in reads_of(s, s.name in self.folding)]
 
     def _folds(self, statement: Statement) -> bool:
         origin = self.origins.get(statement.name)
@@ -107,6 +145,9 @@ class _Comparison:
         result = isl.UnionMap.empty(parameter_space(scop))
         for name, origin in self.origins.items():
             statement, source = scop.statement(name), self.original.statement(origin.statement)
+            if self.unchanged.statement(name) and name == source.name:
+                result = result.union(domain_set(scop, statement).to_union_set().identity())
+                continue
             target = tuple_space(scop, encode("S", source.name), len(source.dims))
             part = isl.Map.from_multi_aff(multi_aff(scop, statement, origin.instance, target))
             part = part.intersect_domain(domain_set(scop, statement))
@@ -174,6 +215,8 @@ class _Comparison:
         """No read sees two instances that stand for the same contribution to a reduction."""
         for name in sorted(self.folding):
             clones = [s for s in self.transformed.statements if self._is_clone(s, name)]
+            if all(self.unchanged.statement(s.name) for s in clones):
+                continue
             own = self.stands_for.intersect_domain(instances(self.transformed, clones))
             twice = own.apply_range(own.reverse())
             twice = twice.subtract(own.domain().identity())

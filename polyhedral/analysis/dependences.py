@@ -5,7 +5,8 @@ element: the map of all instance pairs (source, sink) that do, source first in t
 A schedule that keeps source before sink in every record computes what the initial order computes.
 
 An update reads and writes its elements. Pairs of instances of one update that differ in reduction
-dims only are recorded apart, with ``reduction`` set, if the monoid is associative and commutative:
+dims only are recorded apart, with ``reduction`` set, if the monoid is associative and commutative
+(so are those of two updates of one component with the same monoid):
 their order is free, but they still must not run at the same time.
 
 Statements with no place in the initial order (``position`` ()) are before or after all others as
@@ -178,6 +179,9 @@ def _in_order(pairs: isl.Map, shared: list[tuple[int, int]], textual: bool) -> i
 
 def _split_reduction(pairs: isl.Map, first: _Use, second: _Use) -> Iterator[tuple[isl.Map, bool]]:
     """``pairs`` in two parts: those whose order the update's monoid leaves free, and the others."""
+    if _fold_alike(first, second):
+        yield pairs, True
+        return
     if first.access is not second.access or not reassociable(first.statement):
         yield pairs, False
         return
@@ -191,6 +195,22 @@ def _split_reduction(pairs: isl.Map, first: _Use, second: _Use) -> Iterator[tupl
         yield bound, False
     if not free.is_empty():
         yield free, True
+
+
+def _fold_alike(first: _Use, second: _Use) -> bool:
+    """Whether two statements fold into the element that they share in the same way."""
+    one, two = first.statement, second.statement
+    return (
+        one is not two
+        and first.writes
+        and second.writes
+        and len(one.writes) == len(two.writes) == 1
+        and reassociable(one)
+        and reassociable(two)
+        and one.update is not None
+        and two.update is not None
+        and one.update.monoid == two.update.monoid
+    )
 
 
 def reassociable(statement: Statement) -> bool:

@@ -16,7 +16,7 @@ See Feautrier, "Dataflow analysis of array and scalar references" (1991); comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,11 +59,12 @@ def flow(
     scop: Scop,
     schedule: isl.UnionMap | None = None,
     folds: Callable[[Statement], bool] = lambda _: False,
+    wanted: Container[Read] | None = None,
 ) -> Flow:
     """The flow of ``scop`` under ``schedule`` (instances → times), by default the initial order.
 
-    The final values of all inputs and outputs are read too.
-    Raises BudgetError (WEFT-E0400) rather than running unbounded.
+    The final values of all inputs and outputs are read too. Only reads that are ``wanted`` are
+    analysed, by default all. Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the dataflow analysis"):
         times = _times(original_schedule(scop) if schedule is None else schedule)
@@ -71,11 +72,12 @@ def flow(
         order = [
             read
             for statement in scop.statements
-            for read in _add_statement(tensors, statement, folds(statement))
+            for read in _add_statement(tensors, statement, folds(statement), wanted)
         ]
         for tensor in scop.tensors:
-            if tensor.role not in ("temp", "constant"):
-                order.append(Read(tensor.name, FINAL))
+            final = Read(tensor.name, FINAL)
+            if tensor.role not in ("temp", "constant") and (wanted is None or final in wanted):
+                order.append(final)
                 tensors[tensor.name].read_finally(tensor.name)
         solved = [problem.solve() for problem in tensors.values()]
     sources = {read: found for part, _ in solved for read, found in part.items()}
@@ -87,14 +89,19 @@ def flow(
 
 
 def _add_statement(
-    tensors: Mapping[str, _Problem], statement: Statement, folds: bool
+    tensors: Mapping[str, _Problem],
+    statement: Statement,
+    folds: bool,
+    wanted: Container[Read] | None,
 ) -> Iterator[Read]:
     """Enter the accesses of ``statement`` into the problems of their tensors; its reads."""
-    for number, access in enumerate(statement.reads):
-        yield tensors[access.tensor].read(statement, number, access)
-    for number, access in enumerate(statement.writes, start=len(statement.reads)):
+    reads = list(enumerate(statement.reads))
+    for number, access in enumerate(statement.writes, start=len(reads)):
         tensors[access.tensor].write(statement, access, folds)
         if not folds and (statement.update is not None or access.may):
+            reads.append((number, access))
+    for number, access in reads:
+        if wanted is None or Read(statement.name, number) in wanted:
             yield tensors[access.tensor].read(statement, number, access)
 
 
@@ -106,18 +113,11 @@ class _Problem:
         self.times = times
         empty = isl.UnionMap.empty(parameter_space(scop))
         self.schedule, self.sinks, self.kills, self.contributions = empty, empty, empty, empty
+        self._writes: list[tuple[Statement, Access, bool]] = []
         self.reads: dict[str, tuple[Read, str]] = {}  # tuple of a read → (read, its own tuple)
 
     def write(self, statement: Statement, access: Access, folds: bool) -> None:
-        time = self.times.get(encode("S", statement.name))
-        if time is None:  # it has no instances
-            return
-        touched = access_map(self.scop, statement, access).to_union_map()
-        self.schedule = self.schedule.union(time.to_union_map())
-        if folds:
-            self.contributions = self.contributions.union(touched)
-        else:
-            self.kills = self.kills.union(touched)
+        self._writes.append((statement, access, folds))
 
     def read(self, statement: Statement, number: int, access: Access) -> Read:
         read, own = Read(statement.name, number), encode("S", statement.name)
@@ -138,6 +138,10 @@ class _Problem:
 
     def solve(self) -> tuple[dict[Read, isl.UnionMap], dict[Read, isl.UnionMap]]:
         """What reads see of instances, and of initial elements."""
+        if not self.reads:
+            return {}, {}
+        for write in self._writes:
+            self._add_write(*write)
         if self.kills.is_empty() and self.contributions.is_empty():
             return {}, self._by_read(self.sinks)
         problem = isl.UnionAccessInfo.from_sink(self.sinks)
@@ -147,6 +151,17 @@ class _Problem:
             self._by_read(found.get_may_dependence().reverse()),
             self._by_read(found.get_may_no_source()),
         )
+
+    def _add_write(self, statement: Statement, access: Access, folds: bool) -> None:
+        time = self.times.get(encode("S", statement.name))
+        if time is None:  # it has no instances
+            return
+        touched = access_map(self.scop, statement, access).to_union_map()
+        self.schedule = self.schedule.union(time.to_union_map())
+        if folds:
+            self.contributions = self.contributions.union(touched)
+        else:
+            self.kills = self.kills.union(touched)
 
     def _add(self, read: Read, own: str, touched: isl.Map, time: isl.Map) -> None:
         tag = f"R{len(self.reads)}"

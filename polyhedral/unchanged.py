@@ -1,0 +1,120 @@
+"""What two Scops have in common, so that the flow of values through it is the same in both.
+
+A *statement* is unchanged if one statement alone stands for it, instance for instance: the same
+dims, domain and kind of update. A *tensor* is unchanged if it is declared alike, the same accesses
+of unchanged statements write it, and any two of the writers follow each other in the same way. A
+*read* is unchanged if it is the same access of an unchanged statement and tensor, and stands in the
+same way to each writer.
+
+Then the writes to an element that come before an instance of the read in the initial order are the
+same in both Scops, and so is their order; hence what the read sees, the last of them (or all
+contributions of a fold since the last that is none), is the same. So is the final value of an
+unchanged tensor. Initial orders only: who runs the Scop otherwise has to show that this keeps every
+dependence (``order_check``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.analysis.dependences import Relation, relation
+from weft.polyhedral.analysis.flow import FINAL, Read
+from weft.polyhedral.scop import Access, Origin, Scop, Statement
+
+
+class Unchanged:
+    """What ``transformed`` leaves as it is in ``original``; ``origins`` of its statements given."""
+
+    def __init__(self, original: Scop, transformed: Scop, origins: Mapping[str, Origin]) -> None:
+        self._old, self._new = _Places(original), _Places(transformed)
+        self._tensors: dict[str, bool] = {}
+        clones: dict[str, list[str]] = {}
+        for name, origin in origins.items():
+            clones.setdefault(origin.statement, []).append(name)
+        comparable = (
+            original.parameters == transformed.parameters
+            and original.context == transformed.context
+        )
+        self._source = {
+            only: source
+            for source, (only, *others) in clones.items()
+            if comparable and not others and self._same(only, source, origins[only])
+        }  # unchanged statements of the transformed Scop, by their names in the original
+
+    def _same(self, name: str, source: str, origin: Origin) -> bool:
+        now, old = self._new.statement[name], self._old.statement[source]
+        return (
+            now.dims == old.dims
+            and origin.instance == tuple(Var(d) for d in old.dims)
+            and now.domain == old.domain
+            and now.update == old.update
+        )
+
+    def statement(self, name: str) -> bool:
+        """Whether the statement ``name`` of the transformed Scop is unchanged."""
+        return name in self._source
+
+    def read(self, read: Read) -> bool:
+        """Whether ``read``, of the transformed Scop, is unchanged; FINAL ones of tensors too."""
+        if read.number == FINAL:
+            return self._tensor(read.name)
+        if read.name not in self._source:
+            return False
+        now = self._new.statement[read.name]
+        old = self._old.statement[self._source[read.name]]
+        mine, theirs = (*now.reads, *now.writes), (*old.reads, *old.writes)
+        if len(now.reads) != len(old.reads) or mine[read.number] != theirs[read.number]:
+            return False
+        tensor = mine[read.number].tensor
+        return self._tensor(tensor) and all(
+            self._alike(read.name, writer) for writer in self._new.writers.get(tensor, ())
+        )
+
+    def _tensor(self, name: str) -> bool:
+        if name not in self._tensors:
+            self._tensors[name] = self._same_writers(name)
+        return self._tensors[name]
+
+    def _same_writers(self, tensor: str) -> bool:
+        now, old = self._new.writers.get(tensor, {}), self._old.writers.get(tensor, {})
+        if self._new.tensors.get(tensor) != self._old.tensors.get(tensor):
+            return False
+        if any(name not in self._source for name in now):
+            return False
+        if {self._source[name]: accesses for name, accesses in now.items()} != old:
+            return False
+        return all(self._alike(one, other) for one in now for other in now)
+
+    def _alike(self, one: str, other: str) -> bool:
+        """Whether two unchanged statements follow each other as they did."""
+        return self._new.relation(one, other) == self._old.relation(
+            self._source[one], self._source[other]
+        )
+
+
+class _Places:
+    """A Scop by the names of its statements."""
+
+    def __init__(self, scop: Scop) -> None:
+        self.statement = {s.name: s for s in scop.statements}
+        self.tensors = {t.name: t for t in scop.tensors}
+        self._number = {s.name: k for k, s in enumerate(scop.statements)}
+        self._statements = scop.statements
+
+    @cached_property
+    def writers(self) -> dict[str, dict[str, list[Access]]]:
+        """Tensor → the statements that write it → the accesses by which they do."""
+        found: dict[str, dict[str, list[Access]]] = {}
+        for s in self._statements:
+            for write in s.writes:
+                found.setdefault(write.tensor, {}).setdefault(s.name, []).append(write)
+        return found
+
+    def relation(self, one: str, other: str) -> Relation:
+        first, second = self._at(one), self._at(other)
+        return relation(*first, *second)
+
+    def _at(self, name: str) -> tuple[Statement, int]:
+        return self.statement[name], self._number[name]
