@@ -24,9 +24,10 @@ from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.named_isl import bounded, schedule_map
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 
+@transformation
 def expand(scheduled: Scheduled, tensor: str, loops: Seq[str]) -> Scheduled:
     """``tensor`` gets a leading dimension for each of ``loops``, indexed by the loop's value.
 

@@ -1,0 +1,131 @@
+"""Contract: a temporary keeps only the elements that live within one iteration of its loops.
+
+    for i_t: for i_p: { x[32·i_t + i_p] = …; … = x[32·i_t + i_p] }
+    →   for i_t: for i_p: { x[i_t, i_p] = …; … = x[i_t, i_p] }       (no dimension has storage)
+
+    for t: { for i: row[t, i] = …; for i: … = row[t, i] }
+    →   for t: { for i: row[t, i] = …; for i: … = row[t, i] }        (t has no storage)
+
+The loops' values stay in the logical indices (``contracted``), so that dataflow can be validated
+exactly; only storage forgets them.
+Also known as: array contraction (Alias, Baray, Darte 2007), storage folding; Halide ``store_at``,
+TVM ``set_scope``, Exo ``sink_alloc`` + ``reduce_dim``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import Expr, Literal
+from weft.polyhedral.analysis.bounds import bounds
+from weft.polyhedral.analysis.values_through import values_through
+from weft.polyhedral.analysis.window import Window, inside, windows
+from weft.polyhedral.named_isl import bounded, paths, schedule_map
+from weft.polyhedral.order_check import keeps_order
+from weft.polyhedral.schedule_tree import Loop
+from weft.polyhedral.scop import Access, Scop, Scope, Statement, Tensor
+from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.scheduled import Scheduled, transformation
+
+
+@transformation
+def contract(scheduled: Scheduled, tensor: str, *, scope: Scope = "local") -> Scheduled:
+    """``tensor`` gets storage for one iteration of the loops around all of its accesses: of as many
+    of them, from outside, as none of its values passes from one iteration to another.
+
+    What one iteration touches along each dim is a window (``analysis.window``) whose size is the
+    dim's new size; a dim of size 1 disappears. Where nothing becomes smaller, nothing changes.
+    Raises ``IllegalScheduleError`` (WEFT-E0464) for a tensor that outlives the Scop, is local
+    already, or is accessed at data-dependent indices.
+    """
+    old = next((t for t in scheduled.scop.tensors if t.name == tensor), None)
+    uses = [(s, a) for s, a, _ in accesses_of(scheduled.scop, tensor)]
+    why = ""
+    if old is None or old.role != "temp":
+        why = f"{tensor} is no temporary"
+    elif old.contracted:
+        why = f"{tensor} is local already"
+    elif any(a.may for _, a in uses):
+        why = f"{tensor} is accessed at data-dependent indices"
+    if why or old is None:
+        raise IllegalScheduleError("WEFT-E0464", f"{tensor} cannot be contracted", why=why)
+    if not uses:
+        return scheduled
+    loops = _private(scheduled, tensor, [s for s, _ in uses])
+    boxes = windows(scheduled.scop, uses, loops) if loops else None
+    if boxes is None:
+        return scheduled
+    used = max((k for box in boxes for k, step in enumerate(box.steps) if step), default=-1) + 1
+    loops, boxes = loops[:used], tuple(replace(b, steps=b.steps[:used]) for b in boxes)
+    if not loops or (made := _local(scheduled.scop, old, uses, loops, boxes)) is None:
+        return scheduled
+    scop = scheduled.scop
+    tensors = tuple(replace(made, scope=scope) if t is old else t for t in scop.tensors)
+    statements = tuple(_redirect(s, tensor, loops, boxes) for s in scop.statements)
+    return replace(scheduled, scop=replace(scop, tensors=tensors, statements=statements))
+
+
+def _private(scheduled: Scheduled, tensor: str, users: Seq[Statement]) -> tuple[Loop, ...]:
+    """The outermost loops around all ``users`` that keep the values of ``tensor`` inside."""
+    above = paths(scheduled.tree)
+    shared: list[Loop] = []
+    for entries in zip(*(above[s.name] for s in users), strict=False):
+        first = entries[0]
+        if isinstance(first, Loop):
+            if any(e is not first for e in entries):
+                break
+            shared.append(first)
+        elif any(e != first for e in entries):
+            break
+    if not shared:
+        return ()
+    scop, tree = scheduled.scop, scheduled.tree
+    times = None if keeps_order(scop, tree) else schedule_map(scop, tree)
+    through = values_through(scop, tensor, times)
+    with bounded(what="the analysis of private storage"):
+        for depth, loop in enumerate(shared):
+            if not through.stays_within(loop.at):
+                return tuple(shared[:depth])
+    return tuple(shared)
+
+
+def _local(
+    scop: Scop,
+    tensor: Tensor,
+    uses: Seq[tuple[Statement, Access]],
+    loops: Seq[Loop],
+    boxes: Seq[Window],
+) -> Tensor | None:
+    sizes = []
+    for loop in loops:
+        found = bounds(scop, [(s, loop.at[s.name]) for s, _ in uses], from_zero=True)
+        if found is None or found.lower != Literal(0, found.lower.dtype):
+            return None
+        sizes.append(found.size)
+    kept = tuple(box.size for box in boxes if not _single(box))
+    return replace(tensor, shape=(*sizes, *kept), contracted=len(sizes))
+
+
+def _single(box: Window) -> bool:
+    return isinstance(box.size, Literal) and box.size.value == 1
+
+
+def _redirect(statement: Statement, tensor: str, loops: Seq[Loop], boxes: Seq[Window]) -> Statement:
+    def change(access: Access) -> Access:
+        if access.tensor != tensor:
+            return access
+        outer = tuple(loop.at[statement.name] for loop in loops)
+        inner: tuple[Expr, ...] = tuple(
+            inside(box, index, outer)
+            for box, index in zip(boxes, access.indices, strict=True)
+            if not _single(box)
+        )
+        return replace(access, indices=(*outer, *inner))
+
+    return replace(
+        statement,
+        writes=tuple(map(change, statement.writes)),
+        reads=tuple(map(change, statement.reads)),
+    )
