@@ -51,7 +51,7 @@ class Symbolic:
         memory: dict[object, object] = {}
         for _, s, env in sorted(rows, key=lambda row: row[0]):
             self._execute(scop, original, s, env, memory)
-        visible = {t.name for t in scop.tensors if t.role == "output"}
+        visible = {t.name for t in scop.tensors if t.role in ("output", "inout")}
         return {
             cell: self.term(value)
             for cell, value in memory.items()
