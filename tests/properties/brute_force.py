@@ -85,7 +85,9 @@ def _free(scop: Scop, first: Event, second: Event) -> bool:
     """Whether the only conflict is that both fold into the same elements, in reduction dims."""
     name = first.instance.statement
     update = scop.statement(name).update
-    if name != second.instance.statement or update is None:
+    if name != second.instance.statement:
+        return _fold_alike(scop, first, second)
+    if update is None:
         return False
     if update.monoid.laws != {"associative", "commutative"}:
         return False
@@ -94,6 +96,18 @@ def _free(scop: Scop, first: Event, second: Event) -> bool:
     dims = scop.statement(name).dims
     pairs = zip(dims, first.instance.point, second.instance.point, strict=True)
     return all(dim in update.dims for dim, a, b in pairs if a != b)
+
+
+def _fold_alike(scop: Scop, first: Event, second: Event) -> bool:
+    """Whether two statements with one component and the same lawful monoid meet only in folding."""
+    one, two = scop.statement(first.instance.statement), scop.statement(second.instance.statement)
+    if one.update is None or two.update is None or len(one.writes) + len(two.writes) != 2:
+        return False
+    if one.update.monoid != two.update.monoid:
+        return False
+    if one.update.monoid.laws != {"associative", "commutative"}:
+        return False
+    return not (first.reads & second.writes or first.writes & second.reads)
 
 
 class Place(NamedTuple):

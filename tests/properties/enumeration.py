@@ -339,26 +339,22 @@ class Program:
         injective = True
         for one in self.at:
             rows, kinds, names = times(one, above)
-            injective = injective and _all_different(one, rows)
-            if not one.source.size:
-                continue
-            difference = rows[one.sink] - rows[one.source]
-            differs = difference != 0
-            at = differs.argmax(1)
-            every = np.arange(at.size)
-            apart = differs[every, at]
-            forward = difference[every, at] > 0
-            kind = kinds[one.owner[one.source], at]
-            free = one.free
-            bad = ~free & ~(apart & forward)
-            bad |= apart & ((kind == PARALLEL) | ((kind == VECTOR) & ~free))
-            violated.update(np.unique(one.record[bad]).tolist())
-            loop = names[one.owner[one.source], at]
-            carries.update(loop[apart & ~free].tolist())
-            reductions.update(loop[apart & free].tolist())
+            injective = injective and not _together(one, rows).any()
+            if one.source.size:
+                bad, loop = _compare(one, rows, kinds, names)
+                violated.update(np.unique(one.record[bad]).tolist())
+                carries.update(loop[~one.free].tolist())
+                reductions.update(loop[one.free].tolist())
         return Verdict(
             frozenset(violated), injective, frozenset(carries - {""}), frozenset(reductions - {""})
         )
+
+    def describe(self, number: int) -> str:
+        """Record ``number`` in words."""
+        record = next(r for r, n in self.records.items() if n == number)
+        one, two = (uses_of(self.scop)[k] for k in (record.source, record.sink))
+        before, after = (self.scop.statements[u.statement].name for u in (one, two))
+        return f"{before} -> {after} on {one.access.tensor}{' (free)' if record.free else ''}"
 
     def outside(self) -> str:
         """An instance that accesses a tensor outside its shape, or ''."""
@@ -389,11 +385,51 @@ def times(one: Enumerated, above: Mapping[str, Sequence[Entry]]) -> tuple[Array,
     return rows, kinds, names
 
 
-def _all_different(one: Enumerated, rows: Array) -> bool:
+def _compare(
+    one: Enumerated, rows: Array, kinds: Array, names: Array
+) -> tuple[Array, Array]:
+    """(which pairs are in the wrong order or concurrent, the loop that tells them apart)."""
+    difference = rows[one.sink] - rows[one.source]
+    at = (difference != 0).argmax(1)
+    step = difference[np.arange(at.size), at]
+    kind = kinds[one.owner[one.source], at]
+    bad = ~one.free & (step <= 0)
+    bad |= (step != 0) & ((kind == PARALLEL) | ((kind == VECTOR) & ~one.free))
+    loop = names[one.owner[one.source], at].copy()
+    loop[step == 0] = ""
+    return bad, loop
+
+
+def _together(one: Enumerated, rows: Array) -> Array:
+    """Instances that run when another one of their statement does."""
     tagged = np.column_stack([one.owner, rows])
     order = np.lexsort(tagged.T)
     same = (tagged[order][1:] == tagged[order][:-1]).all(1)
-    return not same.any()
+    found = np.zeros(one.count, bool)
+    found[order[1:][same]] = True
+    found[order[:-1][same]] = True
+    return found
+
+
+def is_violation(
+    one: Enumerated, tree: Tree, first: tuple[str, Sequence[int]], second: tuple[str, Sequence[int]]
+) -> bool:
+    """Whether ``tree`` runs the instances ``first`` and ``second``, (statement, point), in the
+    wrong order, at the same time although they conflict, or as one."""
+    found = []
+    for name, point in (first, second):
+        number = next(k for k, s in enumerate(one.scop.statements) if s.name == name)
+        here = np.ones(one.points[number][""].size, bool)
+        for dim, value in zip(one.scop.statements[number].dims, point, strict=True):
+            here &= one.points[number][dim] == value
+        if not here.any():
+            return False
+        found.append(one.first[number] + int(np.flatnonzero(here)[0]))
+    rows, kinds, names = times(one, paths(tree))
+    if first[0] == second[0] and (rows[found[0]] == rows[found[1]]).all():
+        return True
+    bad, _ = _compare(one, rows, kinds, names)
+    return bool((bad & (one.source == found[0]) & (one.sink == found[1])).any())
 
 
 def outside(one: Enumerated) -> str:

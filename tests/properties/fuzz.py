@@ -1,86 +1,184 @@
-"""``python -m tests.properties.fuzz --n 10000 [--seed 0]``: legality against enumeration, for long.
+"""``python -m tests.properties.fuzz --n 100000 [--seed 0] [--jobs 2]``: random affine programs under
+random schedules, Weft against enumeration, for long. ``--mutations`` breaks correct schedules instead.
 
-Every disagreement is printed with its seed; the exit status says whether there was one.
+Each contradiction is printed with its seed, made smaller where that is easy; then the histogram of
+what the pairs were. The exit status says whether there was a contradiction. ``--only 123`` shows one
+pair.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
-from random import Random
+from collections.abc import Iterator
+from pathlib import Path
 
-from tests.properties.brute_force import Verdict, judge
-from tests.properties.random_scops import random_scop, random_tree
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.legality import check
-from weft.polyhedral.schedule_tree import Band, Kind, Tree, walk
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.scheduled import with_loops
+from tests.properties.examine import Effort, Outcome, examine
+from tests.properties.random_schedules import SCHEDULES, random_pair
+from weft.polyhedral.schedule_printer import print_schedule
+from weft.polyhedral.scop_printer import scop_text
 
+CHUNK = 50 * SCHEDULES  # pairs that one process of --jobs takes at a time
+HANG = 120  # seconds after which a pair counts as one that never ends
+ROOT = Path(__file__).parents[2]
 
-def disagreement(seed: int) -> tuple[str, str]:
-    """(what the verdict on pair ``seed`` is, how Weft and enumeration differ on it or '')."""
-    random = Random(seed)
-    scop = random_scop(random)
-    tree = random_tree(random, scop)
-    truth = judge(scop, tree)
-    expected = "legal" if truth.legal and truth.injective else "illegal"
-    try:
-        check(scop, tree)
-    except IllegalScheduleError as error:
-        if expected == "legal":
-            return expected, f"refused, but it is legal: {error}"
-        if not truth.injective and error.code == "WEFT-E0413":
-            return "not injective", ""
-        return expected, "" if not truth.legal else f"refused for a wrong reason: {error}"
-    if expected == "illegal":
-        return expected, "accepted, but it is illegal"
-    return expected, _wrong_kind(scop, tree, truth)
+LEGAL = ("legal", "legal, storage changed")
 
 
-def _wrong_kind(scop: Scop, tree: Tree, truth: Verdict) -> str:
-    """Where legality and enumeration differ on one loop of a legal tree made concurrent, or ''."""
-    forbidden: dict[Kind, frozenset[str]] = {
-        "vector": truth.carries,
-        "parallel": truth.carries | truth.carries_reduction,
-    }
-    names = [x.name for node in walk(tree) if isinstance(node, Band) for x in node.loops]
-    for name in names:
-        for kind, refused in forbidden.items():
-            try:
-                check(scop, _with_kind(tree, name, kind))
-            except IllegalScheduleError as error:
-                if name not in refused:
-                    return f"{kind} loop {name} refused, but it is legal: {error}"
-            else:
-                if name in refused:
-                    return f"{kind} loop {name} accepted, but it carries a dependence"
-    return ""
+def show(seed: int) -> str:
+    """Pair ``seed`` as text."""
+    pair = random_pair(seed)
+    of = pair.scheduled
+    parts = [
+        f"pair {seed}: {pair.subject.affine.family}, {pair.moves}",
+        scop_text(of.scop) + print_schedule(of.tree),
+    ]
+    if pair.changed:
+        parts.insert(1, "from\n" + scop_text(of.original) + "to")
+    return "\n".join(parts)
 
 
-def _with_kind(tree: Tree, name: str, kind: Kind) -> Tree:
-    return with_loops(tree, lambda x: replace(x, kind=kind) if x.name == name else x)
+class Tally:
+    """What has been seen so far."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.problems: list[tuple[int, str]] = []
+
+    def add(self, seed: int, outcome: Outcome) -> None:
+        self.kinds[outcome.kind] += 1
+        self.notes.update(outcome.notes)
+        if outcome.problem:
+            self.problems.append((seed, outcome.problem))
+            print(f"\nseed {seed}: {outcome.problem}", flush=True)
+
+    def histogram(self) -> str:
+        total = max(1, sum(self.kinds.values()))
+        lines = [f"{total} pairs"]
+        lines += [f"  {100 * n / total:5.1f} %  {n:7d}  {kind}" for kind, n in
+                  self.kinds.most_common()]  # fmt: skip
+        good = sum(self.kinds[k] for k in LEGAL)
+        lines.append(f"legal and not the identity: {100 * good / total:.1f} %")
+        lines.append(f"illegal by one dependence: {100 * self.kinds['illegal by one'] / total:.1f} %")
+        moves = sorted((k[5:], n) for k, n in self.notes.items() if k.startswith("move "))
+        lines.append("moves: " + ", ".join(f"{k} {n}" for k, n in moves))
+        lines += [f"{k}: {n}" for k, n in sorted(self.notes.items()) if k.startswith("run ")]
+        return "\n".join(lines)
+
+
+def run_here(seeds: range, effort: Effort) -> Iterator[tuple[int, Outcome]]:
+    for seed in seeds:
+        yield seed, examine(seed, effort)
+
+
+# ---- several processes --------------------------------------------------------------------------
+
+
+class _Worker:
+    """A process that examines a chunk of seeds and says so line by line."""
+
+    def __init__(self, seeds: range, options: argparse.Namespace) -> None:
+        self.seeds = seeds
+        self.next = seeds.start
+        command = [sys.executable, "-m", "tests.properties.fuzz", "--worker", "--n", str(len(seeds)),
+                   "--seed", str(seeds.start), "--native", str(options.native),
+                   "--loop-ir", str(options.loop_ir)]  # fmt: skip
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+        )
+
+
+def run_jobs(seeds: range, options: argparse.Namespace) -> Iterator[tuple[int, Outcome]]:
+    """Chunks of ``seeds`` in processes of their own, so that a crash or a hang costs one pair."""
+    from selectors import EVENT_READ, DefaultSelector
+
+    waiting = [seeds[k : k + CHUNK] for k in range(0, len(seeds), CHUNK)]
+    selector, running = DefaultSelector(), 0
+    heard: dict[_Worker, float] = {}
+
+    def start() -> None:
+        nonlocal running
+        while waiting and running < options.jobs:
+            worker = _Worker(waiting.pop(0), options)
+            selector.register(worker.process.stdout, EVENT_READ, worker)  # type: ignore[arg-type]
+            heard[worker] = time.monotonic()
+            running += 1
+
+    def finish(worker: _Worker, why: str) -> Iterator[tuple[int, Outcome]]:
+        nonlocal running
+        selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
+        worker.process.kill()
+        worker.process.wait()
+        del heard[worker]
+        running -= 1
+        if worker.next < worker.seeds.stop:
+            yield worker.next, Outcome(why, f"the process examining this pair: {why}")
+            rest = range(worker.next + 1, worker.seeds.stop)
+            if rest:
+                waiting.insert(0, rest)
+
+    start()
+    while running:
+        for key, _ in selector.select(timeout=5):
+            worker = key.data
+            line = worker.process.stdout.readline()
+            if not line:
+                yield from finish(worker, "crash")
+                continue
+            heard[worker] = time.monotonic()
+            seed, kind, problem, notes = json.loads(line)
+            worker.next = seed + 1
+            yield seed, Outcome(kind, problem, Counter(notes))
+        for worker in [w for w, at in heard.items() if time.monotonic() - at > HANG]:
+            yield from finish(worker, "hang")
+        start()
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--n", type=int, default=1000)
-    options.add_argument("--seed", type=int, default=0)
-    given = options.parse_args()
-    kinds: Counter[str] = Counter()
-    failures = 0
-    start = time.perf_counter()
-    for seed in range(given.seed, given.seed + given.n):
-        kind, problem = disagreement(seed)
-        kinds[kind] += 1
-        if problem:
-            failures += 1
-            print(f"seed {seed}: {problem}")
-    print(f"{dict(kinds)}, {failures} disagreements, {time.perf_counter() - start:.1f} s")
-    return 1 if failures else 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--native", type=float, default=Effort().native, help="share run compiled")
+    parser.add_argument("--loop-ir", type=float, default=Effort().loop_ir, help="share run as loop IR")
+    parser.add_argument("--only", type=int, help="show one pair and what is wrong with it")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--mutations", action="store_true", help="break correct schedules instead")
+    options = parser.parse_args()
+    if options.mutations:
+        from tests.properties import mutations
+
+        return mutations.main()
+    effort = Effort(native=options.native, loop_ir=options.loop_ir)
+    seeds = range(options.seed, options.seed + options.n)
+    if options.worker:
+        for seed, outcome in run_here(seeds, effort):
+            print(json.dumps([seed, outcome.kind, outcome.problem, dict(outcome.notes)]), flush=True)
+        return 0
+    if options.only is not None:
+        outcome = examine(options.only, Effort(1, 1, 1, 1))
+        print(show(options.only), outcome.kind, outcome.problem, sep="\n")
+        return 1 if outcome.problem else 0
+    return _long(seeds, effort, options)
+
+
+def _long(seeds: range, effort: Effort, options: argparse.Namespace) -> int:
+    tally, start = Tally(), time.perf_counter()
+    found = run_here(seeds, effort) if options.jobs < 2 else run_jobs(seeds, options)
+    for count, (seed, outcome) in enumerate(found, start=1):
+        tally.add(seed, outcome)
+        if sys.stdout.isatty() and count % 100 == 0:
+            rate = count / (time.perf_counter() - start)
+            print(f"\r{count}/{len(seeds)}, {rate:.0f}/s", end="", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"\n{tally.histogram()}")
+    print(f"{len(tally.problems)} contradictions; {seconds:.0f} s, {len(seeds) / seconds:.0f} pairs/s")
+    return 1 if tally.problems else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,324 @@
+"""One pair: what enumeration says of it, what Weft says, and where they differ."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from tests.properties import executions
+from tests.properties.enumeration import (
+    Program,
+    TooLarge,
+    Verdict,
+    enumerate_scop,
+    is_violation,
+    outside,
+)
+from tests.properties.random_affine import inputs_of
+from tests.properties.random_schedules import MoveFailed, Pair, random_pair
+from tests.properties.tree_moves import loops
+from weft.errors import BudgetError, CompileError, IllegalScheduleError
+from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.schedule_tree import Kind, Tree
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop_verifier import verify
+from weft.polyhedral.transform.scheduled import with_loops
+from weft.polyhedral.validation import validate
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What share of the pairs goes through what is slow."""
+
+    kinds: float = 0.1  # each loop of legal schedules as a parallel and a vector loop
+    all_sizes: float = 0.1  # runs at all sizes, not one
+    loop_ir: float = 0.03
+    native: float = 0.004
+
+
+@dataclass(slots=True)
+class Outcome:
+    kind: str  # for the histogram
+    problem: str = ""
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+ORDER_CODES = {"WEFT-E0413", "WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}
+
+
+def examine(seed: int, effort: Effort) -> Outcome:
+    """Pair ``seed``, checked."""
+    try:
+        pair = random_pair(seed)
+    except MoveFailed as error:
+        return Outcome("a transformation failed", str(error))
+    try:
+        return examine_pair(pair, Random(f"effort {seed}"), effort)
+    except Exception as crash:  # of the checkers, of code generation, of the interpreters
+        where = traceback.extract_tb(crash.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        return Outcome("crash", f"{type(crash).__name__} at {place}: {crash}")
+
+
+def examine_pair(pair: Pair, r: Random, effort: Effort) -> Outcome:
+    truth = pair.oracle.judge(pair.scheduled.tree)
+    notes = Counter({f"move {m.lstrip('_')}": 1 for m in set(pair.moves)})
+    notes.update({f"refused by {name}": n for name, n in pair.refused.items()})
+    error = refusal(pair)
+    if isinstance(error, BudgetError):
+        return Outcome("budget", str(error), notes)
+    kind, problem = _compare(pair, truth, error)
+    if not problem and error is None:
+        problem = _run(pair, r, effort, notes)
+        if not problem and r.random() < effort.kinds:
+            problem = _wrong_kind(pair, truth)
+    return Outcome(kind, problem, notes)
+
+
+def refusal(pair: Pair) -> CompileError | None:
+    """How the checkers refuse a pair."""
+    of = pair.scheduled
+    try:
+        if pair.changed:
+            verify(of.scop)
+        check_bounds(of.scop)
+        check(of.scop, of.tree)
+        if pair.changed:
+            validate(of.original, of.scop, of.tree)
+    except (IllegalScheduleError, BudgetError) as error:
+        return error
+    except CompileError as error:
+        if error.code == "WEFT-E0430":
+            return error
+        raise
+    return None
+
+
+def _compare(pair: Pair, truth: Verdict, error: CompileError | None) -> tuple[str, str]:
+    """(the pair's kind, the contradiction)."""
+    kind = _kind(pair, truth)
+    wrong = pair.oracle.outside()
+    if error is None:
+        if wrong:
+            return kind, f"accepted, but {wrong}"
+        if not truth.injective:
+            return kind, "accepted, but two instances run at the same time"
+        if truth.violated:
+            named = ", ".join(map(pair.oracle.describe, sorted(truth.violated)))
+            return kind, f"accepted, but it violates {named}"
+        return kind, ""
+    if error.code in ORDER_CODES:
+        claim = _claim(pair, error)
+        if claim is None:
+            return kind, "" if not truth.legal else f"refused, and legal at small sizes: {error}"
+        if not claim:
+            return kind, f"refused for a reason that is none: {error}"
+        return kind if not truth.legal else "illegal at larger sizes only", ""
+    if error.code == "WEFT-E0430":
+        claim = _claim_outside(pair.oracle.scop, error)
+        if claim is False or (claim is None and not wrong):
+            return kind, f"refused for a reason that is none: {error}"
+        return "out of bounds", ""
+    if not pair.changed:
+        return kind, f"refused as if storage had changed: {error}"
+    if truth.legal and not _values_differ(pair):
+        return "valid but refused", f"refused, but its results are right: {error}"
+    return "wrong storage or instances", ""
+
+
+def _kind(pair: Pair, truth: Verdict) -> str:
+    if not truth.injective:
+        return "not injective"
+    if truth.violated:
+        return "illegal by one" if len(truth.violated) == 1 else "illegal by several"
+    if pair.identity:
+        return "legal, identity"
+    return "legal, storage changed" if pair.changed else "legal"
+
+
+def _values_differ(pair: Pair) -> str:
+    """Where the transformed program gives other values at some of its sizes, or ''."""
+    of, original = pair.scheduled, pair.subject.affine.scop
+    for sizes in pair.subject.affine.sizes:
+        for seed in range(2):
+            inputs = inputs_of(original, sizes, seed)
+            expected = executions.run(original, None, sizes, inputs)
+            try:
+                found = executions.run(of.scop, of.tree, sizes, inputs)
+            except CompileError as error:
+                return str(error)
+            text = executions.difference(found, expected)
+            if text:
+                return text
+    return ""
+
+
+# ---- what errors claim --------------------------------------------------------------------------
+
+_INSTANCE = r"(\w+)\[([^\]]*)\]"
+_PAIR = re.compile(rf"{_INSTANCE} (?:reads|writes) .*? before {_INSTANCE} (?:reads|writes) it")
+_SAME = re.compile(rf"do not tell {_INSTANCE} from {_INSTANCE}")
+_TOUCHES = re.compile(rf"{_INSTANCE} touches")
+_SIZES = re.compile(r" for (\w+=-?\d+(?:, \w+=-?\d+)*)")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part.split("=")[1]) for part in text.split(", ") if part]
+
+
+def _sizes(scop: Scop, text: str) -> dict[str, int] | None:
+    found = _SIZES.search(text)
+    named = dict(part.split("=") for part in found[1].split(", ")) if found else {}
+    if set(named) != set(scop.parameters):
+        return None
+    return {name: int(value) for name, value in named.items()}
+
+
+def _claim(pair: Pair, error: CompileError) -> bool | None:
+    """Whether the two instances that ``error`` shows are in conflict; None: they are too far."""
+    scop, tree = pair.scheduled.scop, pair.scheduled.tree
+    found = _PAIR.search(error.why) or _SAME.search(error.why)
+    sizes = _sizes(scop, error.why)
+    if found is None or sizes is None:
+        return False
+    one, first, two, second = found.groups()
+    try:
+        known = next((e for e in pair.oracle.at if e.sizes == sizes), None)
+        at = known or enumerate_scop(scop, sizes)
+    except TooLarge:
+        return None
+    return is_violation(at, tree, (one, _numbers(first)), (two, _numbers(second)))
+
+
+def _claim_outside(scop: Scop, error: CompileError) -> bool | None:
+    sizes = _sizes(scop, error.why)
+    if sizes is None or not _TOUCHES.search(error.why):
+        return False
+    try:
+        return bool(outside(enumerate_scop(scop, sizes)))
+    except TooLarge:
+        return None
+
+
+# ---- running ------------------------------------------------------------------------------------
+
+
+def _run(pair: Pair, r: Random, effort: Effort, notes: Counter[str]) -> str:
+    """Where an accepted schedule computes something else, or ''."""
+    sizes = pair.subject.affine.sizes
+    chosen = list(sizes) if r.random() < effort.all_sizes else [r.choice(sizes[len(sizes) // 2 :])]
+    for values in chosen:
+        problem = _run_at(pair, values)
+        if problem:
+            return f"{problem} at {values}"
+    code = r.random()
+    if code < effort.loop_ir:
+        notes["run as loop IR"] += 1
+        return _run_code(pair, chosen, r, native=code < effort.native, notes=notes)
+    return ""
+
+
+def _run_at(pair: Pair, values: Mapping[str, int]) -> str:
+    of, original = pair.scheduled, pair.subject.affine.scop
+    inputs = inputs_of(original, dict(values))
+    expected = executions.run(original, None, values, inputs)
+    found = executions.run(of.scop, of.tree, values, inputs)
+    text = executions.difference(found, expected)
+    if text:
+        return f"accepted, but {text}"
+    disturbed = executions.run_disturbed(of.scop, of.tree, values, inputs)
+    text = executions.difference(disturbed, expected) if disturbed else ""
+    return f"accepted, but with parallel and vector loops in another order {text}" if text else ""
+
+
+def _run_code(
+    pair: Pair, chosen: list[dict[str, int]], r: Random, *, native: bool, notes: Counter[str]
+) -> str:
+    of, original = pair.scheduled, pair.subject.affine.scop
+    try:
+        made = executions.kernels(of)
+    except BudgetError as error:
+        return f"no code: {error}"
+    for values in chosen:
+        inputs = inputs_of(original, values)
+        expected = executions.run(original, None, values, inputs)
+        found = executions.run_loop_ir(made, of.scop, values, inputs)
+        text = executions.difference(found, expected)
+        if text:
+            return f"its loop IR computes something else at {values}: {text}"
+    if native:
+        notes["run as native code"] += 1
+        for values in chosen:
+            inputs = inputs_of(original, values)
+            expected = executions.run(original, None, values, inputs)
+            at_end = r.random() < 0.5
+            found = executions.run_native(made, of.scop, values, inputs, at_end)
+            text = executions.difference(found, expected)
+            if text:
+                return f"its code computes something else at {values}: {text}"
+    return ""
+
+
+def _wrong_kind(pair: Pair, truth: Verdict) -> str:
+    """Where legality and enumeration differ on one loop of a legal tree made concurrent, or ''."""
+    if pair.changed:
+        return ""
+    forbidden: dict[Kind, frozenset[str]] = {
+        "vector": truth.carries,
+        "parallel": truth.carries | truth.carries_reduction,
+    }
+    for name in [loop.name for loop in loops(pair.scheduled.tree)]:
+        for kind, refused in forbidden.items():
+            tree = _with_kind(pair.scheduled.tree, name, kind)
+            try:
+                check(pair.scheduled.scop, tree)
+            except IllegalScheduleError as error:
+                other = Pair(pair.seed, pair.subject, replace(pair.scheduled, tree=tree), pair.oracle)
+                if name not in refused and _claim(other, error) is False:
+                    return f"{kind} loop {name} refused, but it is legal: {error}"
+            else:
+                if name in refused:
+                    return f"{kind} loop {name} accepted, but it carries a dependence"
+    return ""
+
+
+def _with_kind(tree: Tree, name: str, kind: Kind) -> Tree:
+    return with_loops(tree, lambda x: replace(x, kind=kind) if x.name == name else x)
+
+
+# ---- smaller ------------------------------------------------------------------------------------
+
+
+def smaller(pair: Pair, fails: Callable[[Pair], bool], rounds: int = 40) -> Pair:
+    """``pair`` with fewer statements and loops, as long as it still ``fails``."""
+    for _ in range(rounds):
+        candidate = next((c for c in _smaller(pair) if _fails(c, fails)), None)
+        if candidate is None:
+            return pair
+        pair = candidate
+    return pair
+
+
+def _fails(pair: Pair, fails: Callable[[Pair], bool]) -> bool:
+    try:
+        return fails(pair)
+    except Exception:
+        return False
+
+
+def _smaller(pair: Pair):  # type: ignore[no-untyped-def]
+    from tests.properties.shrinking import candidates
+
+    for scop, tree in candidates(pair.scheduled.scop, pair.scheduled.tree):
+        try:
+            oracle = Program(scop, pair.subject.affine.sizes)
+        except TooLarge:
+            continue
+        affine = replace(pair.subject.affine, scop=scop)
+        scheduled = replace(pair.scheduled, original=scop, scop=scop, tree=tree)
+        yield Pair(pair.seed, replace(pair.subject, affine=affine, oracle=oracle), scheduled, oracle)

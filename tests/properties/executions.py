@@ -1,0 +1,155 @@
+"""Run schedules: in tree order, in other orders that their kinds allow, as loop IR, as native code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+
+from tests.codegen.kernel_runner import Compiled
+from tests.properties.enumeration import Array, shape
+from weft.cluster_code import nests
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_interpreter import interpret as interpret_kernel
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.optimise_kernel import optimise_kernel
+from weft.frontend.scalar_expr import literal
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children, with_children
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop_interpreter import interpret
+from weft.polyhedral.transform.scheduled import Scheduled
+
+Sizes = Mapping[str, int]
+Arrays = Mapping[str, Array]
+
+
+def run(scop: Scop, tree: Tree | None, sizes: Sizes, inputs: Arrays) -> dict[str, Array]:
+    """What ``scop`` gives, its instances in the order of ``tree``."""
+    return interpret(scop, inputs, sizes, tree=tree)
+
+
+def run_disturbed(
+    scop: Scop, tree: Tree, sizes: Sizes, inputs: Arrays
+) -> dict[str, Array] | None:
+    """The same with parallel loops in another order and vector loops in lockstep.
+
+    None where no loop is of these kinds. Local storage is private to iterations, so here each tile
+    keeps memory of its own.
+    """
+    disturbed = _in_lockstep(_out_of_order(tree), ())
+    if disturbed == tree:
+        return None
+    tensors = tuple(replace(t, contracted=0) for t in scop.tensors)
+    return interpret(replace(scop, tensors=tensors), inputs, sizes, tree=disturbed)
+
+
+def _out_of_order(tree: Tree) -> Tree:
+    """Parallel loops: first the iterations that 3 divides, and all of them descending."""
+    parts = tuple(map(_out_of_order, children(tree)))
+    tree = with_children(tree, parts) if parts else tree
+    if not isinstance(tree, Band):
+        return tree
+    loops: list[Loop] = []
+    for loop in tree.loops:
+        if loop.kind == "parallel":
+            loops.append(Loop(f"{loop.name} % 3", {s: v % 3 for s, v in loop.at.items()}))
+            loops.append(Loop(loop.name, {s: literal(0) - v for s, v in loop.at.items()}))
+        else:
+            loops.append(loop)
+    return Band(tuple(loops), tree.child)
+
+
+def _in_lockstep(tree: Tree, vectors: tuple[Loop, ...], numbers: count[int] | None = None) -> Tree:
+    """Vector loops innermost around each statement, descending."""
+    numbers = numbers or count()
+    match tree:
+        case Leaf(name):
+            own = tuple(
+                Loop(f"lane{next(numbers)}", {name: literal(0) - loop.at[name]})
+                for loop in vectors
+            )
+            return Band(own, tree) if own else tree
+        case Band(loops, child):
+            found = (*vectors, *(x for x in loops if x.kind == "vector"))
+            kept = tuple(x for x in loops if x.kind != "vector")
+            below = _in_lockstep(child, found, numbers)
+            return Band(kept, below) if kept else below
+    return with_children(
+        tree, tuple(_in_lockstep(part, vectors, numbers) for part in children(tree))
+    )
+
+
+# ---- code ---------------------------------------------------------------------------------------
+
+
+def kernels(scheduled: Scheduled) -> list[Kernel]:
+    """One for each top-level nest, in order, optimised and verified."""
+    made = []
+    for nest in nests(scheduled, "fuzz"):
+        kernel = build_kernel(nest.scop, nest.tree, nest.scop.name)
+        verify_kernel(kernel)
+        kernel = optimise_kernel(kernel)
+        verify_kernel(kernel)
+        made.append(kernel)
+    return made
+
+
+def memory(scop: Scop, sizes: Sizes, inputs: Arrays) -> dict[str, Array]:
+    """Flat buffers of all global tensors: inputs given, the rest full of what interpreters put."""
+    found = {}
+    for t in scop.tensors:
+        if t.scope == "global":
+            if t.name in inputs:
+                found[t.name] = np.array(inputs[t.name]).ravel()
+            else:
+                extent = shape(scop, t.name, sizes)[t.contracted :]
+                size = int(np.prod(extent, dtype=np.int64))
+                found[t.name] = np.full(size, t.dtype.highest).astype(t.dtype.numpy)
+    return found
+
+
+def run_loop_ir(made: list[Kernel], scop: Scop, sizes: Sizes, inputs: Arrays) -> dict[str, Array]:
+    buffers = memory(scop, sizes, inputs)
+    for kernel in made:
+        own = {b.name: buffers[b.name] for b in kernel.buffers}
+        status = interpret_kernel(kernel, _parameters(kernel, sizes), own)
+        assert status.code == 0, "a check failed"
+    return _visible(scop, sizes, buffers)
+
+
+def run_native(
+    made: list[Kernel], scop: Scop, sizes: Sizes, inputs: Arrays, at_end: bool
+) -> dict[str, Array]:
+    """Compiled, every buffer between pages that nobody may touch."""
+    buffers = memory(scop, sizes, inputs)
+    for kernel in made:
+        own = {b.name: buffers[b.name] for b in kernel.buffers}
+        done, status = Compiled(kernel)(_parameters(kernel, sizes), own, at_end)
+        assert status.code == 0, "a check failed"
+        buffers.update(done)
+    return _visible(scop, sizes, buffers)
+
+
+def _parameters(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
+    return {name: sizes[name] for name in kernel.parameters}
+
+
+def _visible(scop: Scop, sizes: Sizes, buffers: Arrays) -> dict[str, Array]:
+    return {
+        t.name: buffers[t.name].reshape(shape(scop, t.name, sizes))
+        for t in scop.tensors
+        if t.role in ("output", "inout")
+    }
+
+
+def difference(found: Arrays, expected: Arrays) -> str:
+    """Where two results differ, or ''."""
+    for name, value in expected.items():
+        if found[name].tobytes() != value.tobytes():
+            at = np.argwhere(found[name] != value)
+            place = tuple(int(k) for k in at[0]) if len(at) else ()
+            return f"{name}{list(place)} is {found[name][place]}, not {value[place]}"
+    return ""

@@ -1,0 +1,273 @@
+"""The named transformations of ``polyhedral/transform`` with random arguments.
+
+A new transformation joins the fuzzer by a function here and an entry in ``LOOPS`` (the tree alone
+changes) or ``DATA`` (storage or instances change). A move gives None where it finds nothing to
+apply to; an ``IllegalScheduleError`` is the transformation's own refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.schedule_tree import Band, Sequence, walk
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.distribute import distribute
+from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.expand import expand
+from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.fuse import fuse
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.inline import inline
+from weft.polyhedral.transform.order import order
+from weft.polyhedral.transform.overlap import overlap
+from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.promote import promote
+from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above
+from weft.polyhedral.transform.separate import separate
+from weft.polyhedral.transform.share import share
+from weft.polyhedral.transform.shift import shift
+from weft.polyhedral.transform.sink import sink
+from weft.polyhedral.transform.skew import skew
+from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.tile import tile, tile_name
+from weft.polyhedral.transform.unroll import unroll
+from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
+from weft.polyhedral.transform.vectorize import vectorize
+
+NamedMove = Callable[[Random, Scheduled], Scheduled | None]
+
+SIZES = (1, 2, 2, 3, 4, 8)
+
+
+# ---- what to apply them to ----------------------------------------------------------------------
+
+
+def _loop(r: Random, of: Scheduled) -> str | None:
+    names = [loop.name for loop in of.loops()]
+    return r.choice(names) if names else None
+
+
+def _nest(r: Random, of: Scheduled) -> list[str]:
+    """The loops of one band."""
+    found = [[x.name for x in node.loops] for node in walk(of.tree) if isinstance(node, Band)]
+    return r.choice(found) if found else []
+
+
+def _temporary(r: Random, of: Scop) -> str | None:
+    found = [t.name for t in of.tensors if t.role == "temp" and not t.contracted]
+    return r.choice(found) if found else None
+
+
+# ---- loops --------------------------------------------------------------------------------------
+
+
+def _split(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    return None if name is None else split(of, name, r.choice(SIZES))
+
+
+def _tile(r: Random, of: Scheduled) -> Scheduled | None:
+    nest = _nest(r, of)
+    if not nest:
+        return None
+    chosen = r.sample(nest, r.randint(1, min(3, len(nest))))
+    return tile(of, {name: r.choice(SIZES) for name in chosen})
+
+
+def _reorder(r: Random, of: Scheduled) -> Scheduled | None:
+    nest = _nest(r, of)
+    if len(nest) < 2:
+        return None
+    return reorder(of, r.sample(nest, r.randint(2, len(nest))))
+
+
+def _heads(of: Scheduled) -> list[list[str]]:
+    """The outermost loops of neighbouring nests."""
+    return [
+        [c.loops[0].name for c in node.children if isinstance(c, Band)]
+        for node in walk(of.tree)
+        if isinstance(node, Sequence)
+    ]
+
+
+def _fuse(r: Random, of: Scheduled) -> Scheduled | None:
+    found = [names for names in _heads(of) if len(names) > 1]
+    if not found:
+        return None
+    names = r.choice(found)
+    k = r.randrange(len(names) - 1)
+    return fuse(of, names[k], names[k + 1], shift=r.choice((0, 0, 0, 1, -1, 2)))
+
+
+def _distribute(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    if name is None:
+        return None
+    after = r.choice([None, *of.loop(name).at])
+    return distribute(of, name, after)
+
+
+def _skew(r: Random, of: Scheduled) -> Scheduled | None:
+    nest = _nest(r, of)
+    if len(nest) < 2:
+        return None
+    a, b = r.sample(nest, 2)
+    return skew(of, a, b, r.choice((1, 1, 1, -1, 2)))
+
+
+def _shift(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    if name is None:
+        return None
+    return shift(of, r.choice(list(of.loop(name).at)), name, r.choice((-1, 1, 1, 2)))
+
+
+def _reverse(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    return None if name is None else reverse(of, name)
+
+
+def _parallel(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    return None if name is None else parallel(of, name)
+
+
+def _vectorize(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    return None if name is None else vectorize(of, name, r.choice((None, 2, 4, 8)))
+
+
+def _unroll(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    return None if name is None else unroll(of, name, r.choice((None, 2, 3)))
+
+
+def _unroll_and_jam(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    return None if name is None else unroll_and_jam(of, name, r.choice((2, 3, 4)))
+
+
+def _sink(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _loop(r, of)
+    return None if name is None else sink(of, [name])
+
+
+def _order(r: Random, of: Scheduled) -> Scheduled | None:
+    return order(of)
+
+
+LOOPS: dict[NamedMove, int] = {
+    _split: 3, _tile: 5, _reorder: 5, _fuse: 5, _distribute: 4, _skew: 4, _shift: 3, _reverse: 2,
+    _parallel: 4, _vectorize: 4, _unroll: 1, _unroll_and_jam: 2, _sink: 1, _order: 1,
+}  # fmt: skip
+
+
+# ---- data ---------------------------------------------------------------------------------------
+
+
+def _again(of: Scheduled, scop: Scop) -> Scheduled:
+    """``scop`` in its own order, standing for the original of ``of``."""
+    return replace(initial(scop), original=of.original)
+
+
+def _pack(r: Random, of: Scheduled) -> Scheduled | None:
+    found = [(s, k) for s in of.scop.statements for k in range(len(s.reads)) if s.dims]
+    if not found:
+        return None
+    s, operand = r.choice(found)
+    scop, _ = pack(
+        of.scop, s.name, operand, r.choice(s.dims), r.choice((1, 2, 4)), r.sample(s.dims, len(s.dims))
+    )
+    return _again(of, scop)
+
+
+def _cache_write(r: Random, of: Scheduled) -> Scheduled | None:
+    tensor = r.choice(of.scop.tensors).name
+    readers = {s.name for s, _, is_write in accesses_of(of.scop, tensor) if not is_write}
+    chosen = frozenset(name for name in sorted(readers) if r.random() < 0.6)
+    return _again(of, cache_write(of.scop, tensor, chosen, r.choice((0, 0, 1))))
+
+
+def _inline(r: Random, of: Scheduled) -> Scheduled | None:
+    return _again(of, inline(of.scop, r.choice(of.scop.statements).name))
+
+
+def _expand_all(r: Random, of: Scheduled) -> Scheduled | None:
+    return _again(of, expand_all(of.scop))
+
+
+def _separate(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _temporary(r, of.scop)
+    return None if name is None else _again(of, separate(of.scop, name)[0])
+
+
+def _expand(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _temporary(r, of.scop)
+    if name is None:
+        return None
+    s, _, _ = r.choice(accesses_of(of.scop, name) or [(of.scop.statements[0], None, False)])
+    around = [loop.name for loop in loops_above(of.tree, s.name)]
+    if not around:
+        return None
+    return expand(of, name, around[: r.randint(1, len(around))])
+
+
+def _promote(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _temporary(r, of.scop)
+    if name is None:
+        return None
+    users = [s.name for s, _, _ in accesses_of(of.scop, name)]
+    if not users:
+        return None
+    shared = [x for x in loops_above(of.tree, users[0]) if all(u in x.at for u in users)]
+    if not shared:
+        return None
+    return promote(of, name, [x.name for x in shared[: r.randint(1, len(shared))]])
+
+
+def _overlap(r: Random, of: Scheduled) -> Scheduled | None:
+    """Clones for tiles, and the tile loops of the consumer and of the clones fused."""
+    name = _temporary(r, of.scop)
+    readers = {s.name: s for s, a, w in accesses_of(of.scop, name or "") if not w and s.dims}
+    if name is None or len(readers) != 1:
+        return None
+    [(consumer, reader)] = readers.items()
+    write = reader.writes[0]
+    plain = [i.name for i in write.indices if isinstance(i, Var) and i.name in reader.dims]
+    if not plain:
+        return None
+    dims, size = plain[: r.randint(1, len(plain))], r.choice((2, 3, 4))
+    start = _again(of, overlap(of.scop, name, consumer, dict.fromkeys(dims, size)))
+    producers = [s.name for s, _, is_write in accesses_of(start.scop, name) if is_write]
+    users = [consumer, *producers]
+    if any(s.writes == reader.writes for s in start.scop.statements if s.name != consumer):
+        users += [s.name for s in start.scop.statements
+                  if s.writes == reader.writes and s.name != consumer]  # fmt: skip
+    names: dict[str, list[str]] = {}
+    for user in dict.fromkeys(users):
+        above = loops_above(start.tree, user)
+        if user in producers:
+            names[user] = [x.name for x in above[: len(dims)]]
+        else:
+            own = [next((x.name for x in above if x.at[user] == Var(d)), None) for d in dims]
+            if None in own:
+                return None
+            known = {x.name for x in start.loops()}
+            if all(n in known for n in own):
+                start = tile(start, {str(n): size for n in own})
+            names[user] = [tile_name(str(n)) for n in own]
+    shared = {f"q{k}": {u: loops[k] for u, loops in names.items()} for k in range(len(dims))}
+    return share(start, shared, list(names))
+
+
+DATA: dict[NamedMove, int] = {
+    _pack: 5, _cache_write: 4, _inline: 3, _expand_all: 2, _separate: 1, _expand: 3, _promote: 4,
+    _overlap: 4,
+}  # fmt: skip
