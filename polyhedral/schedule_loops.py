@@ -21,20 +21,25 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, compon
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.nest_vector import choose_lanes, free_dims, strides_last
 from weft.polyhedral.policy.stencil import TimeTile, time_tile
-from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Tree
+from weft.polyhedral.policy.matrix import Product, beyond_tile, find_product
+from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, tidy
+
+ROWS, LANES = 8, 16
+TILE, STREAM, BLOCK = 64, 256, 96
 
 _Above = tuple[Mapping[str, Expr], ...]  # the values of the loops around, outermost first
 
 
 def schedule_loops(scop: Scop, machine: Machine) -> Scheduled:
     """``scop`` with a schedule for ``machine``."""
-    planner = _Planner(scop, machine)
-    hard = [Distances(d) for d in dependences(scop) if not d.reduction]
-    tree = planner.nest([s.name for s in scop.statements], hard, ())
-    return Scheduled(scop, scop, tidy(tree))
+    planner = _Planner(expand_all(scop), machine)
+    tree = planner.nest([s.name for s in scop.statements], planner._hard(), ())
+    return Scheduled(scop, planner.scop, tidy(tree))
 
 
 @dataclass(slots=True)
@@ -42,10 +47,7 @@ class _Planner:
     scop: Scop
     machine: Machine
     _taken: set[str] = field(default_factory=set)
-    _soft: tuple[Dependence, ...] = ()
-
-    def __post_init__(self) -> None:
-        self._soft = tuple(d for d in dependences(self.scop) if d.reduction)
+    _isolated: dict[str, Product] = field(default_factory=dict)
 
     # ---- groups -------------------------------------------------------------------------------
 
@@ -58,6 +60,14 @@ class _Planner:
 
     def _group(self, names: Sequence[str], active: Sequence[Distances], above: _Above) -> Tree:
         statements = [self.scop.statement(n) for n in names]
+        if len(names) == 1 and names[0] in self._isolated:
+            return self._blocked(self._isolated[names[0]], tiled=True)
+        tiled_above = any(len(v) and not isinstance(e, Var) for v in above for e in v.values())
+        products = [] if tiled_above else self._products(statements, above)
+        if products:
+            planned = self._matrix(names, products, active, above)
+            if planned is not None:
+                return planned
         if not above and active:
             tiled = time_tile(self.scop, statements, active, self.machine)
             if tiled is not None:
@@ -70,6 +80,79 @@ class _Planner:
         loop = Loop(self._name(found, names), found.at)
         inside = Hyperplanes(active).inside(found.at)
         return Band((loop,), self.nest(names, inside, (*above, found.at)))
+
+    # ---- register tiles -----------------------------------------------------------------------
+
+    def _products(self, statements: Sequence[Statement], above: _Above) -> list[Product]:
+        found = [find_product(s, free_dims(s, above)) for s in statements]
+        return [p for p in found if p is not None]
+
+    def _matrix(
+        self,
+        names: Sequence[str],
+        products: Sequence[Product],
+        active: Sequence[Distances],
+        above: _Above,
+    ) -> Tree | None:
+        if len(names) == 1 and not active:
+            return self._blocked(products[0], tiled=False)
+        search = Hyperplanes(active)
+        planes = []
+        own = {n: tuple(map(Var, free_dims(self.scop.statement(n), above))) for n in names}
+        main = products[0]
+        for dim in (main.rows, main.lanes):
+            fixed = {p.statement: Var(getattr(p, kind)) for p in products for kind in ("rows", "lanes") if (kind == "rows") == (dim == main.rows)}
+            plane = search.complete(fixed, own)
+            if plane is None:
+                return None
+            planes.append(plane)
+        tiles = [{n: e // TILE for n, e in plane.at.items()} for plane in planes]
+        group = list(names)
+        for p in products:
+            s = self.scop.statement(p.statement)
+            where = beyond_tile(s, p, [(plane.at[s.name], TILE) for plane in planes])
+            if not where:
+                return None
+            self.scop, edges = isolate(self.scop, s.name, where)
+            self._isolated[p.statement] = p
+            group += edges
+            for at in tiles:
+                at |= dict.fromkeys(edges, at[s.name])
+        loops = tuple(
+            Loop(fresh(f"{dim}_t", self._taken), at)
+            for dim, at in zip((main.rows, main.lanes), tiles, strict=True)
+        )
+        active = _among(group, self._hard())
+        for at in tiles:
+            active = Hyperplanes(active).inside(at)
+        order = [s.name for s in self.scop.statements if s.name in group]
+        return Band(loops, self.nest(order, active, (*above, *tiles)))
+
+    def _hard(self) -> list[Distances]:
+        return [Distances(d) for d in dependences(self.scop) if not d.reduction]
+
+    def _blocked(self, p: Product, *, tiled: bool) -> Tree:
+        """Register tiles of ``p``, over tiles for the caches where it is not ``tiled`` already."""
+
+        def loop(hint: str, value: Expr, kind: Kind = "serial") -> Loop:
+            return Loop(fresh(hint, self._taken), {p.statement: value}, kind)
+
+        i, j = Var(p.rows), Var(p.lanes)
+        outer = [loop(d, Var(d), "parallel") for d in p.outer]
+        *before, k = p.stream
+        blocks = [loop(f"{k}_t", Var(k) // STREAM)]
+        if not tiled:
+            blocks = [loop(f"{p.rows}_t", i // BLOCK, "parallel"), *blocks]
+        registers = [loop(f"{p.lanes}_r", j // LANES), loop(f"{p.rows}_r", i // ROWS)]
+        points = (
+            *(loop(d, Var(d)) for d in p.stream),
+            loop(f"{p.rows}_p", i % ROWS),
+            loop(f"{p.lanes}_p", j % LANES),
+        )
+        mark = Mark(RegisterTile((ROWS,), LANES), Band(points, Leaf(p.statement)))
+        return Band((*outer, *blocks, *registers), mark)
+
+    # ---- time ---------------------------------------------------------------------------------
 
     def _time_tiled(
         self, tile: TimeTile, names: Sequence[str], active: Sequence[Distances]

@@ -22,8 +22,9 @@
   ``n * m``. Whoever binds the parameters of a call computes it.
 * ``update`` marks the instance as ``writes := combine(writes, contribution)``: ``results`` are the
   contributions, and the old values are read implicitly (the accesses of ``writes`` are both read
-  and written). Instances of one update that differ in reduction dims only may be reordered if the
-  monoid's laws allow it; this is the one freedom beyond dependences.
+  and written). Instances of one update that differ in reduction dims only, and instances of
+  two updates of one component with the same monoid, may be reordered if the monoid's laws allow
+  it; this is the one freedom beyond dependences.
 * Initial order: statements in list order, instances by ``Statement.position``: the 2d+1 textual
   form (constant, dim, constant, dim, …, constant), so that statements may share loops. Statements
   that a transformation of a schedule adds (copies into local memory, clones in tiles) have the

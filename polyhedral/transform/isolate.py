@@ -1,0 +1,55 @@
+"""Isolate: a statement in parts, by where its instances lie.
+
+    for i: for k < i: S(i, k)   →   for i: for k < i: if k < 64·(i//64): S(i, k)
+                                                      else: S_edge(i, k)
+
+The parts run where the whole did; once they are apart, each may get loops of its own (full tiles
+without guards, say, and the triangles at their edges).
+Also known as: index-set splitting (Griebl, Feautrier, Lengauer 2000); full-tile separation, isl
+``isolate``; Exo ``cut_loop``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import literal
+from weft.polyhedral.scop import Constraint, Scop, Statement
+from weft.polyhedral.transform.edit import origin_of
+from weft.polyhedral.transform.scheduled import fresh
+
+
+def isolate(
+    scop: Scop, statement: str, where: Seq[Constraint]
+) -> tuple[Scop, tuple[str, ...]]:
+    """``scop`` with ``statement`` where all of ``where`` hold, and the rest of it in new statements.
+
+    The result names the new ones: the first is where ``where[0]`` fails, the second where only
+    ``where[1]`` does, and so on. Raises ``IllegalScheduleError`` (WEFT-E0476) for an equality.
+    """
+    if any(c.equality for c in where):
+        raise IllegalScheduleError(
+            "WEFT-E0476", f"{statement} can be isolated by inequalities only", where=statement
+        )
+    whole = scop.statement(statement)
+    taken = {s.name for s in scop.statements}
+    rest = tuple(
+        replace(
+            whole,
+            name=fresh(f"{statement}_edge", taken),
+            domain=(*whole.domain, *where[:k], _negated(failing)),
+            origin=origin_of(whole),
+        )
+        for k, failing in enumerate(where)
+    )
+    inside = replace(whole, domain=(*whole.domain, *where), origin=origin_of(whole))
+    statements: list[Statement] = []
+    for s in scop.statements:
+        statements += (inside, *rest) if s.name == statement else (s,)
+    return replace(scop, statements=tuple(statements)), tuple(s.name for s in rest)
+
+
+def _negated(constraint: Constraint) -> Constraint:
+    return Constraint(literal(-1) - constraint.expr)
