@@ -1,0 +1,112 @@
+"""A scheduled program as Python-like loops, as it will run, before the compiler splits off tails.
+
+for i_t in range((N + 31) // 32):  # parallel
+    for j in range(N):
+        for i_p in range(min(32, N - 32 * i_t)):  # vector
+            C[32 * i_t + i_p, j] += A[32 * i_t + i_p] * B[j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Check,
+    Comment,
+    For,
+    If,
+    Let,
+    Stmt,
+    Store,
+    Update,
+)
+from weft.codegen.loop_printer import print_stmt
+from weft.codegen.simplify import simplify_kernel
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute
+from weft.frontend.scalar_printer import scalar_text
+from weft.polyhedral.transform.scheduled import Scheduled
+
+_FOLDS = {"add": "+=", "mul": "*=", "and": "&=", "or": "|=", "xor": "^="}
+
+
+def schedule_text(scheduled: Scheduled) -> str:
+    """The loops and statements of ``scheduled``, one a line.
+
+    Raises ``BudgetError`` if isl needs too long to find the loops' bounds.
+    """
+    kernel = build_kernel(scheduled.scop, scheduled.tree, scheduled.scop.name)
+    return "\n".join(_lines(simplify_kernel(kernel).body, ""))
+
+
+def _lines(stmt: Stmt, pad: str) -> Iterator[str]:
+    while isinstance(stmt, Let):
+        yield f"{pad}{stmt.name} = {scalar_text(stmt.value)}"
+        stmt = stmt.body
+    deeper = pad + "    "
+    match stmt:
+        case Block(stmts):
+            for each in stmts:
+                yield from _lines(each, pad)
+        case For():
+            kind = "" if stmt.kind == "serial" else f"  # {stmt.kind}"
+            yield f"{pad}for {stmt.var} in range({_range(stmt)}):{kind}"
+            yield from _lines(stmt.body, deeper)
+        case If():
+            yield f"{pad}if {_text(stmt.condition)}:"
+            yield from _lines(stmt.then, deeper)
+            if stmt.otherwise != Block(()):
+                yield f"{pad}else:"
+                yield from _lines(stmt.otherwise, deeper)
+        case Allocate(buffer, body):
+            shape = ", ".join(_text(size) for size in buffer.shape)
+            yield f"{pad}{buffer.name} = {buffer.dtype}[{shape}]  # {buffer.scope}"
+            yield from _lines(body, pad)
+        case Store(buffer, indices, value):
+            yield f"{pad}{_element(buffer, indices)} = {_text(value)}"
+        case Update():
+            yield from (pad + line for line in _update(stmt))
+        case Check(condition):
+            yield f"{pad}assert {_text(condition)}"
+        case Comment(text):
+            yield f"{pad}# {text}"
+        case _:
+            yield from (pad + line for line in print_stmt(stmt).splitlines())
+
+
+def _range(loop: For) -> str:
+    low, high = _text(loop.lower), _text(loop.upper)
+    if loop.step != 1:
+        return f"{low}, {high}, {loop.step}"
+    return high if isinstance(loop.lower, Literal) and loop.lower.value == 0 else f"{low}, {high}"
+
+
+def _update(stmt: Update) -> Iterator[str]:
+    """``x += v`` where Python has such an operator, else the combination in full."""
+    monoid = stmt.monoid
+    elements = [_element(*target) for target in stmt.targets]
+    combined = monoid.combined
+    match combined:
+        case (Apply(op, (Var(left), Var(right))),) if op in _FOLDS and (left, right) == (
+            monoid.left[0].name,
+            monoid.right[0].name,
+        ):
+            yield f"{elements[0]} {_FOLDS[op]} {_text(stmt.values[0])}"
+            return
+    sides: dict[str, Expr] = {
+        v.name: Var(text, v.dtype) for v, text in zip(monoid.left, elements, strict=True)
+    }
+    sides |= {v.name: value for v, value in zip(monoid.right, stmt.values, strict=True)}
+    values = [_text(substitute(part, sides)) for part in combined]
+    yield f"{', '.join(elements)} = {', '.join(values)}"
+
+
+def _element(buffer: str, indices: tuple[Expr, ...]) -> str:
+    return f"{buffer}[{', '.join(map(_text, indices))}]" if indices else buffer
+
+
+def _text(expr: Expr) -> str:
+    """``expr`` as Python text; the elements of 0-dimensional tensors without brackets."""
+    return scalar_text(expr).replace("[]", "")

@@ -1,0 +1,288 @@
+"""``Schedule``: in which order, where and how a program's statements run, as an immutable value.
+
+    s = weft.schedule(lu)                     the order of the source
+    s = s.tile({"i": 32, "j": 32})            each step a new, checked schedule
+    s = s.parallel("i_t")
+    print(s)                                  this script
+    run = s.compile()
+
+Loops and statements go by their names; ``s.show()`` prints them. Every step is a transformation of
+``polyhedral/transform``, whose page says what it does; it is checked at once, against the
+dependences of the program, and a wrong one raises ``IllegalScheduleError`` with two instances of
+statements that it would put in the wrong order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, ParamSpec
+
+from weft.errors import BudgetError, IllegalScheduleError
+from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.schedule_printer import print_schedule
+from weft.polyhedral.schedule_verifier import source_of
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.distribute import distribute
+from weft.polyhedral.transform.fuse import fuse
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.order import order
+from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.scheduled import Scheduled, Step
+from weft.polyhedral.transform.set_kinds import set_kinds
+from weft.polyhedral.transform.share import share
+from weft.polyhedral.transform.shift import shift
+from weft.polyhedral.transform.sink import sink
+from weft.polyhedral.transform.skew import skew
+from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.tile import tile
+from weft.polyhedral.transform.unroll import unroll
+from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
+from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.validation import validate
+from weft.schedule_advice import way_out
+from weft.schedule_script import calls
+from weft.schedule_text import schedule_text
+
+P = ParamSpec("P")
+_SAME_ORDER = {"split", "unroll", "parallel", "vectorize", "set_kinds"}  # of statements' instances
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What a schedule is for. ``text``: how a script names its unscheduled schedule."""
+
+    text: str
+    compile: Callable[[Schedule, Any], Any]  # with ``Options`` or None
+    automatic: Callable[[Scop], Scheduled]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Schedule:
+    """An order of a program's statements that is known to compute what the program does."""
+
+    scheduled: Scheduled
+    subject: Subject
+
+    # ---- the order of loops -----------------------------------------------------------------
+
+    def split(
+        self, loop: str, size: int, *, tile: str | None = None, point: str | None = None
+    ) -> Schedule:
+        """One loop into a loop over tiles and one within the tile, in its place."""
+        return self._then(split, loop, size, tile=tile, point=point)
+
+    def tile(self, sizes: Mapping[str, int]) -> Schedule:
+        """Loops into loops over tiles and, inside them, loops within the tile."""
+        return self._then(tile, sizes)
+
+    def reorder(self, order: Seq[str]) -> Schedule:
+        """Loops directly inside each other change places."""
+        return self._then(reorder, order)
+
+    def fuse(self, first: str, second: str, *, shift: int = 0, name: str | None = None) -> Schedule:
+        """Two neighbouring loops into one, the second ``shift`` iterations later."""
+        return self._then(fuse, first, second, shift=shift, name=name)
+
+    def distribute(self, loop: str, after: str | None = None) -> Schedule:
+        """One loop around several statements into one around each, or cut behind one."""
+        return self._then(distribute, loop, after)
+
+    def skew(self, loop: str, by: str, factor: int = 1) -> Schedule:
+        """A loop runs ahead by ``factor`` with each iteration of another one."""
+        return self._then(skew, loop, by, factor)
+
+    def shift(self, statement: str, loop: str, by: int) -> Schedule:
+        """A statement runs ``by`` iterations of a loop later."""
+        return self._then(shift, statement, loop, by)
+
+    def reverse(self, loop: str) -> Schedule:
+        """A loop runs from its last iteration to its first."""
+        return self._then(reverse, loop)
+
+    def share(self, loops: Mapping[str, Mapping[str, str]], statements: Seq[str]) -> Schedule:
+        """Whole nests under common loops, several at once."""
+        return self._then(share, loops, statements)
+
+    def sink(self, loops: Seq[str]) -> Schedule:
+        """Loops move inwards, to just around each statement."""
+        return self._then(sink, loops)
+
+    def order(self) -> Schedule:
+        """Neighbouring nests in the order that their statements had in the source."""
+        return self._then(order)
+
+    # ---- how loops run ----------------------------------------------------------------------
+
+    def parallel(self, *loops: str) -> Schedule:
+        """The iterations of loops may run at the same time on several threads."""
+        return self._then(parallel, *loops)
+
+    def vectorize(self, loop: str, width: int | None = None) -> Schedule:
+        """The iterations of a loop run in lockstep, ``width`` at a time."""
+        return self._then(vectorize, loop, width)
+
+    def unroll(self, loop: str, factor: int | None = None) -> Schedule:
+        """The iterations of a loop are written out, ``factor`` at a time."""
+        return self._then(unroll, loop, factor)
+
+    def unroll_and_jam(self, loop: str, factor: int) -> Schedule:
+        """``factor`` iterations of an outer loop run side by side in the inner ones."""
+        return self._then(unroll_and_jam, loop, factor)
+
+    def set_kinds(self, kinds: Mapping[str, Any]) -> Schedule:
+        """Loops become "serial", "parallel", "vector" or "unrolled"."""
+        return self._then(set_kinds, kinds)
+
+    # ---- steps ------------------------------------------------------------------------------
+
+    def _then(
+        self,
+        transformation: Callable[Concatenate[Scheduled, P], Scheduled],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Schedule:
+        """This schedule with one more step, if that is legal."""
+        after = transformation(self.scheduled, *args, **kwargs)
+        try:
+            _prove(self.scheduled, after)
+        except IllegalScheduleError as error:
+            raise _of_step(after.steps[-1], error) from None
+        return replace(self, scheduled=after)
+
+    def automatic(self) -> Schedule:
+        """The schedule that Weft chooses when nobody says anything; steps so far are dropped."""
+        return replace(self, scheduled=self.subject.automatic(self.scheduled.original))
+
+    def unscheduled(self) -> Schedule:
+        """The order of the source."""
+        return replace(self, scheduled=initial(self.scheduled.original))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What was done, in order."""
+        return self.scheduled.steps
+
+    def why_not(self, method: str, *args: Any, **kwargs: Any) -> str | None:
+        """Why ``getattr(self, method)(*args, **kwargs)`` would be refused, and what to try instead.
+
+        None where it is legal. Raises ``IllegalScheduleError`` (WEFT-E0465) for a method that is
+        no transformation.
+        """
+        if method not in TRANSFORMATIONS:
+            raise IllegalScheduleError(
+                "WEFT-E0465",
+                f"there is no transformation {method!r}",
+                hint=f"transformations: {', '.join(TRANSFORMATIONS)}",
+            )
+        try:
+            getattr(self, method)(*args, **kwargs)
+        except (IllegalScheduleError, BudgetError) as error:
+            better = way_out(self, method, args, kwargs) if error.code in _VIOLATIONS else ""
+            if better:
+                error.hint = better
+            return str(error)
+        return None
+
+    # ---- as text ----------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        """The Python script that rebuilds this schedule."""
+        lines = [f"s = {self.subject.text}", *(f"s = s.{step}" for step in self.steps)]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Schedule of {self.scheduled.original.name}, {len(self.steps)} steps>"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both do the same steps to the same program."""
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return str(self) == str(other) and self.scheduled.original == other.scheduled.original
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def diff(self, other: Schedule) -> str:
+        """What changes from this script to that of ``other``, line by line; '' if nothing does."""
+        lines = difflib.unified_diff(
+            str(self).splitlines(), str(other).splitlines(), "this", "other", lineterm=""
+        )
+        return "\n".join(lines)
+
+    def replay(self, script: str) -> Schedule:
+        """The schedule that ``script`` builds, its first line standing for this schedule.
+
+        Nothing of it is executed but steps with literal arguments. Raises
+        ``IllegalScheduleError`` (WEFT-E0464) for a line that is no step, and what steps raise.
+        """
+        made = self
+        for method, args, kwargs in calls(script, TRANSFORMATIONS):
+            made = getattr(made, method)(*args, **kwargs)
+        return made
+
+    @staticmethod
+    def from_script(script: str, source: Any) -> Schedule:
+        """The schedule that ``script``, the text of a schedule, builds for ``source``.
+
+        ``source``: a kernel, or any schedule of the same program. Raises as ``replay`` does.
+        """
+        start = source if isinstance(source, Schedule) else source.schedule()
+        return start.unscheduled().replay(script)
+
+    def show(self) -> str:
+        """The program as it runs, as Python-like loops."""
+        return schedule_text(self.scheduled)
+
+    def tree_text(self) -> str:
+        """The schedule tree: for each loop its value in terms of the statements' own dims."""
+        return print_schedule(self.scheduled.tree)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The names of all loops, outermost first, in textual order."""
+        return tuple(loop.name for loop in self.scheduled.loops())
+
+    @property
+    def statements(self) -> dict[str, str]:
+        """Name -> where it comes from, for every statement."""
+        return {s.name: source_of(s) for s in self.scheduled.scop.statements}
+
+    def compile(self, options: Any = None) -> Any:
+        """The program, compiled in this order."""
+        return self.subject.compile(self, options)
+
+
+TRANSFORMATIONS: tuple[str, ...] = (
+    "split", "tile", "reorder", "fuse", "distribute", "skew", "shift", "reverse", "share", "sink",
+    "order", "parallel", "vectorize", "unroll", "unroll_and_jam", "set_kinds",
+)  # fmt: skip
+"""The methods of ``Schedule`` that are steps."""
+
+_VIOLATIONS = {"WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}
+
+
+def _prove(before: Scheduled, after: Scheduled) -> None:
+    """Raise unless ``after``, one step from ``before``, is legal, given that ``before`` is.
+
+    Orders of the same instances are compared by their dependences. Other instances, other storage,
+    and statements that the source has no place for are validated against the original.
+    """
+    changed = after.scop is not before.scop
+    placed = all(s.position for s in after.scop.statements)
+    if changed:
+        check_bounds(after.scop)
+    check(after.scop, after.tree)
+    if changed or not (placed or after.steps[-1].name in _SAME_ORDER):
+        validate(after.original, after.scop, after.tree)
+
+
+def _of_step(step: Step, error: IllegalScheduleError) -> IllegalScheduleError:
+    """``error``, which names the step that it comes from."""
+    return IllegalScheduleError(
+        error.code, f"{step}: {error.what}", where=error.where, why=error.why, hint=error.hint
+    )
