@@ -193,7 +193,8 @@ class _Memory:
         if self.given is not None:
             self.data = np.array(self.given)
         else:
-            self.data = _garbage(self.shape[self.tensor.contracted :], self.tensor.dtype)
+            stored = tuple(max(0, n) for n in self.shape[self.tensor.contracted :])  # n - 1, say
+            self.data = _garbage(stored, self.tensor.dtype)
 
     def at(self, indices: tuple[int, ...]) -> tuple[int, ...]:
         """Where the element is in ``data``, after another tile's elements are gone."""
