@@ -36,7 +36,7 @@ import islpy as isl
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Var
-from weft.polyhedral.analysis.dependences import reassociable
+from weft.polyhedral.analysis.dependences import folding, reassociable
 from weft.polyhedral.analysis.flow import FINAL, Read, flow
 from weft.polyhedral.analysis.seen import Seen, instances, reads_of
 from weft.polyhedral.contraction import check_contraction
@@ -83,7 +83,7 @@ class _Comparison:
     def __init__(self, original: Scop, transformed: Scop, tree: Tree) -> None:
         self.original = original
         self.transformed = transformed
-        self.folding = _folding(original)
+        self.folding = folding(original)
         self.origins = _origins(original, transformed)
         ordered = keeps_order(transformed, tree)
         self.unchanged = Unchanged(original, transformed, self.origins if ordered else {})
@@ -256,24 +256,6 @@ class _Comparison:
                 f"{self._shown(second, self.transformed)} both add the same",
                 hint="tiles that overlap may recompute values, but not fold into one accumulator",
             )
-
-
-def _folding(original: Scop) -> frozenset[str]:
-    """Updates whose order is free, and that share their tensors with no other kind of update."""
-    by_tensor: dict[str, list[Statement]] = {}
-    for s in original.statements:
-        for write in s.writes:
-            by_tensor.setdefault(write.tensor, []).append(s)
-    return frozenset(
-        s.name
-        for s in original.statements
-        if s.update is not None
-        and all(
-            other.update is None or (reassociable(other) and other.update.monoid == s.update.monoid)
-            for write in s.writes
-            for other in by_tensor[write.tensor]
-        )
-    )
 
 
 def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:

@@ -185,16 +185,22 @@ def _split_reduction(pairs: isl.Map, first: _Use, second: _Use) -> Iterator[tupl
     if first.access is not second.access or not reassociable(first.statement):
         yield pairs, False
         return
-    free = pairs
-    assert first.statement.update is not None
-    for k, dim in enumerate(first.statement.dims):
-        if dim not in first.statement.update.dims:
-            free = free.equate(_IN, k, _OUT, k)
-    bound = pairs.subtract(free)
+    bound = ordered_updates(pairs, first.statement)
+    free = pairs.subtract(bound)
     if not bound.is_empty():
         yield bound, False
     if not free.is_empty():
         yield free, True
+
+
+def ordered_updates(pairs: isl.Map, statement: Statement) -> isl.Map:
+    """Those of ``pairs`` of instances of an update that differ in more than its reduction dims."""
+    assert statement.update is not None
+    free = pairs
+    for k, dim in enumerate(statement.dims):
+        if dim not in statement.update.dims:
+            free = free.equate(_IN, k, _OUT, k)
+    return pairs.subtract(free)
 
 
 def _fold_alike(first: _Use, second: _Use) -> bool:
@@ -229,4 +235,22 @@ def reassociable(statement: Statement) -> bool:
         or write.guard != statement.writes[0].guard
         or any(dim in update.dims for index in write.indices for dim in affine(index).variables())
         for write in statement.writes
+    )
+
+
+def folding(scop: Scop) -> frozenset[str]:
+    """Updates whose order is free, and that share their tensors with no other kind of update."""
+    by_tensor: dict[str, list[Statement]] = {}
+    for s in scop.statements:
+        for write in s.writes:
+            by_tensor.setdefault(write.tensor, []).append(s)
+    return frozenset(
+        s.name
+        for s in scop.statements
+        if s.update is not None
+        and all(
+            other.update is None or (reassociable(other) and other.update.monoid == s.update.monoid)
+            for write in s.writes
+            for other in by_tensor[write.tensor]
+        )
     )

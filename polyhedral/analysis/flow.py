@@ -60,11 +60,13 @@ def flow(
     schedule: isl.UnionMap | None = None,
     folds: Callable[[Statement], bool] = lambda _: False,
     wanted: Container[Read] | None = None,
+    implicit: bool = False,
 ) -> Flow:
     """The flow of ``scop`` under ``schedule`` (instances → times), by default the initial order.
 
     The final values of all inputs and outputs are read too. Only reads that are ``wanted`` are
-    analysed, by default all. Raises BudgetError (WEFT-E0400) rather than running unbounded.
+    analysed, by default all. Updates that ``folds`` accepts read nothing implicitly, unless
+    ``implicit``. Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the dataflow analysis"):
         times = _times(original_schedule(scop) if schedule is None else schedule)
@@ -72,7 +74,7 @@ def flow(
         order = [
             read
             for statement in scop.statements
-            for read in _add_statement(tensors, statement, folds(statement), wanted)
+            for read in _add_statement(tensors, statement, folds(statement), wanted, implicit)
         ]
         for tensor in scop.tensors:
             final = Read(tensor.name, FINAL)
@@ -93,12 +95,13 @@ def _add_statement(
     statement: Statement,
     folds: bool,
     wanted: Container[Read] | None,
+    implicit: bool,
 ) -> Iterator[Read]:
     """Enter the accesses of ``statement`` into the problems of their tensors; its reads."""
     reads = list(enumerate(statement.reads))
     for number, access in enumerate(statement.writes, start=len(reads)):
         tensors[access.tensor].write(statement, access, folds)
-        if not folds and (statement.update is not None or access.may):
+        if (implicit or not folds) and (statement.update is not None or access.may):
             reads.append((number, access))
     for number, access in reads:
         if wanted is None or Read(statement.name, number) in wanted:
