@@ -200,6 +200,16 @@ def store(frame: Frame, buffer: Binding, offset: Value | Ramp, value: Value) -> 
     _scatter(frame, pointers, b.splat(stored, lanes), mask, align)
 
 
+def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, write: bool) -> None:
+    """Ask for the cache line at ``offset``; a hint, so lanes that differ ask for nothing."""
+    b = frame.b
+    if buffer.scope == "register" or isinstance(offset, Ramp) or offset.lanes:
+        return
+    pointer = b.element(buffer.pointer, memory_type(buffer.dtype), offset)
+    b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    b.line(f"call void @llvm.prefetch.p0({pointer}, i32 {int(write)}, i32 3, i32 1)")
+
+
 def _vector_store(
     frame: Frame, pointer: Value, value: Value, mask: Value | None, align: int
 ) -> None:

@@ -9,7 +9,7 @@ from weft.codegen import llvm_region, llvm_vector
 from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
-from weft.codegen.llvm_memory import address, load, memory_type, store
+from weft.codegen.llvm_memory import address, load, memory_type, prefetch, store
 from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (
     Allocate,
@@ -21,6 +21,7 @@ from weft.codegen.loop_ir import (
     For,
     If,
     Let,
+    Prefetch,
     Single,
     Stmt,
     Store,
@@ -94,6 +95,9 @@ class Emitter:
                     llvm_region.single(self, body)
             case Barrier():
                 llvm_region.barrier(frame)
+            case Prefetch(buffer_name, indices, write):
+                buffer = frame.bindings[buffer_name]
+                prefetch(frame, buffer, address(frame, buffer, evaluate_all(frame, indices)), write)
             case Comment(text):
                 frame.b.line("; " + " ".join(text.split()))
         frame.names = names

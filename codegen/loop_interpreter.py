@@ -24,6 +24,7 @@ from weft.codegen.loop_ir import (
     If,
     Kernel,
     Let,
+    Prefetch,
     Single,
     Stmt,
     Store,
@@ -142,7 +143,7 @@ class Machine:
                 self._allocate(stmt)
             case Single(body):
                 self.run(body)
-            case Comment() | Barrier():
+            case Comment() | Barrier() | Prefetch():
                 pass
         self.names = outer
 

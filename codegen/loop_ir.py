@@ -13,6 +13,7 @@
              | Allocate(buffer, body)                       any scope but global, uninitialised
              | Single(body)                                 one thread of the team runs it
              | Barrier                                      all threads of the team meet
+             | Prefetch(buffer, indices, write)             a hint, without effect
              | Comment(text)
     Expr   ::= scalar_expr.Expr with Load(buffer name, indices); Var is a loop variable, a Let or a
                parameter
@@ -35,6 +36,8 @@ Semantics:
 * A 'register' buffer has constant shape, is only indexed by constants and by variables of
   unrolled and vector loops, and never has its address taken.
 * A 'local' buffer lives on the thread's own scratch memory.
+* ``Prefetch`` says that the element's cache line will soon be loaded (and stored, if ``write``). The
+  indices may lie outside the buffer.
 * Which parallel loops are spread: where a kernel is one parallel loop, that loop's turns. Where it
   is a ``region``, every thread of a team runs the whole body: the turns of each outermost parallel
   loop are shared out, and of everything else (loops, lets, conditions) each thread does all, so
@@ -133,6 +136,13 @@ class Allocate:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    buffer: str
+    indices: tuple[Expr, ...]
+    write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Comment:
     text: str
 
@@ -148,7 +158,19 @@ class Barrier:
 
 
 Stmt = (
-    Block | For | While | If | Let | Store | Update | Check | Allocate | Comment | Single | Barrier
+    Block
+    | For
+    | While
+    | If
+    | Let
+    | Store
+    | Update
+    | Check
+    | Allocate
+    | Comment
+    | Single
+    | Barrier
+    | Prefetch
 )
 
 
@@ -212,12 +234,16 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (*(i for _, indices in stmt.targets for i in indices), *stmt.values)
         case Check():
             return (stmt.condition, *stmt.detail)
+        case Prefetch():
+            return stmt.indices
     return ()
 
 
 def buffers_touched(stmt: Stmt) -> frozenset[str]:
     """Names of the buffers that ``stmt`` itself loads from or writes, not its children."""
     found = {str(n.source) for e in expressions(stmt) for n in walk_expr(e) if isinstance(n, Load)}
+    if isinstance(stmt, Prefetch):
+        found.add(stmt.buffer)
     return buffers_written(stmt).union(found)
 
 

@@ -15,6 +15,7 @@ from weft.codegen.loop_ir import (
     If,
     Kernel,
     Let,
+    Prefetch,
     Single,
     Stmt,
     Store,
@@ -107,6 +108,8 @@ def _simple(stmt: Stmt) -> str:
             )
         case Barrier():
             return "barrier"
+        case Prefetch(buffer, indices, write):
+            return f"prefetch {_element(buffer, indices)}{' to write' if write else ''}"
         case Comment(text):
             return "# " + " ".join(text.split())
     raise AssertionError(stmt)

@@ -17,6 +17,7 @@ from weft.codegen.loop_ir import (
     If,
     Kernel,
     Let,
+    Prefetch,
     Single,
     Stmt,
     Store,
@@ -108,6 +109,9 @@ def _statement(stmt: Stmt, buffers: _Buffers, kernel: Kernel) -> None:
             _require(fits, kernel, f"an update gives {monoid.name} what it folds")
             for (name, indices), dtype in zip(targets, given, strict=True):
                 _write(name, indices, dtype, buffers, kernel)
+        case Prefetch(name, indices):
+            known = name in buffers and len(indices) == len(buffers[name].shape)
+            _require(known, kernel, f"{name} is prefetched where there is no such element")
         case Check(condition, code, (first, second)):
             numbers = first.dtype == second.dtype == dtypes.int64
             _require(condition.dtype == dtypes.bool_ and numbers, kernel, "checks test a bool")

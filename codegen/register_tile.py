@@ -21,7 +21,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.codegen.loop_ir import Allocate, Block, Buffer, For, If, Let, Stmt, Store, Update
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Buffer,
+    For,
+    If,
+    Let,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+)
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (
     TRUE,
@@ -31,10 +42,8 @@ from weft.codegen.tile_bounds import (
     all_of,
     at_worst,
     extreme,
-    lowers,
     mentions_any,
     span,
-    uppers,
 )
 from weft.errors import CompileError
 from weft.frontend.scalar_affine import Affine, to_expr
@@ -53,7 +62,7 @@ from weft.frontend.scalar_expr import (
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, tile_domain
 from weft.polyhedral.scop import Scop, Statement
 
-STREAM_UNROLL = 1  # steps of the innermost stream that are written out
+CACHE_LINE = 64  # bytes
 
 Lets = list[tuple[str, Expr]]
 Mask = Callable[[Load], Expr]  # where a load may be performed
@@ -81,7 +90,9 @@ def emit_register_tile(
 ) -> Stmt:
     """The tile at the ``values`` of the loops outside."""
     statement = instances.scop.statement(tile.statement)
-    sizes = dict(zip((*domain.rows, domain.lane), (*tile.payload.rows, tile.payload.lanes)))
+    sizes = dict(
+        zip((*domain.rows, domain.lane), (*tile.payload.rows, tile.payload.lanes), strict=True)
+    )
     full: Box = {name: (ZERO, literal(size)) for name, size in sizes.items()}
     crossing = [c for c in domain.target if mentions_any(c, tuple(sizes))]
     fits = all_of(at_worst(c, full) >= 0 for c in crossing)
@@ -129,7 +140,8 @@ class _Version:
     closed: bool = True
 
     def emit(self) -> Stmt:
-        body: Stmt = Block((self._rows(self._load()), self._streams(0), self._rows(self._store())))
+        begin, end = self._rows(self._load()), self._rows(self._store())
+        body = _block([begin, *self._next(), self._streams(0), end])
         for buffer in self._accumulators():
             body = Allocate(buffer, body)
         return body
@@ -140,7 +152,7 @@ class _Version:
         shape = tuple(map(literal, self.sizes.values()))
         strides: list[Expr] = []
         step = 1
-        for size in reversed(self.sizes.values()):
+        for size in reversed(tuple(self.sizes.values())):
             strides.insert(0, literal(step))
             step *= size
         tensors = [self.instances.tensor(w.tensor) for w in self.statement.writes]
@@ -178,6 +190,29 @@ class _Version:
             stores.append(Store(name, indices, held))
         return _let(lets, _under(where, self._lanes(_under(mask, _block(stores)))))
 
+    def _next(self) -> list[Stmt]:
+        """Prefetches of the tile that the next turn of the loop outside will load."""
+        domain, lane = self.domain, self.domain.lane
+        if self.crossing or not domain.outer:
+            return []
+        _, update = self._instance({})
+        ahead: dict[str, Expr] = {domain.outer[-1]: Var(domain.outer[-1]) + 1}
+        found: list[Stmt] = []
+        for name, indices in update.targets:
+            if any(domain.outer[-1] in _mentioned(i) for i in indices):
+                moved = tuple(substitute(i, ahead) for i in indices)
+                step = max(1, CACHE_LINE // self.instances.tensor(name).dtype.itemsize)
+                line = For(
+                    lane,
+                    ZERO,
+                    literal(self.sizes[lane]),
+                    "unrolled",
+                    Prefetch(name, moved, True),
+                    step,
+                )
+                found.append(self._rows(line))
+        return found
+
     # ---- loops --------------------------------------------------------------------------------
 
     def _rows(self, body: Stmt) -> Stmt:
@@ -202,9 +237,9 @@ class _Version:
             c for c in self.domain.whole if mentions_any(c, streams) and mentions_any(c, local)
         ]
         steady = all_of(at_worst(c, self.box) >= 0 for c in mixed if not c.coefficient(name))
-        moving = [_at_worst_but(c, self.box, name) for c in mixed if c.coefficient(name)]
-        first = _limits(moving, name, 1)
-        last = _limits(moving, name, -1)
+        moving = [c for c in mixed if c.coefficient(name)]
+        first = [_least(c, name, self.box) for c in moving if c.coefficient(name) > 0]
+        last = [_least(c, name, self.box) for c in moving if c.coefficient(name) < 0]
         full: Span = (begin, end)
         if first:
             full = apply("min", extreme("max", [begin, *first]), end), end
@@ -216,23 +251,10 @@ class _Version:
         parts: list[Stmt] = []
         if first:
             parts.append(For(name, begin, full[0], "serial", self._rows(self._guarded_step())))
-        parts.append(self._unguarded(name, full))
+        parts.append(For(name, *full, "serial", self._rows(self._full_step())))
         if last or steady != TRUE:
             parts.append(For(name, full[1], end, "serial", self._rows(self._guarded_step())))
         return _let(lets, _block(parts))
-
-    def _unguarded(self, name: str, full: Span) -> Stmt:
-        step = self._rows(self._full_step())
-        if STREAM_UNROLL == 1:
-            return For(name, *full, "serial", step)
-        begin, end = full
-        whole = begin + (end - begin) // STREAM_UNROLL * STREAM_UNROLL
-        group, turn = f"{name}.group", f"{name}.turn"
-        written = For(turn, ZERO, literal(STREAM_UNROLL), "unrolled",
-                      Let(name, Var(group) + Var(turn), step))
-        return Let(f"{name}.whole", whole, _block([
-            For(group, begin, Var(f"{name}.whole"), "serial", written, STREAM_UNROLL),
-            For(name, Var(f"{name}.whole"), end, "serial", step)]))
 
     # ---- one stream point for one row ---------------------------------------------------------
 
@@ -344,17 +366,10 @@ class _Version:
         return all_of(conditions)
 
 
-def _limits(moving: Sequence[tuple[int, Expr]], name: str, sign: int) -> list[Expr]:
-    """Bounds on the stream from ``c * stream + rest >= 0`` where ``c`` has this ``sign``."""
-    del name
-    if sign > 0:
-        return [(literal(c - 1) - rest) // c for c, rest in moving if c > 0]
-    return [rest // -c + 1 for c, rest in moving if c < 0]
-
-
-def _at_worst_but(form: Affine, box: Box, name: str) -> tuple[int, Expr]:
-    """``form`` as (c, rest) with c times ``name`` apart, the rest at the worst corner of ``box``."""
-    return form.coefficient(name), at_worst(form, box, (name,))
+def _least(form: Affine, name: str, box: Box) -> Expr:
+    """What ``form``, at its worst corner of ``box``, bounds ``name`` by: from, or up to, there."""
+    c, rest = form.coefficient(name), at_worst(form, box, (name,))
+    return (literal(c - 1) - rest) // c if c > 0 else rest // -c + 1
 
 
 def _named(instances: Instances, bounds: Span, hint: str, lets: Lets) -> Span:

@@ -20,6 +20,7 @@ from weft.codegen.loop_ir import (
     If,
     Kernel,
     Let,
+    Prefetch,
     Single,
     Stmt,
     Store,
@@ -79,6 +80,8 @@ class _Scope:
             case Single(body):
                 inner = self.stmt(body)
                 return inner if _empty(inner) else Single(inner)
+            case Prefetch(buffer, indices, write):
+                return Prefetch(buffer, self.exprs(indices), write)
             case Comment() | Barrier():
                 return stmt
 

@@ -54,7 +54,7 @@ def extreme(op: str, values: Iterable[Expr]) -> Expr:
     parts = [v for v in distinct if not isinstance(v, Literal)]
     if numbers:
         parts.append(literal(max(numbers) if op == "max" else min(numbers)))
-    total = parts[0]
+    total: Expr = parts[0]
     for part in parts[1:]:
         total = apply(op, total, part)
     return total

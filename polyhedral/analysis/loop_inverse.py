@@ -78,8 +78,8 @@ def _solve(
         pivot = next((r for r in range(rank, len(rows)) if rows[r][column]), None)
         if pivot is None:
             return None
-        for part in (rows, rights):
-            part[rank], part[pivot] = part[pivot], part[rank]  # type: ignore[index]
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        rights[rank], rights[pivot] = rights[pivot], rights[rank]
         scale = rows[rank][column]
         rows[rank] = [x / scale for x in rows[rank]]
         rights[rank] = {t: c / scale for t, c in rights[rank].items()}

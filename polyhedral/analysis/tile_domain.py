@@ -28,10 +28,12 @@ from weft.polyhedral.schedule_tree import (
     Loop,
     Mark,
     RegisterTile,
-    Sequence as TreeSequence,
     Tree,
 )
-from weft.polyhedral.scop import Constraint, Scop, Statement
+from weft.polyhedral.schedule_tree import (
+    Sequence as TreeSequence,
+)
+from weft.polyhedral.scop import Constraint, Scop
 
 Forms = tuple[Affine, ...]  # each >= 0
 
