@@ -8,7 +8,7 @@ all conflicting pairs at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,15 +139,19 @@ def uses_of(scop: Scop) -> list[Use]:
     return found
 
 
+KEPT, FREE, UNORDERED = range(3)
+
+
 class Record(NamedTuple):
     """One reason for order: ``source`` before ``sink`` wherever they touch one element.
 
-    ``free``: instances of one update whose monoid lets them change places.
+    FREE: updates that may change places, but not run at the same time on two threads. UNORDERED:
+    one of the two has no place in the initial order; they must not run at the same time.
     """
 
     source: int  # number of the use
     sink: int
-    free: bool
+    order: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +166,7 @@ class Enumerated:
     source: Array  # instance numbers of the pairs …
     sink: Array
     record: Array  # … and the number of their record
-    free: Array
+    order: Array
 
     @property
     def count(self) -> int:
@@ -185,8 +189,16 @@ def enumerate_scop(
 
     Raises ``TooLarge`` where that would be too many points.
     """
-    numbers: dict[Record, int] = {} if records is None else records
     found = tuple(points(s, sizes) for s in scop.statements)
+    return _enumerated(scop, sizes, found, {} if records is None else records)
+
+
+def _enumerated(
+    scop: Scop,
+    sizes: Mapping[str, int],
+    found: tuple[dict[str, Array], ...],
+    numbers: dict[Record, int],
+) -> Enumerated:
     counts = [p[""].size for p in found]
     first = tuple(int(n) for n in np.cumsum([0, *counts[:-1]]))
     owner = np.repeat(np.arange(len(counts)), counts)
@@ -194,22 +206,30 @@ def enumerate_scop(
         raise TooLarge(scop.name)
     rank = _textual_rank(scop, sizes, found)
     touched = _touched(scop, sizes, found, first)
-    parts: list[tuple[Array, Array, int, bool]] = []
+    parts: list[tuple[Array, Array, int, int]] = []
     uses = uses_of(scop)
     for a, one in enumerate(uses):
         for b, two in enumerate(uses):
             if one.access.tensor != two.access.tensor or not (one.writes or two.writes):
                 continue
-            source, sink = _meet(touched[a], touched[b], rank)
-            for free, chosen in _split(scop, found, first, (one, two), source, sink):
-                number = numbers.setdefault(Record(a, b, free), len(numbers))
-                parts.append((source[chosen], sink[chosen], number, free))
+            placed = _placed(scop, one) and _placed(scop, two)
+            if not placed and a > b:
+                continue
+            source, sink = _meet(touched[a], touched[b], rank if placed else None, a == b)
+            for order, chosen in _split(scop, found, first, (a, b), source, sink):
+                order = UNORDERED if order == KEPT and not placed else order
+                number = numbers.setdefault(Record(a, b, order), len(numbers))
+                parts.append((source[chosen], sink[chosen], number, order))
     source = np.concatenate([p[0] for p in parts]) if parts else np.zeros(0, np.int64)
     sink = np.concatenate([p[1] for p in parts]) if parts else np.zeros(0, np.int64)
     lengths = [p[0].size for p in parts]
     record = np.repeat(np.array([p[2] for p in parts], np.int64), lengths)
-    free = np.repeat(np.array([p[3] for p in parts], bool), lengths)
-    return Enumerated(scop, dict(sizes), found, first, owner, source, sink, record, free)
+    orders = np.repeat(np.array([p[3] for p in parts], np.int64), lengths)
+    return Enumerated(scop, dict(sizes), found, first, owner, source, sink, record, orders)
+
+
+def _placed(scop: Scop, use: Use) -> bool:
+    return bool(scop.statements[use.statement].position)
 
 
 def _textual_rank(scop: Scop, sizes: Mapping[str, int], found: Sequence[dict[str, Array]]) -> Array:
@@ -267,13 +287,19 @@ def _touched(
 
 
 def _meet(
-    one: tuple[Array, Array], two: tuple[Array, Array], rank: Array
+    one: tuple[Array, Array], two: tuple[Array, Array], rank: Array | None, same: bool
 ) -> tuple[Array, Array]:
-    """Pairs of instances that touch one element, the first one earlier."""
+    """Pairs of instances that touch one element, the first one earlier; in any order without
+    ``rank``, each pair of the ``same`` use once."""
     if not one[0].size or not two[0].size:
         return one[0][:0], two[0][:0]
     together = one[1][:, None] == two[1][None, :]
-    together &= rank[one[0]][:, None] < rank[two[0]][None, :]
+    if rank is not None:
+        together &= rank[one[0]][:, None] < rank[two[0]][None, :]
+    elif same:
+        together &= one[0][:, None] < two[0][None, :]
+    else:
+        together &= one[0][:, None] != two[0][None, :]
     a, b = np.nonzero(together)
     return one[0][a], two[0][b]
 
@@ -282,28 +308,39 @@ def _split(
     scop: Scop,
     found: Sequence[dict[str, Array]],
     first: Sequence[int],
-    uses: tuple[Use, Use],
+    numbers: tuple[int, int],
     source: Array,
     sink: Array,
-) -> Iterator[tuple[bool, Array]]:
-    """The pairs whose order an update's monoid leaves free, and the others."""
+) -> Iterator[tuple[int, Array]]:
+    """The pairs whose order the updates' monoid leaves free, and the others."""
     if not source.size:
         return
-    s = scop.statements[uses[0].statement]
+    uses = uses_of(scop)
+    one, two = (uses[n] for n in numbers)
+    s, other = scop.statements[one.statement], scop.statements[two.statement]
     free = np.zeros(source.size, bool)
-    if uses[0] is uses[1] or uses[0] == uses[1]:
-        update = s.update
-        if update is not None and update.monoid.laws == {"associative", "commutative"}:
+    if one.writes and two.writes and _reassociable(s) and _reassociable(other):
+        if one.statement != two.statement:
+            free[:] = (
+                s.update is not None
+                and other.update is not None
+                and (s.update.monoid == other.update.monoid)
+            )
+        elif s.update is not None:
             free[:] = True
+            values, base = found[one.statement], first[one.statement]
             for dim in s.dims:
-                if dim not in update.dims:
-                    values = found[uses[0].statement][dim]
-                    base = first[uses[0].statement]
-                    free &= values[source - base] == values[sink - base]
-    for flag in (False, True):
-        chosen = np.flatnonzero(free == flag)
+                if dim not in s.update.dims:
+                    free &= values[dim][source - base] == values[dim][sink - base]
+    for order in (KEPT, FREE):
+        chosen = np.flatnonzero(free == (order == FREE))
         if chosen.size:
-            yield flag, chosen
+            yield order, chosen
+
+
+def _reassociable(s: Statement) -> bool:
+    laws = s.update.monoid.laws if s.update else frozenset()
+    return len(s.writes) == 1 and laws >= {"associative", "commutative"}
 
 
 # ---- verdicts -----------------------------------------------------------------------------------
@@ -343,8 +380,8 @@ class Program:
             if one.source.size:
                 bad, loop = _compare(one, rows, kinds, names)
                 violated.update(np.unique(one.record[bad]).tolist())
-                carries.update(loop[~one.free].tolist())
-                reductions.update(loop[one.free].tolist())
+                carries.update(loop[one.order != FREE].tolist())
+                reductions.update(loop[one.order == FREE].tolist())
         return Verdict(
             frozenset(violated), injective, frozenset(carries - {""}), frozenset(reductions - {""})
         )
@@ -354,7 +391,8 @@ class Program:
         record = next(r for r, n in self.records.items() if n == number)
         one, two = (uses_of(self.scop)[k] for k in (record.source, record.sink))
         before, after = (self.scop.statements[u.statement].name for u in (one, two))
-        return f"{before} -> {after} on {one.access.tensor}{' (free)' if record.free else ''}"
+        how = ("", " (free)", " (unordered)")[record.order]
+        return f"{before} -> {after} on {one.access.tensor}{how}"
 
     def outside(self) -> str:
         """An instance that accesses a tensor outside its shape, or ''."""
@@ -385,19 +423,21 @@ def times(one: Enumerated, above: Mapping[str, Sequence[Entry]]) -> tuple[Array,
     return rows, kinds, names
 
 
-def _compare(
-    one: Enumerated, rows: Array, kinds: Array, names: Array
-) -> tuple[Array, Array]:
+def _compare(one: Enumerated, rows: Array, kinds: Array, names: Array) -> tuple[Array, Array]:
     """(which pairs are in the wrong order or concurrent, the loop that tells them apart)."""
     difference = rows[one.sink] - rows[one.source]
     at = (difference != 0).argmax(1)
     step = difference[np.arange(at.size), at]
     kind = kinds[one.owner[one.source], at]
-    bad = ~one.free & (step <= 0)
-    bad |= (step != 0) & ((kind == PARALLEL) | ((kind == VECTOR) & ~one.free))
+    bad = _wrong(one.order, step, kind)
     loop = names[one.owner[one.source], at].copy()
     loop[step == 0] = ""
     return bad, loop
+
+
+def _wrong(order: Array, step: Array, kind: Array) -> Array:
+    bad = (order == KEPT) & (step <= 0)
+    return bad | ((step != 0) & ((kind == PARALLEL) | ((kind == VECTOR) & (order != FREE))))
 
 
 def _together(one: Enumerated, rows: Array) -> Array:
@@ -411,25 +451,40 @@ def _together(one: Enumerated, rows: Array) -> Array:
     return found
 
 
+Instance = tuple[str, Sequence[int]]  # statement, point
+
+
 def is_violation(
-    one: Enumerated, tree: Tree, first: tuple[str, Sequence[int]], second: tuple[str, Sequence[int]]
+    scop: Scop, tree: Tree, sizes: Mapping[str, int], first: Instance, second: Instance
 ) -> bool:
-    """Whether ``tree`` runs the instances ``first`` and ``second``, (statement, point), in the
-    wrong order, at the same time although they conflict, or as one."""
-    found = []
-    for name, point in (first, second):
-        number = next(k for k, s in enumerate(one.scop.statements) if s.name == name)
-        here = np.ones(one.points[number][""].size, bool)
-        for dim, value in zip(one.scop.statements[number].dims, point, strict=True):
-            here &= one.points[number][dim] == value
-        if not here.any():
+    """Whether ``tree`` runs two instances in the wrong order, at the same time although they
+    conflict, or as one. At any sizes: only these two are looked at."""
+    if (first[0], list(first[1])) == (second[0], list(second[1])):
+        return False
+    both = [first] if first[0] == second[0] else [first, second]
+    names = [s.name for s in scop.statements]
+    both.sort(key=lambda instance: names.index(instance[0]))
+    found, number = [], {}
+    for name, _ in both:
+        s = scop.statement(name)
+        rows = [p for n, p in (first, second) if n == name]
+        columns = {d: np.array([row[k] for row in rows]) for k, d in enumerate(s.dims)}
+        columns[""] = np.arange(len(rows))
+        env: dict[str, Column] = {**sizes, **columns}
+        if not mask((*s.domain, *scop.context), env, len(rows)).all():
             return False
-        found.append(one.first[number] + int(np.flatnonzero(here)[0]))
-    rows, kinds, names = times(one, paths(tree))
-    if first[0] == second[0] and (rows[found[0]] == rows[found[1]]).all():
+        number[name] = sum(f[""].size for f in found)
+        found.append(columns)
+    ends = number[first[0]], number[second[0]] + (first[0] == second[0])
+    smaller = replace(scop, statements=tuple(scop.statement(name) for name, _ in both))
+    one = _enumerated(smaller, sizes, tuple(found), {})
+    above = paths(tree)
+    rows_of, kinds, loops = times(one, {name: above[name] for name, _ in both})
+    if first[0] == second[0] and (rows_of[0] == rows_of[1]).all():
         return True
-    bad, _ = _compare(one, rows, kinds, names)
-    return bool((bad & (one.source == found[0]) & (one.sink == found[1])).any())
+    bad, _ = _compare(one, rows_of, kinds, loops)
+    forward = bad & (one.source == ends[0]) & (one.sink == ends[1])
+    return bool((forward | (bad & (one.order == UNORDERED))).any())
 
 
 def outside(one: Enumerated) -> str:

@@ -31,9 +31,7 @@ def run(scop: Scop, tree: Tree | None, sizes: Sizes, inputs: Arrays) -> dict[str
     return interpret(scop, inputs, sizes, tree=tree)
 
 
-def run_disturbed(
-    scop: Scop, tree: Tree, sizes: Sizes, inputs: Arrays
-) -> dict[str, Array] | None:
+def run_disturbed(scop: Scop, tree: Tree, sizes: Sizes, inputs: Arrays) -> dict[str, Array] | None:
     """The same with parallel loops in another order and vector loops in lockstep.
 
     None where no loop is of these kinds. Local storage is private to iterations, so here each tile
@@ -68,8 +66,7 @@ def _in_lockstep(tree: Tree, vectors: tuple[Loop, ...], numbers: count[int] | No
     match tree:
         case Leaf(name):
             own = tuple(
-                Loop(f"lane{next(numbers)}", {name: literal(0) - loop.at[name]})
-                for loop in vectors
+                Loop(f"lane{next(numbers)}", {name: literal(0) - loop.at[name]}) for loop in vectors
             )
             return Band(own, tree) if own else tree
         case Band(loops, child):
@@ -105,7 +102,7 @@ def memory(scop: Scop, sizes: Sizes, inputs: Arrays) -> dict[str, Array]:
             if t.name in inputs:
                 found[t.name] = np.array(inputs[t.name]).ravel()
             else:
-                extent = shape(scop, t.name, sizes)[t.contracted :]
+                extent = [max(0, n) for n in shape(scop, t.name, sizes)[t.contracted :]]
                 size = int(np.prod(extent, dtype=np.int64))
                 found[t.name] = np.full(size, t.dtype.highest).astype(t.dtype.numpy)
     return found

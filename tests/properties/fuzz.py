@@ -64,7 +64,9 @@ class Tally:
                   self.kinds.most_common()]  # fmt: skip
         good = sum(self.kinds[k] for k in LEGAL)
         lines.append(f"legal and not the identity: {100 * good / total:.1f} %")
-        lines.append(f"illegal by one dependence: {100 * self.kinds['illegal by one'] / total:.1f} %")
+        lines.append(
+            f"illegal by one dependence: {100 * self.kinds['illegal by one'] / total:.1f} %"
+        )
         moves = sorted((k[5:], n) for k, n in self.notes.items() if k.startswith("move "))
         lines.append("moves: " + ", ".join(f"{k} {n}" for k, n in moves))
         lines += [f"{k}: {n}" for k, n in sorted(self.notes.items()) if k.startswith("run ")]
@@ -145,7 +147,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--native", type=float, default=Effort().native, help="share run compiled")
-    parser.add_argument("--loop-ir", type=float, default=Effort().loop_ir, help="share run as loop IR")
+    parser.add_argument(
+        "--loop-ir", type=float, default=Effort().loop_ir, help="share run as loop IR"
+    )
     parser.add_argument("--only", type=int, help="show one pair and what is wrong with it")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--mutations", action="store_true", help="break correct schedules instead")
@@ -158,7 +162,9 @@ def main() -> int:
     seeds = range(options.seed, options.seed + options.n)
     if options.worker:
         for seed, outcome in run_here(seeds, effort):
-            print(json.dumps([seed, outcome.kind, outcome.problem, dict(outcome.notes)]), flush=True)
+            print(
+                json.dumps([seed, outcome.kind, outcome.problem, dict(outcome.notes)]), flush=True
+            )
         return 0
     if options.only is not None:
         outcome = examine(options.only, Effort(1, 1, 1, 1))
@@ -177,7 +183,9 @@ def _long(seeds: range, effort: Effort, options: argparse.Namespace) -> int:
             print(f"\r{count}/{len(seeds)}, {rate:.0f}/s", end="", flush=True)
     seconds = time.perf_counter() - start
     print(f"\n{tally.histogram()}")
-    print(f"{len(tally.problems)} contradictions; {seconds:.0f} s, {len(seeds) / seconds:.0f} pairs/s")
+    print(
+        f"{len(tally.problems)} contradictions; {seconds:.0f} s, {len(seeds) / seconds:.0f} pairs/s"
+    )
     return 1 if tally.problems else 0
 
 

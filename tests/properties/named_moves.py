@@ -183,7 +183,12 @@ def _pack(r: Random, of: Scheduled) -> Scheduled | None:
         return None
     s, operand = r.choice(found)
     scop, _ = pack(
-        of.scop, s.name, operand, r.choice(s.dims), r.choice((1, 2, 4)), r.sample(s.dims, len(s.dims))
+        of.scop,
+        s.name,
+        operand,
+        r.choice(s.dims),
+        r.choice((1, 2, 4)),
+        r.sample(s.dims, len(s.dims)),
     )
     return _again(of, scop)
 

@@ -366,7 +366,9 @@ def _chain(m: _Maker) -> None:
             m.statement(m.access(target, *at), *reads, fold=fold, along=(m.dims[-1],))
             m.end()
         else:
-            offsets = product(range(width), repeat=rank) if r.random() < 0.5 else [(width - 1,) * rank]
+            offsets = (
+                product(range(width), repeat=rank) if r.random() < 0.5 else [(width - 1,) * rank]
+            )
             reads = [m.access(source, *(a + o if o else a for a, o in zip(at, off, strict=True)))
                      for off in list(offsets)[:4]]  # fmt: skip
             m.statement(m.access(target, *at), *reads)
@@ -490,7 +492,9 @@ def _moves(m: _Maker) -> None:
     i = m.loop(0, size[1])
     m.statement(m.access("s"))
     j = m.loop(0, size[0])
-    m.statement(m.access("s"), m.access("T", i, j), fold=r.choice(("add", "max")), along=(m.dims[1],))
+    m.statement(
+        m.access("s"), m.access("T", i, j), fold=r.choice(("add", "max")), along=(m.dims[1],)
+    )
     m.end()
     back = size[1] - 1 - i if r.random() < 0.5 else i
     m.statement(m.access("Y", back), m.access("s"))
@@ -543,9 +547,7 @@ def _statement(m: _Maker, draft: _Draft, body: Body) -> Statement:
     update = None
     if draft.fold:
         monoid = w.monoid(draft.fold, m.dtype)
-        update = Update(
-            monoid if draft.laws else replace(monoid, laws=frozenset()), draft.along
-        )
+        update = Update(monoid if draft.laws else replace(monoid, laws=frozenset()), draft.along)
     return Statement(
         draft.name, draft.dims, draft.domain, draft.position, (draft.write,), tuple(draft.reads),
         body, update,
