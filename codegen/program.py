@@ -1,7 +1,7 @@
 """IR 6, the host program: kernels in order over one arena, behind one entry point.
 
     Program ::= name, parameters, inputs, outputs, constants, arena: Size, buffers, steps, kernels,
-                derived, in_place
+                derived, in_place, scalars
     Buffer  ::= name, dtype, shape: Expr…, place
     Place   ::= Input(i) | Output(i) | Constant(name) | Arena(offset)
     Step    ::= Launch(kernel, arguments: buffer names, parameters: Expr…)
@@ -11,7 +11,8 @@
   chunks, or it is a region (``loop_ir``).
 * Buffers at one place may overlap in time but not in liveness; a buffer that is a view of another
   (a reshape) has the same place.
-* Parameters are size symbols, bound from the inputs' shapes at the call; ``derived`` gives those
+* Parameters are size symbols, bound from the inputs' shapes at the call; an input of ``scalars``, of
+  dtype int64 and without dimensions, is the parameter of its name; ``derived`` gives those
   that are functions of earlier ones. Offsets and ``arena`` may be expressions over them.
 * An (output, input) pair of ``in_place`` shares one pointer: the input is overwritten.
 * The native entry point is
@@ -82,3 +83,4 @@ class Program:
     kernels: tuple[Kernel, ...]
     derived: tuple[tuple[str, Expr], ...] = ()  # parameter = function of earlier parameters
     in_place: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share one pointer
+    scalars: tuple[int, ...] = ()  # inputs whose value is a parameter

@@ -36,7 +36,9 @@ def interpret_program(
     Kernels are run by the interpreter of loop IR where ``run_kernel`` is None. An input that an
     output is computed in place of is overwritten, and is that output.
     """
-    sizes = bind([b.shape for b in program.inputs], [a.shape for a in inputs], program.derived)
+    known = {program.inputs[k].name: int(inputs[k]) for k in program.scalars}
+    shapes = [b.shape for b in program.inputs], [a.shape for a in inputs]
+    sizes = bind(*shapes, program.derived, known)
     shared = dict(program.in_place)
     outputs = [
         inputs[shared[o]] if o in shared else np.zeros(_shape(buffer, sizes), buffer.dtype.numpy)

@@ -80,13 +80,14 @@ def bind(
     declared: Sequence[tuple[Expr, ...]],
     actual: Sequence[tuple[int, ...]],
     derived: Sequence[tuple[str, Expr]] = (),
+    known: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """The size symbols for which every declared shape equals the actual one.
+    """The size symbols for which every declared shape equals the actual one; ``known`` ones first.
 
     Plain symbols are read off; one symbol in an affine size (``2 * n + 1``) is solved for; the rest
     is checked. ``SizeError`` says which size disagrees. Ranks are taken as equal.
     """
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = dict(known or {})
     pairs = [pair for d, a in zip(declared, actual, strict=True) for pair in zip(d, a, strict=True)]
     for expr, value in pairs:
         if isinstance(expr, Var):

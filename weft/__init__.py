@@ -2,6 +2,7 @@
 
     weft.compile(x)   tensors, a Program or an ONNX model -> something callable
     weft.lower(x)     the same, as text after any stage
+    weft.schedule(x)  in which order x runs, as a value to change, print and compile
     weft.load(path)   what ``Executable.save`` wrote
 
 What each name is stands in the module that defines it (``_HOMES``); ``__init__.pyi`` says the same
@@ -14,8 +15,10 @@ from importlib import import_module
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "weft.api": ("Stages", "compile", "lower", "program"),
+    "weft.api": ("Stages", "compile", "lower", "program", "schedule", "schedules"),
+    "weft.schedule_value": ("Schedule",),
     "weft.model": ("Model",),
+    "weft.loop_kernel": ("Kernel", "kernel"),
     "weft.executable": ("Executable", "load"),
     "weft.options": ("Options",),
     "weft.frontend.tensor_expr": ("Axis", "Monoid", "Program", "Tensor"),
@@ -32,11 +35,14 @@ _HOMES = {
         "DType", "bfloat16", "bool_", "float16", "float32", "float64", "float4_e2m1fn",
         "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
         "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16",
-        "uint32", "uint64",
+        "uint32", "uint64", "bf16", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16",
+        "u32", "u64",
     ),
+    "weft.frontend.loops.arrays": ("empty", "ones", "statement", "zeros"),
     "weft.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
-        "ExpressionError", "IllegalScheduleError", "InternalError", "ModelError",
+        "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError",
+        "ModelError",
         "UnsupportedError", "WeftError", "WeftWarning",
     ),
 }  # fmt: skip

@@ -65,8 +65,16 @@ def arrange(
 
 
 def as_array(value: object, spec: ArraySpec) -> np.ndarray:
-    """``value`` as an array of the declared dtype and rank, its memory shared where possible."""
-    array = value if type(value) is np.ndarray else _import(value, spec)
+    """``value`` as an array of the declared dtype and rank, its memory shared where possible.
+
+    Where no dimensions are declared, a Python number that the dtype holds will do.
+    """
+    if type(value) is np.ndarray:
+        array = value
+    elif not spec.shape and isinstance(value, int | float | np.integer):
+        array = _number(value, spec)
+    else:
+        array = _import(value, spec)
     if array.dtype != spec.dtype.numpy:
         raise CallError(
             "WEFT-E0603",
@@ -81,6 +89,21 @@ def as_array(value: object, spec: ArraySpec) -> np.ndarray:
             hint=f"expected {describe(spec)}",
         )
     return array
+
+
+def _number(value: int | float | np.integer, spec: ArraySpec) -> np.ndarray:
+    """A Python number, or an integer of any width, as an array without dimensions."""
+    dtype, whole = spec.dtype, isinstance(value, int | np.integer)
+    if isinstance(value, np.floating):  # np.float64 is a float, but of a dtype of its own
+        return np.asarray(value)
+    if isinstance(value, bool) == (dtype.kind == "bool") and (whole or dtype.is_float):
+        if not dtype.is_integer or dtype.lowest <= value <= dtype.highest:
+            return np.asarray(value, dtype.numpy)
+    raise CallError(
+        "WEFT-E0603",
+        f"input {spec.name!r} is {value!r}, which {dtype} does not hold",
+        hint=f"expected {describe(spec)}",
+    )
 
 
 def _import(value: object, spec: ArraySpec) -> np.ndarray:

@@ -82,6 +82,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entry: str
     derived: tuple[tuple[str, _Expr], ...]
     in_place: tuple[tuple[int, int, bool], ...]
+    scalars: tuple[int, ...]
     guards: tuple[tuple[_Expr, str], ...]
     checks: tuple[tuple[str, ...], ...]
     stats: dict[str, Any]
@@ -127,6 +128,7 @@ def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: i
         entry=compiled.entry,
         derived=tuple((name, _nodes(e)) for name, e in compiled.derived),
         in_place=tuple((p.output, p.input, p.shared) for p in compiled.in_place),
+        scalars=compiled.scalars,
         guards=tuple((_nodes(g.condition), g.text) for g in compiled.guards),
         checks=compiled.checks,
         stats=dict(compiled.stats),
@@ -196,6 +198,7 @@ def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
             InPlace(_below(o, len(header.outputs)), _below(i, len(header.inputs)), shared)
             for o, i, shared in header.in_place
         ),
+        scalars=tuple(_below(k, len(header.inputs)) for k in header.scalars),
         guards=tuple(Guard(_expr(nodes), text) for nodes, text in header.guards),
         checks=header.checks,
         llvm=texts.llvm,

@@ -78,24 +78,24 @@ def assemble(
     used = {n for step in always for n in (*step.reads, *step.writes)}
     computed = [n for step in once for n in sorted(step.writes)]
     results = tuple(n for n in dict.fromkeys(computed) if n in used)
+    constants = frozenset(graph.constants)
     prepare = None
     if once:
         outputs = {n: Output(k) for k, n in enumerate(results)}
-        prepare = _program(
-            f"{name}_prepare", once, storage, derived, outputs, graph, (), results, frozenset()
+        prepare = host_program(
+            f"{name}_prepare", once, storage, derived, outputs, constants, (), results
         )
     places: dict[str, Place] = {v.name: Input(k) for k, v in enumerate(graph.inputs)}
     places |= {v.name: Output(k) for k, v in enumerate(graph.outputs)}
-    main = _program(
+    main = host_program(
         name,
         always,
         storage,
         derived,
         places,
-        graph,
+        constants | frozenset(results),
         tuple(v.name for v in graph.inputs),
         tuple(v.name for v in graph.outputs),
-        frozenset(results),
     )
     return Assembly(main, prepare)
 
@@ -116,21 +116,20 @@ def _split(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]
     return [s for s in steps if not varies(s)], [s for s in steps if varies(s)]
 
 
-def _program(
+def host_program(
     name: str,
     steps: Sequence[Step],
     storage: Mapping[str, Storage],
     known: Mapping[str, Expr],
     places: Mapping[str, Place],
-    graph: Graph,
+    constant: frozenset[str],
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
-    extra_constants: frozenset[str],
 ) -> Program:
+    """The program that runs ``steps``; buffers without a place of ``places`` are constants, if
+    they are ``constant``, or live in the arena. ``known``: derived parameters."""
     named = list(dict.fromkeys(n for step in steps for n in step.arguments))
-    constants = [
-        n for n in named if (n in graph.constants or n in extra_constants) and n not in places
-    ]
+    constants = [n for n in named if n in constant and n not in places]
     temporaries = [n for n in named if n not in places and n not in constants]
     offsets, arena = _plan(steps, storage, temporaries)
     where: dict[str, Place] = {

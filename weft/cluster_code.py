@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from weft.codegen.from_schedule import build_kernel
@@ -10,7 +11,7 @@ from weft.codegen.loop_ir import Kernel
 from weft.codegen.loop_printer import print_kernel
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
+from weft.errors import BudgetError, CompileError, IllegalScheduleError, WeftWarning
 from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
 from weft.polyhedral.assume_in_bounds import assume_in_bounds
@@ -58,10 +59,10 @@ class ClusterCode:
     fallback: str = ""
 
 
-def cluster_code(
-    cluster: ClusterProgram, constant: frozenset[int], name: str, machine: Machine, passes: Passes
-) -> ClusterCode:
-    """The kernels of ``cluster``; ``constant`` numbers the inputs whose data is known."""
+def cluster_scop(
+    cluster: ClusterProgram, constant: frozenset[int], name: str, passes: Passes
+) -> Scop:
+    """``cluster`` as affine statements; ``constant`` numbers the inputs whose data is known."""
     lowered = passes.run(
         "scop",
         lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
@@ -73,13 +74,41 @@ def cluster_code(
     if passes.options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))
-    scheduled, fallback = _legal_schedule(scop, machine, passes)
-    kernels = passes.run(
+    return scop
+
+
+def cluster_code(
+    scop: Scop, machine: Machine, passes: Passes, given: Scheduled | None = None
+) -> ClusterCode:
+    """The kernels of a cluster, in the order that the user has ``given`` or in Weft's own."""
+    if given is not None:
+        scheduled, fallback = _given_schedule(scop, given, passes), ""
+    else:
+        scheduled, fallback = legal_schedule(scop, lambda: schedule(scop, machine), passes)
+    kernels = kernels_of(scheduled, scop.name, passes)
+    return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
+
+
+def kernels_of(scheduled: Scheduled, name: str, passes: Passes) -> tuple[ClusterKernel, ...]:
+    """One kernel in loop IR for each top-level nest."""
+    return passes.run(
         "loops",
         lambda: tuple(_kernel(nest) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
-    return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
+
+
+def _given_schedule(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
+    """``given``, checked once more; it must be of this very program."""
+    if given.original != scop:
+        raise CompileError(
+            "WEFT-E0015",
+            f"the schedule of {scop.name} is of another program",
+            hint="make it by weft.schedules of the same program, with the same options",
+        )
+    made = passes.run("schedule", lambda: given, show=lambda s: print_schedule(s.tree))
+    passes.run("legality", lambda: prove(scop, made))
+    return made
 
 
 def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
@@ -95,12 +124,12 @@ def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
     return replace(scop, tensors=tensors)
 
 
-def _legal_schedule(scop: Scop, machine: Machine, passes: Passes) -> tuple[Scheduled, str]:
+def legal_schedule(
+    scop: Scop, choose: Callable[[], Scheduled], passes: Passes
+) -> tuple[Scheduled, str]:
     """The scheduler's choice if the checkers accept it, else the serial one, loudly."""
     try:
-        scheduled = passes.run(
-            "schedule", lambda: schedule(scop, machine), show=lambda s: print_schedule(s.tree)
-        )
+        scheduled = passes.run("schedule", choose, show=lambda s: print_schedule(s.tree))
         passes.run("legality", lambda: prove(scop, scheduled))
         return scheduled, ""
     except (IllegalScheduleError, BudgetError) as error:

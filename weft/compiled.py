@@ -56,6 +56,7 @@ class Compiled:
     ``entry`` and ``entry_arena`` as ``codegen/program.py`` describes. ``constants``: read-only
     C-contiguous arrays in the order of the program's constants. ``checks``: for each step what its
     kernel's check codes mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details.
+    ``scalars``: inputs whose value, an integer, is the parameter of their name.
     ``llvm``: the modules' text. ``texts``: the IRs, stage by stage. ``stats``: JSON data.
     """
 
@@ -69,6 +70,7 @@ class Compiled:
     constants: tuple[tuple[str, np.ndarray], ...] = ()
     derived: tuple[tuple[str, Expr], ...] = ()
     in_place: tuple[InPlace, ...] = ()
+    scalars: tuple[int, ...] = ()
     guards: tuple[Guard, ...] = ()
     checks: tuple[tuple[str, ...], ...] = ()
     llvm: tuple[str, ...] = ()

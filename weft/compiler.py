@@ -11,25 +11,24 @@ LLVM, object code     one entry point                                      codeg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from weft.assemble import Assembly, assemble
 from weft.cache import open_cache
-from weft.cluster_code import ClusterCode, cluster_code
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_program import emit_program
+from weft.cluster_code import ClusterCode, cluster_code, cluster_scop
 from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.machines.host import host_machine
 from weft.codegen.program import Program as HostProgram
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
 from weft.codegen.size_arithmetic import evaluate
-from weft.compiled import ArraySpec, Compiled, InPlace, array_specs
+from weft.compiled import ArraySpec, Compiled, InPlace
 from weft.compiled_cache import cache_key, find, store
+from weft.errors import CompileError
 from weft.executable import Executable
 from weft.explain import explain, statistics
 from weft.frontend.tensor_printer import program_text
@@ -45,41 +44,52 @@ from weft.graph.printer import print_graph
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph
 from weft.guards import guards_of
-from weft.link import bind, objects_of
+from weft.link import bind
 from weft.lowered import Lowered
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.program_code import program_code
+
+Schedules = Mapping[str, Scheduled]
+"""Name of a cluster -> the schedule that the user gives it; Weft schedules all others."""
 
 
-def compile_graph(graph: Graph, options: Options | None = None) -> Executable:
+def compile_graph(
+    graph: Graph, options: Options | None = None, schedules: Schedules | None = None
+) -> Executable:
     """``graph`` as machine code for this processor, from the cache if it is there.
 
-    Raises ``CompileError``.
+    Raises ``CompileError``; WEFT-E0015 for a schedule of something that ``graph`` is not.
     """
+    given = schedules or {}
     chosen = options or Options()
     target = host_target()
     cached = chosen.cache and not chosen.watched
     cache = open_cache(chosen.cache_dir, chosen.cache_bytes) if cached else None
-    key = cache_key(_identity(graph), graph.constants.items(), target, chosen) if cache else b""
+    identity = _identity(graph, given)
+    key = cache_key(identity, graph.constants.items(), target, chosen) if cache else b""
     found = find(cache, key)
     if found is not None:
         found = replace(found, stats={**found.stats, "from_cache": True})
         return Executable(found, threads=chosen.threads)
-    compiled = _compiled(graph, target, chosen)
+    compiled = _compiled(graph, target, chosen, given)
     store(cache, key, compiled)
     return Executable(compiled, threads=chosen.threads)
 
 
-def _identity(graph: Graph) -> str:
+def _identity(graph: Graph, schedules: Schedules) -> str:
     """All of ``graph`` but its constants' data: what it computes, and the names that users see."""
     programs = [canonical_text(node.program) for node in graph.nodes]
-    return "\n".join([print_graph(graph), *programs, repr(host_machine())])
+    steps = [f"{name}: {given.steps}" for name, given in sorted(schedules.items())]
+    return "\n".join([print_graph(graph), *programs, *steps, repr(host_machine())])
 
 
-def _compiled(graph: Graph, target: LlvmTarget, options: Options) -> Compiled:
+def _compiled(graph: Graph, target: LlvmTarget, options: Options, schedules: Schedules) -> Compiled:
     """Every stage, in order."""
-    return machine_code(graph, lower_graph(graph, options), target)
+    return machine_code(graph, lower_graph(graph, options, schedules=schedules), target)
 
 
 def machine_code(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled:
@@ -87,7 +97,7 @@ def machine_code(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled
     constants = dict(lowered.constants)
     if lowered.assembly.prepare is not None:
         constants |= _prepare(lowered.assembly.prepare, constants, target, lowered.passes)
-    compiled = _machine_code(lowered.assembly.main, constants, target, lowered.passes)
+    compiled = program_code(lowered.assembly.main, constants, target, lowered.passes)
     return replace(
         compiled,
         name=graph.name,
@@ -107,14 +117,19 @@ def _renamed(specs: Sequence[ArraySpec], values: Sequence[Value]) -> tuple[Array
 
 
 def lower_graph(
-    graph: Graph, options: Options | None = None, machine: Machine | None = None
+    graph: Graph,
+    options: Options | None = None,
+    machine: Machine | None = None,
+    schedules: Schedules | None = None,
 ) -> Lowered:
     """``graph`` down to a host program of kernels in loop IR, for this processor or another."""
     chosen = options or Options()
     passes = Passes(chosen, graph.name)
     graph = optimised(graph, passes)
     parts = passes.run("partition", lambda: partition(graph))
-    codes = _cluster_codes(graph, parts.clusters, machine or host_machine(), passes)
+    codes = _cluster_codes(
+        graph, parts.clusters, machine or host_machine(), passes, schedules or {}
+    )
     assembly = passes.run(
         "program", lambda: _assemble(graph, parts.clusters, codes), show=_print_assembly
     )
@@ -145,15 +160,33 @@ def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]]
 # ---- clusters -----------------------------------------------------------------------------------
 
 
-def _cluster_codes(
-    graph: Graph, clusters: Sequence[Cluster], machine: Machine, passes: Passes
-) -> tuple[ClusterCode | None, ...]:
-    """The code of each cluster; clusters that compute the same share one."""
-    done: dict[object, ClusterCode] = {}
-    codes: list[ClusterCode | None] = []
+def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Scop]:
+    """The affine statements of each cluster of ``graph``, by name: what schedules are made for."""
+    passes = Passes(options or Options(), graph.name)
+    graph = optimised(graph, passes)
+    clusters = passes.run("partition", lambda: partition(graph)).clusters
+    distinct = {cell.name: cell for cell in _cells(graph, clusters, passes) if cell}
+    return {
+        name: cluster_scop(cell.program, cell.constant, name, passes)
+        for name, cell in distinct.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A cluster as the compiler sees it; equal ones have one name."""
+
+    name: str
+    program: ClusterProgram
+    constant: frozenset[int]  # numbers of the inputs whose data is known
+
+
+def _cells(graph: Graph, clusters: Sequence[Cluster], passes: Passes) -> Iterator[_Cell | None]:
+    """Each cluster in turn, None for a view."""
+    names: dict[object, str] = {}
     for cluster in clusters:
         if cluster.is_view:
-            codes.append(None)
+            yield None
             continue
         program = passes.run(
             "cluster", partial(_verified_program, cluster), show=lambda c: program_text(c.program)
@@ -163,9 +196,29 @@ def _cluster_codes(
         )
         symbols = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
         key = (canonical_text(program.program), constant, repr(symbols))
-        if key not in done:
-            done[key] = cluster_code(program, constant, f"kernel{len(done)}", machine, passes)
-        codes.append(done[key])
+        yield _Cell(names.setdefault(key, f"kernel{len(names)}"), program, constant)
+
+
+def _cluster_codes(
+    graph: Graph,
+    clusters: Sequence[Cluster],
+    machine: Machine,
+    passes: Passes,
+    schedules: Schedules,
+) -> tuple[ClusterCode | None, ...]:
+    """The code of each cluster; clusters that compute the same share one."""
+    done: dict[str, ClusterCode] = {}
+    codes: list[ClusterCode | None] = []
+    for cell in _cells(graph, clusters, passes):
+        if cell is not None and cell.name not in done:
+            scop = cluster_scop(cell.program, cell.constant, cell.name, passes)
+            done[cell.name] = cluster_code(scop, machine, passes, schedules.get(cell.name))
+        codes.append(None if cell is None else done[cell.name])
+    for name in schedules:
+        if name not in done:
+            raise CompileError(
+                "WEFT-E0015", f"there is no cluster {name!r}", hint=f"clusters: {', '.join(done)}"
+            )
     return tuple(codes)
 
 
@@ -201,39 +254,9 @@ def _prepare(
 
     What padding the kernels leave out is 0: artifacts are the same each time.
     """
-    compiled = _machine_code(program, constants, target, passes)
+    compiled = program_code(program, constants, target, passes)
     zeros = {
         spec.name: np.zeros([evaluate(n, {}) for n in spec.shape], spec.dtype.numpy)
         for spec in compiled.outputs
     }
     return passes.run("prepare", lambda: Executable(compiled).run({}, out=zeros))
-
-
-def _machine_code(
-    program: HostProgram,
-    constants: Mapping[str, np.ndarray],
-    target: LlvmTarget,
-    passes: Passes,
-) -> Compiled:
-    entry = f"weft_{program.name}"
-    contract = not passes.options.strict
-    kernels = passes.run(
-        "llvm", lambda: [emit_kernel(k, target, contract=contract) for k in program.kernels]
-    )
-    main = emit_program(program, {k.symbols.function: k.symbols for k in kernels}, entry)
-    texts = [*(k.text for k in kernels), main]
-    objects = passes.run("object", lambda: objects_of(texts, target, passes.options))
-    messages = {kernel.name: kernel.messages for kernel in program.kernels}
-    return Compiled(
-        name=program.name,
-        inputs=array_specs(program, program.inputs, tuple(b.name for b in program.inputs)),
-        outputs=array_specs(program, program.outputs, tuple(b.name for b in program.outputs)),
-        parameters=program.parameters,
-        target=target,
-        entry=entry,
-        objects=tuple(objects),
-        constants=tuple((b.name, constants[b.name]) for b in program.constants),
-        derived=program.derived,
-        checks=tuple(messages[step.kernel] for step in program.steps),
-        llvm=tuple(texts),
-    )

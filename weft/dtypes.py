@@ -9,7 +9,7 @@ are stored one element a byte in buffers; packing is a matter of layout, not of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -74,6 +74,27 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def __getitem__(self, shape: int | str | tuple[int | str, ...]) -> ArrayType:
+        """``f64["N", "N"]``, ``f64[3, "N + 1"]``: the type of an array, in a kernel's signature."""
+        return ArrayType(self, shape if isinstance(shape, tuple) else (shape,))
+
+    def __iter__(self) -> NoReturn:  # Python would try 0, 1, 2 … for ever
+        raise TypeError("a dtype cannot be iterated over")
+
+    def __call__(self, value: Any) -> Any:
+        """``value``, a number, an array or an expression, converted to this dtype."""
+        if isinstance(value, int | float | np.generic | np.ndarray):
+            return np.asarray(value).astype(self.numpy)[()]
+        return value.astype(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """Arrays of ``dtype``; a size is a number, or text that names or computes one."""
+
+    dtype: DType
+    shape: tuple[int | str, ...]
+
 
 def _has_infinity(dtype: DType) -> bool:
     return bool(np.isinf(np.array(np.inf, dtype=np.float32).astype(dtype.numpy).astype(np.float32)))
@@ -105,6 +126,9 @@ float8_e5m2, float8_e5m2fnuz = (
 )
 float8_e8m0fnu = DType("float8_e8m0fnu", "float", 8)
 float4_e2m1fn = DType("float4_e2m1fn", "float", 4)
+f16, bf16, f32, f64 = float16, bfloat16, float32, float64
+i8, i16, i32, i64 = int8, int16, int32, int64
+u8, u16, u32, u64 = uint8, uint16, uint32, uint64
 
 ALL: tuple[DType, ...] = (
     bool_, int2, int4, int8, int16, int32, int64, uint2, uint4, uint8, uint16, uint32, uint64,

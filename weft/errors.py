@@ -5,7 +5,7 @@ in the user's own terms (file and line, ONNX node, operator), ``why``, and a ``h
 try. ``str(error)`` prints them one to a line. Codes are never reused; ranges belong to stages:
 
     E00xx options and the public API      E05xx code generation
-    E01xx tensor expressions              E06xx calling an executable
+    E01xx expressions, loop kernels       E06xx calling an executable
     E02xx ONNX models                     E07xx artifacts and the cache
     E03xx the operator graph              E08xx the command line
     E04xx affine statements, schedules    E09xx what no stage owns, and bugs in Weft
@@ -43,6 +43,10 @@ class CompileError(WeftError):
 
 class ExpressionError(CompileError, ValueError):
     """A tensor expression is ill-formed (E01xx)."""
+
+
+class KernelError(CompileError, ValueError):
+    """A loop kernel uses what cannot be compiled, at file:line:column (E0160 to E0179)."""
 
 
 class ModelError(CompileError, ValueError):

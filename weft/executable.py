@@ -38,6 +38,7 @@ MAX_PLANS = 256  # bindings of the size symbols that are remembered
 MAX_FRAMES = 8  # arenas kept between calls
 MAX_THREADS = 256
 
+_Key = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]  # shapes and parameters of a call
 _Placed = tuple[np.ndarray, int]  # an array and its address
 Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
 
@@ -93,7 +94,7 @@ class Executable:
 
     __slots__ = (
         "_alignments", "_compiled", "_constants", "_constants_at", "_frames", "_in_place",
-        "_names", "_native", "_plans", "_threads",
+        "_names", "_native", "_plans", "_scalars", "_threads",
     )  # fmt: skip
 
     def __init__(self, compiled: Compiled, *, threads: int | None = None) -> None:
@@ -106,7 +107,8 @@ class Executable:
         self._alignments = [max(s.alignment, s.dtype.itemsize) for s in compiled.inputs]
         self._names = [spec.name for spec in compiled.outputs]
         self._in_place = {pair.output: pair for pair in compiled.in_place}
-        self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
+        self._scalars = compiled.scalars
+        self._plans: dict[_Key, _Plan] = {}
         self._frames: deque[_Frame] = deque(maxlen=MAX_FRAMES)
         self._threads = _thread_count(threads)
 
@@ -128,7 +130,8 @@ class Executable:
         specs = self._compiled.inputs
         inputs = [as_array(v, spec) for v, spec in zip(given, specs, strict=True)]
         shapes = tuple([array.shape for array in inputs])
-        plan = self._plans.get(shapes) or self._plan(shapes)
+        values = tuple([int(inputs[k]) for k in self._scalars])
+        plan = self._plans.get((shapes, values)) or self._plan(shapes, values)
         placed = [located(a, align) for a, align in zip(inputs, self._alignments, strict=True)]
         if out is None and not self._in_place:
             targets = [empty(*output) for output in plan.outputs]
@@ -170,10 +173,14 @@ class Executable:
         if code:
             raise self._failure(*status)
 
-    def _plan(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
+    def _plan(self, shapes: tuple[tuple[int, ...], ...], values: tuple[int, ...]) -> _Plan:
+        """``values``: of the inputs that are parameters."""
         compiled = self._compiled
         try:
-            sizes = bind([spec.shape for spec in compiled.inputs], shapes, compiled.derived)
+            names = [compiled.inputs[k].name for k in self._scalars]
+            known = dict(zip(names, values, strict=True))
+            declared = [spec.shape for spec in compiled.inputs]
+            sizes = bind(declared, shapes, compiled.derived, known)
             for guard in compiled.guards:
                 if not evaluate(guard.condition, sizes):
                     raise CallError(
@@ -199,7 +206,7 @@ class Executable:
         plan = _Plan(parameters, at, int(arena), outputs)
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
-        self._plans[shapes] = plan
+        self._plans[shapes, values] = plan
         return plan
 
     def _results(

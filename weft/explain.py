@@ -90,7 +90,7 @@ def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -
         return [f"  the same code as {seen[id(code)]}"]
     seen[id(code)] = cluster.name
     lines = ["  statements"]
-    lines += [f"    {_statement(s)}" for s in code.scheduled.original.statements]
+    lines += [f"    {statement_line(s)}" for s in code.scheduled.original.statements]
     lines += ["  dependences"]
     lines += [f"    {d}" for d in dependences(code.scheduled.original)]
     lines += ["  schedule, checked against every dependence"]
@@ -100,7 +100,8 @@ def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -
     return lines
 
 
-def _statement(s: Statement) -> str:
+def statement_line(s: Statement) -> str:
+    """``S0[i, j] writes A folds add over j  # lu.py:12: …``"""
     source = f"  # {s.origin.source}" if s.origin and s.origin.source else ""
     written = ", ".join(w.tensor for w in s.writes)
     kind = f" folds {s.update.monoid.name} over {', '.join(s.update.dims)}" if s.update else ""

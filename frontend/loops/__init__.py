@@ -1,0 +1,1 @@
+"""Loop kernels: plain Python functions of affine loops, read from their source."""

@@ -1,0 +1,64 @@
+"""Elements that expressions load → the reads of a statement, and operands in its body.
+
+An affine subscript becomes an access that is known exactly. Any other is a may access: it stands
+for every element of its tensor, and which one it is is computed, and checked, when it is performed.
+A load that is selected under affine conditions is guarded by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.frontend.scalar_affine import to_affine, to_expr
+from weft.frontend.scalar_condition import conjunction
+from weft.frontend.scalar_expr import Expr, Load, literal
+from weft.frontend.scalar_paths import Path, path_guards, walk_scalar
+from weft.polyhedral.scop import Access, Constraint
+
+
+class Reads:
+    """The reads of one statement, each once."""
+
+    def __init__(self) -> None:
+        self.accesses: list[Access] = []
+        self._numbers: dict[Access, int] = {}
+
+    def translate(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+        """``exprs`` over operands: ``Load(k, ())`` for the value of ``accesses[k]``."""
+        paths = path_guards(*exprs)
+        done: dict[int, Expr] = {}
+        for node in walk_scalar(*exprs):
+            operands = tuple(done[id(child)] for child in node.children)
+            same = all(a is b for a, b in zip(operands, node.children, strict=True))
+            rebuilt = node if same else node.rebuild(operands)
+            if isinstance(rebuilt, Load):
+                rebuilt = self._operand(rebuilt, guard_of(paths[id(node)]))
+            done[id(node)] = rebuilt
+        return tuple(done[id(expr)] for expr in exprs)
+
+    def _operand(self, load: Load, guard: tuple[Constraint, ...]) -> Load:
+        made = access(str(load.source), load.indices, guard)
+        number = self._numbers.setdefault(made, len(self.accesses))
+        if number == len(self.accesses):
+            self.accesses.append(made)
+        return Load(number, (), load.dtype)
+
+
+def access(tensor: str, indices: Sequence[Expr], guard: tuple[Constraint, ...] = ()) -> Access:
+    """An access at ``indices``, whose own loads are of operands."""
+    forms = [to_affine(index) for index in indices]
+    affine = tuple(to_expr(form) for form in forms if form is not None)
+    if len(affine) == len(forms):
+        return Access(tensor, affine, guard)
+    known = tuple(literal(0) if form is None else to_expr(form) for form in forms)
+    return Access(tensor, known, guard, may=True, body_indices=tuple(indices))
+
+
+def guard_of(path: Path) -> tuple[Constraint, ...]:
+    """What the conditions on ``path`` say about indices."""
+    found: dict[Constraint, None] = {}
+    for condition, holds in path:
+        known = conjunction(condition, holds)
+        found |= dict.fromkeys(Constraint(to_expr(form)) for form in known.at_least)
+        found |= dict.fromkeys(Constraint(to_expr(form), equality=True) for form in known.equal)
+    return tuple(found)

@@ -1,0 +1,92 @@
+"""Which integer expressions are affine, and which are affine by cases.
+
+``min``, ``max``, ``abs`` and conditional expressions of affine operands are affine on each side of
+a condition that is affine itself: ``max(i, j)`` is ``i`` where ``i >= j`` and ``j`` elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft import dtypes
+from weft.frontend.scalar_affine import Affine, to_affine, to_expr
+from weft.frontend.scalar_condition import conjunction
+from weft.frontend.scalar_expr import Apply, Expr, Select, rewrite, walk
+from weft.polyhedral.scop import Constraint
+
+Case = tuple[tuple[Constraint, ...], Affine]
+MAX_CASES = 16
+
+
+def cases(expr: Expr) -> list[Case] | None:
+    """``expr`` as (constraints, affine form), for disjoint constraints that leave nothing out.
+
+    None where it is not affine, not even by cases, or by more than ``MAX_CASES`` of them.
+    """
+    form = to_affine(expr)
+    if form is not None:
+        return [((), form)]
+    found: list[Case] = []
+    todo: list[tuple[tuple[Constraint, ...], Expr]] = [((), expr)]
+    while todo:
+        known, current = todo.pop()
+        form = to_affine(current)
+        if form is not None:
+            found.append((known, form))
+            continue
+        branches = _branches(current)
+        if branches is None or len(todo) + len(found) >= MAX_CASES:
+            return None
+        todo += [((*known, *extra), rest) for extra, rest in reversed(branches)]
+    return found
+
+
+def _branches(expr: Expr) -> list[tuple[tuple[Constraint, ...], Expr]] | None:
+    """``expr`` on both sides of the first condition in it that is affine."""
+    for node in walk(expr):
+        if node.dtype != dtypes.int64:
+            continue
+        match node:
+            case Apply("min", (a, b)):
+                condition, yes, no = a <= b, a, b
+            case Apply("max", (a, b)):
+                condition, yes, no = a >= b, a, b
+            case Apply("abs", (a,)):
+                condition, yes, no = a >= 0, a, -a
+            case Select(condition, yes, no):
+                pass
+            case _:
+                continue
+        first, second = constraints(condition, True), constraints(condition, False)
+        if first is not None and second is not None:
+            return [
+                (first, _replaced(expr, node, yes)),
+                (second, _replaced(expr, node, no)),
+            ]
+    return None
+
+
+def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
+    return rewrite(expr, lambda node: new if node == old else None)
+
+
+def constraints(condition: Expr, holds: bool) -> tuple[Constraint, ...] | None:
+    """``condition`` being ``holds`` as one conjunction of constraints, None where that is none."""
+    found = conjunction(condition, holds)
+    if not found.exact:
+        return None
+    return (
+        *(Constraint(to_expr(form)) for form in found.at_least),
+        *(Constraint(to_expr(form), equality=True) for form in found.equal),
+    )
+
+
+def operands(op: str, expr: Expr) -> Iterator[Expr]:
+    """The operands of nested ``op``s: ``min(a, min(b, c))`` has three."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Apply) and node.op == op:
+            stack.extend(reversed(node.args))
+        else:
+            yield node

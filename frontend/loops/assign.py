@@ -1,0 +1,223 @@
+"""Assignments: which variable or element, which dtype, and whether it folds."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.errors import ExpressionError, KernelError
+from weft.frontend.loops.affine import operands
+from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
+from weft.frontend.loops.expressions import Expressions
+from weft.frontend.loops.frame import Frame, Knowledge, Restart, Variable
+from weft.frontend.loops.values import (
+    Free,
+    Scalar,
+    Value,
+    View,
+    convert,
+    is_pure,
+    loads,
+)
+from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, apply, literal
+from weft.polyhedral.scop import Constraint
+
+_FOLDS = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
+
+
+class Assigner:
+    """Performs the assignments of one kernel."""
+
+    def __init__(self, builder: ScopBuilder, knowledge: Knowledge) -> None:
+        self.builder, self.knowledge = builder, knowledge
+
+    def assign(
+        self, target: ast.expr, value: Value, frame: Frame, place: Place, node: ast.stmt
+    ) -> None:
+        """``target = value``, one target."""
+        match target:
+            case ast.Name(name):
+                self._name(name, value, frame, place, node)
+            case ast.Subscript():
+                self._element(target, value, frame, place, node)
+            case _:
+                frame.source.refuse(
+                    "E0162", target, f"{frame.source.code(target)} cannot be assigned to"
+                )
+
+    def together(
+        self,
+        targets: Sequence[ast.expr],
+        values: Sequence[Scalar],
+        frame: Frame,
+        place: Place,
+        node: ast.stmt,
+    ) -> None:
+        """``a, b = x, y``: everything on the right is evaluated before anything is assigned."""
+        held = [self._held(v, frame, place, node) for v in values]
+        for target, value in zip(targets, held, strict=True):
+            self.assign(target, value, frame, place, node)
+
+    def _held(self, value: Scalar, frame: Frame, place: Place, node: ast.stmt) -> Scalar:
+        """``value``, in a tensor of its own if later assignments could change it."""
+        if is_pure(value.expr):
+            return value
+        name = self.builder.tensor("held", (), value.dtype, "temp")
+        target = Load(name, (), value.dtype)
+        self.builder.emit(place, [Assignment(target, value.expr)], frame.source, node)
+        return Scalar(target, value.weak)
+
+    # ---- variables ----------------------------------------------------------------------------
+
+    def _name(self, name: str, value: Value, frame: Frame, place: Place, node: ast.stmt) -> None:
+        if name in frame.fixed:
+            frame.source.refuse(
+                "E0171",
+                node,
+                f"{name} cannot be assigned: it is {frame.fixed[name]}",
+                hint=f"use another name; {name}[…] = … changes the elements of an array",
+            )
+        if isinstance(value, Scalar):
+            if frame.key(name) in self.knowledge.in_memory or not _is_plain(value):
+                self._store(name, value, frame, place, node)
+            else:
+                frame.env[name] = value
+        elif isinstance(value, View):
+            frame.env[name] = value
+        else:
+            frame.source.refuse("E0162", node, f"a {type(value).__name__} cannot be assigned")
+
+    def _store(self, name: str, value: Scalar, frame: Frame, place: Place, node: ast.stmt) -> None:
+        """``name``, a variable in memory, := ``value``."""
+        self._learn(name, value, frame, node)
+        variable = self.variable(name, frame)
+        frame.env[name] = variable
+        target = variable.view.element
+        expr = _converted(value, target.dtype, frame, node)
+        self.builder.emit(place, [_folding(target, expr)], frame.source, node)
+
+    def declare(self, name: str, dtype: DType, frame: Frame) -> None:
+        """``name: weft.f32 = …``: a variable in memory, of that dtype."""
+        key = frame.key(name)
+        self.knowledge.in_memory.add(key)
+        if self.knowledge.kinds.get(key) != (dtype, False):
+            self.knowledge.kinds[key] = (dtype, False)
+            if name in frame.variables:
+                raise Restart
+
+    def variable(self, name: str, frame: Frame) -> Variable:
+        """The tensor without dimensions that holds ``name``."""
+        if name not in frame.variables:
+            dtype, weak = self.knowledge.kinds.get(frame.key(name), (dtypes.int64, True))
+            tensor = self.builder.tensor(name, (), dtype, "temp")
+            frame.variables[name] = Variable(View(tensor, (), dtype), weak)
+        return frame.variables[name]
+
+    def _learn(self, name: str, value: Scalar, frame: Frame, node: ast.stmt) -> None:
+        """Widen the kind of ``name`` to hold ``value``; ``Restart`` if it was used as another."""
+        key = frame.key(name)
+        known = self.knowledge.kinds.get(key)
+        kind = (value.dtype, value.weak) if known is None else _joined(known, value)
+        if kind != known:
+            self.knowledge.kinds[key] = kind
+            if name in frame.variables:
+                raise Restart
+
+    # ---- elements -----------------------------------------------------------------------------
+
+    def _element(
+        self, target: ast.Subscript, value: Value, frame: Frame, place: Place, node: ast.stmt
+    ) -> None:
+        expressions = Expressions(frame, self.knowledge)
+        view = expressions.view(target, expressions.value(target.value), target.slice)
+        if isinstance(value, View):
+            frame.source.refuse(
+                "E0170",
+                node,
+                "a kernel assigns elements, not whole arrays",
+                hint=_loop_instead(frame, target, len(view.shape)),
+            )
+        if not isinstance(value, Scalar):
+            frame.source.refuse("E0162", node, f"a {type(value).__name__} cannot be assigned")
+        if view.shape and not is_pure(value.expr):
+            value = self._held(value, frame, place, node)
+        expr = _converted(value, view.dtype, frame, node)
+        self.fill(view, expr, frame, place, node)
+
+    def fill(self, view: View, expr: Expr, frame: Frame, place: Place, node: ast.stmt) -> None:
+        """Every element of ``view`` := ``expr``."""
+        for number, size in enumerate(view.shape):
+            dim = self.builder.fresh(f"i{number}")
+            bounds = (Constraint(Var(dim)), Constraint(size - 1 - Var(dim)))
+            place = place.inside(dim, bounds)
+            rest = [Free(literal(0), length) for length in view.shape[1:]]
+            view = view.at((Var(dim), *rest))
+        self.builder.emit(place, [_folding(view.element, expr)], frame.source, node)
+
+
+def _is_plain(value: Scalar) -> bool:
+    """Whether ``value`` is a number or index arithmetic: cheaper computed again than stored."""
+    expr = value.expr
+    if isinstance(expr, Cast) and expr.dtype.is_float:
+        expr = expr.arg
+    if isinstance(expr, Literal):
+        return True
+    return is_pure(expr) and expr.dtype == dtypes.int64
+
+
+def _joined(known: tuple[DType, bool], value: Scalar) -> tuple[DType, bool]:
+    dtype, weak = known
+    if not weak:
+        return known  # what does not fit is refused when it is converted
+    if value.weak:
+        return (value.dtype if value.dtype.is_float else dtype), True
+    if dtype.is_float and not value.dtype.is_float:
+        return known
+    return value.dtype, False
+
+
+def _converted(value: Scalar, dtype: DType, frame: Frame, node: ast.stmt) -> Expr:
+    try:
+        return convert(value, dtype)
+    except ExpressionError as error:
+        raise KernelError(
+            error.code,
+            error.what,
+            where=f"{frame.source.where(node)}, {frame.source.code(node)}",
+            why=error.why,
+            hint=error.hint,
+        ) from None
+
+
+def _folding(target: Load, value: Expr) -> Assignment:
+    """``target := value``; as a fold where ``value`` is ``target`` combined with something else."""
+    if isinstance(value, Apply):
+        if value.op == "sub" and value.args[0] == target and target not in loads(value.args[1]):
+            return Assignment(target, apply("neg", value.args[1]), "add")
+        if value.op in _FOLDS and (rest := _rest(target, value)) is not None:
+            return Assignment(target, rest, value.op)
+    return Assignment(target, value)
+
+
+def _rest(target: Load, value: Apply) -> Expr | None:
+    """What ``value`` combines ``target`` with, if once and with nothing that reads it."""
+    exact = value.op in ("min", "max")
+    parts = list(operands(value.op, value)) if exact else list(value.args)
+    others = [part for part in parts if part != target]
+    if len(others) != len(parts) - 1 or target in loads(*others):
+        return None
+    rest = others[0]
+    for part in others[1:]:
+        rest = apply(value.op, rest, part)
+    return rest
+
+
+def _loop_instead(frame: Frame, target: ast.Subscript, rank: int) -> str:
+    names = ", ".join("ijklmn"[:rank]) or "i"
+    array = frame.source.code(target.value)
+    loops = " ".join(
+        f"for {n} in range({array}.shape[{k}]):" for k, n in enumerate("ijklmn"[:rank])
+    )
+    return f"write the loop: {loops} {array}[{names}] = …"

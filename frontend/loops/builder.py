@@ -1,0 +1,215 @@
+"""The Scop of a loop kernel while it is written: tensors, parameters, statements in order."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from weft.dtypes import DType
+from weft.errors import BudgetError
+from weft.frontend import build
+from weft.frontend.loops.accesses import Reads, access
+from weft.frontend.loops.conditions import Way, both
+from weft.frontend.loops.source import Source
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, walk
+from weft.polyhedral.scop import (
+    Access,
+    Body,
+    Constraint,
+    Origin,
+    Role,
+    Scop,
+    Statement,
+    Tensor,
+    Update,
+)
+
+MAX_STATEMENTS = 2000
+# x + (-0.0) is x for every x, which x + 0.0 is not.
+_NEUTRAL = {"add": -0.0, "mul": 1}
+
+
+@dataclass(slots=True)
+class Turn:
+    """Statements of one block in textual order: the next place in it."""
+
+    next: int = 0
+
+    def take(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a statement stands: in loops over ``dims``, within ``domain``, under a guard on data."""
+
+    dims: tuple[str, ...] = ()
+    domain: tuple[Constraint, ...] = ()
+    prefix: tuple[int | str, ...] = ()
+    turn: Turn = field(default_factory=Turn)
+    guard: Expr | None = None
+    label: str = ""
+
+    def where(self, way: Way) -> Place:
+        """The same place, where ``way`` holds."""
+        domain = tuple(dict.fromkeys((*self.domain, *way.constraints)))
+        return replace(self, domain=domain, guard=both(self.guard, way.guard))
+
+    def inside(self, dim: str, constraints: Sequence[Constraint]) -> Place:
+        """In a loop over ``dim`` that comes next here."""
+        return replace(
+            self,
+            dims=(*self.dims, dim),
+            domain=(*self.domain, *constraints),
+            prefix=(*self.prefix, self.turn.take(), dim),
+            turn=Turn(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``tensor[indices] := value``, or folded into it with the monoid called ``fold``."""
+
+    target: Load
+    value: Expr
+    fold: str = ""
+
+
+class ScopBuilder:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.parameters: list[str] = []
+        self.context: dict[Constraint, None] = {}
+        self.derived: dict[str, Expr] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.statements: list[Statement] = []
+        self._taken: set[str] = set()
+
+    def scop(self) -> Scop:
+        return Scop(
+            self.name,
+            tuple(self.parameters),
+            tuple(self.context),
+            tuple(self.tensors.values()),
+            tuple(self.statements),
+            tuple(self.derived.items()),
+        )
+
+    # ---- names --------------------------------------------------------------------------------
+
+    def fresh(self, wanted: str) -> str:
+        """A C identifier like ``wanted`` that nothing else in the Scop has."""
+        base = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
+        name, number = base, 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+    def parameter(self, name: str, *constraints: Constraint) -> Var:
+        if name not in self.parameters:
+            self._taken.add(name)
+            self.parameters.append(name)
+            self.assume(constraints)
+        return Var(name)
+
+    def assume(self, constraints: Sequence[Constraint]) -> None:
+        self.context |= dict.fromkeys(constraints)
+
+    def derive(self, value: Expr) -> Var:
+        """A parameter that is ``value``, a function of other parameters."""
+        for name, known in self.derived.items():
+            if known == value:
+                return Var(name)
+        name = self.fresh("_".join([*_variables(value), "size"]))
+        self.derived[name] = value
+        self.parameters.append(name)
+        return Var(name)
+
+    def tensor(self, wanted: str, shape: tuple[Expr, ...], dtype: DType, role: Role) -> str:
+        name = self.fresh(wanted)
+        self.tensors[name] = Tensor(name, shape, dtype, role)
+        for size in shape:
+            if not isinstance(size, Var) and to_affine(size) is not None:
+                form = to_affine(size)
+                if form is not None and not (form.is_constant and form.constant >= 0):
+                    self.assume([Constraint(size)])
+        return name
+
+    # ---- statements ---------------------------------------------------------------------------
+
+    def emit(
+        self, place: Place, parts: Sequence[Assignment], source: Source, node: ast.AST
+    ) -> None:
+        """The statement that performs ``parts`` at once, what it reads before what it writes."""
+        if len(self.statements) >= MAX_STATEMENTS:
+            raise BudgetError(
+                "WEFT-E0173",
+                f"the kernel has more than {MAX_STATEMENTS} statements",
+                where=source.where(node),
+                why="each way through its conditions is a statement of its own",
+            )
+        reads = Reads()
+        exprs: list[Expr] = []
+        for part in parts:
+            exprs += [_guarded(part, place.guard), *part.target.indices]
+        done = iter(reads.translate(exprs))
+        writes: list[Access] = []
+        results: list[Expr] = []
+        for part in parts:
+            results.append(next(done))
+            indices = tuple(next(done) for _ in part.target.indices)
+            writes.append(access(str(part.target.source), indices))
+            self._becomes_written(str(part.target.source))
+        name = self.fresh(place.label or f"S{len(self.statements)}")
+        origin = Origin(name, tuple(map(Var, place.dims)), source.label(node))
+        self.statements.append(
+            Statement(
+                name,
+                place.dims,
+                place.domain,
+                (*place.prefix, place.turn.take()),
+                tuple(writes),
+                tuple(reads.accesses),
+                Body((), tuple(results)),
+                _update(parts[0], writes[0], place),
+                origin,
+            )
+        )
+
+    def _becomes_written(self, name: str) -> None:
+        if self.tensors[name].role == "input":
+            self.tensors[name] = replace(self.tensors[name], role="inout")
+
+
+def _variables(expr: Expr) -> list[str]:
+    return list(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Var)))
+
+
+def _guarded(part: Assignment, guard: Expr | None) -> Expr:
+    """What is written: where the guard is false, what leaves the element as it is."""
+    if guard is None:
+        return part.value
+    dtype = part.value.dtype
+    if not part.fold:
+        return select(guard, part.value, part.target)
+    neutral = build.monoid(part.fold, dtype).identity[0]
+    if dtype.is_float:
+        neutral = _NEUTRAL.get(part.fold, neutral)
+    return select(guard, part.value, literal(neutral, dtype))
+
+
+def _update(part: Assignment, write: Access, place: Place) -> Update | None:
+    """How the statement folds; along the loops on which the element does not depend."""
+    if not part.fold:
+        return None
+    monoid = build.monoid(part.fold, part.value.dtype)
+    if write.may:
+        return Update(monoid, place.dims)
+    used = {name for index in write.indices for name in _variables(index)}
+    return Update(monoid, tuple(dim for dim in place.dims if dim not in used))

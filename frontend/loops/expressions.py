@@ -1,0 +1,263 @@
+"""Python expressions in a loop kernel → scalar expressions over the elements of its tensors."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.errors import ExpressionError, KernelError
+from weft.frontend import scalar_expr
+from weft.frontend.loops.frame import Frame, Knowledge, plain
+from weft.frontend.loops.functions import TYPES, call_operator
+from weft.frontend.loops.values import (
+    Free,
+    Scalar,
+    Value,
+    View,
+    cast_folded,
+    choose,
+    combine,
+    loads,
+    number,
+)
+from weft.frontend.scalar_expr import Expr, Literal, cast, literal, select
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+    ast.LShift: "shl", ast.RShift: "shr",
+}  # fmt: skip
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+_FALSE, _TRUE = literal(False, dtypes.bool_), literal(True, dtypes.bool_)
+
+
+class Expressions:
+    """Evaluates the expressions of one function where its names stand for ``frame``'s values.
+
+    Everything raises ``KernelError`` (WEFT-E0163: what expressions cannot be; E0165: names; E0166:
+    dtypes; E0167: subscripts) at the place of the smallest part that is wrong.
+    """
+
+    def __init__(self, frame: Frame, knowledge: Knowledge) -> None:
+        self.frame, self.knowledge = frame, knowledge
+        self.source = frame.source
+
+    def value(self, node: ast.expr) -> Value:
+        try:
+            return self._value(node)
+        except ExpressionError as error:
+            raise KernelError(
+                error.code,
+                error.what,
+                where=f"{self.source.where(node)}, {self.source.code(node)}",
+                why=error.why,
+                hint=error.hint,
+            ) from None
+
+    def scalar(self, node: ast.expr) -> Scalar:
+        """The number that ``node`` is."""
+        value = self.value(node)
+        if isinstance(value, Scalar):
+            return value
+        if isinstance(value, View):
+            self.source.refuse(
+                "E0163",
+                node,
+                f"{self.source.code(node)} is an array of {len(value.shape)} dimensions where a"
+                " number is needed",
+                hint="write the loops over its elements",
+            )
+        self.source.refuse("E0163", node, f"a {type(value).__name__} is no number")
+
+    def index(self, node: ast.expr) -> Expr:
+        """The integer that ``node`` is, as int64."""
+        value = self.scalar(node)
+        if not value.dtype.is_integer:
+            self.source.refuse(
+                "E0167",
+                node,
+                f"{self.source.code(node)} is {value.dtype} where an integer is needed",
+                hint="int(…) rounds towards zero",
+            )
+        return cast(value.expr, dtypes.int64)
+
+    def truth(self, node: ast.expr) -> Expr:
+        """``node`` as a condition."""
+        value = self.scalar(node)
+        return value.expr if value.dtype == dtypes.bool_ else cast(value.expr, dtypes.bool_)
+
+    def _value(self, node: ast.expr) -> Value:
+        match node:
+            case ast.Constant(value) if isinstance(value, int | float):
+                return number(value)
+            case ast.Name(name):
+                return self.frame.read(name, node, self.knowledge)
+            case ast.Attribute(inner, name):
+                return self._attribute(node, self.value(inner), name)
+            case ast.Subscript(inner, index):
+                return self._subscript(node, self.value(inner), index)
+            case ast.Tuple(elements):
+                return tuple(self.value(e) for e in elements)
+            case ast.BinOp(left, op, right) if type(op) in _BINARY:
+                return self._binary(_BINARY[type(op)], self.scalar(left), self.scalar(right))
+            case ast.UnaryOp(ast.Not(), operand):
+                return Scalar(~self.truth(operand))
+            case ast.UnaryOp(op, operand):
+                return self._unary(op, self.scalar(operand))
+            case ast.BoolOp(op, parts):
+                return self._logical(isinstance(op, ast.And), parts)
+            case ast.Compare():
+                return Scalar(self._comparison(node))
+            case ast.IfExp(test, body, orelse):
+                condition = self.truth(test)
+                return choose(condition, self.scalar(body), self.scalar(orelse))
+            case ast.Call():
+                return self._call(node)
+        self._unknown(node)
+
+    def _unknown(self, node: ast.expr) -> None:
+        self.source.refuse(
+            "E0163",
+            node,
+            f"{self.source.code(node)} cannot stand in a loop kernel",
+            why=f"a {type(node).__name__} has no meaning there",
+            hint="numbers, names, subscripts, arithmetic, comparisons, a if c else b, and calls",
+        )
+
+    # ---- operators ----------------------------------------------------------------------------
+
+    def _binary(self, op: str, left: Scalar, right: Scalar) -> Scalar:
+        if op == "pow" and left.dtype.is_float and right.weak and right.expr == literal(2):
+            return combine("mul", left, left)
+        return combine(op, left, right)
+
+    def _unary(self, op: ast.unaryop, operand: Scalar) -> Scalar:
+        if isinstance(op, ast.UAdd):
+            return operand
+        return combine("neg" if isinstance(op, ast.USub) else "not", operand)
+
+    def _logical(self, is_and: bool, parts: list[ast.expr]) -> Scalar:
+        """``and`` and ``or`` do not evaluate what they do not need."""
+        result = self.truth(parts[-1])
+        for part in reversed(parts[:-1]):
+            left = self.truth(part)
+            if not loads(result):
+                result = left & result if is_and else left | result
+            elif is_and:
+                result = select(left, result, _FALSE)
+            else:
+                result = select(left, _TRUE, result)
+        return Scalar(result)
+
+    def _comparison(self, node: ast.Compare) -> Expr:
+        result: Expr = _TRUE
+        sides = [self.scalar(side) for side in (node.left, *node.comparators)]
+        for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            if type(op) not in COMPARISONS:
+                self._unknown(node)
+            result = result & combine(COMPARISONS[type(op)], left, right).expr
+        return result
+
+    # ---- arrays -------------------------------------------------------------------------------
+
+    def _attribute(self, node: ast.expr, inner: Value, name: str) -> Value:
+        if isinstance(inner, View):
+            if name == "shape":
+                return tuple(Scalar(size, weak=True) for size in inner.shape)
+            if name == "ndim":
+                return number(len(inner.shape))
+            self.source.refuse("E0163", node, f"arrays in kernels have shape, and no {name}")
+        if isinstance(inner, Scalar | tuple) or not hasattr(inner, name):
+            self.source.refuse("E0163", node, f"there is no {self.source.code(node)}")
+        return plain(getattr(inner, name))
+
+    def _subscript(self, node: ast.expr, inner: Value, index: ast.expr) -> Value:
+        if isinstance(inner, tuple):
+            place = self.value(index)
+            if isinstance(place, Scalar) and isinstance(place.expr, Literal):
+                number = int(place.expr.value)
+                if -len(inner) <= number < len(inner):
+                    return inner[number]
+            self.source.refuse("E0167", index, f"{self.source.code(index)} is none of its entries")
+        if isinstance(inner, DType):
+            self.source.refuse("E0163", node, "array types belong in signatures")
+        view = self.view(node, inner, index)
+        return view if view.shape else Scalar(view.element)
+
+    def view(self, node: ast.expr, inner: Value, index: ast.expr) -> View:
+        """The part of ``inner`` at ``index``."""
+        if not isinstance(inner, View):
+            self.source.refuse("E0167", node, f"{self.source.code(node)}: it is no array")
+        given = list(index.elts) if isinstance(index, ast.Tuple) else [index]
+        rank = len(inner.shape)
+        if len(given) > rank:
+            self.source.refuse(
+                "E0167", node, f"{len(given)} subscripts for an array of {rank} dimensions"
+            )
+        parts = [self._part(g, size) for g, size in zip(given, inner.shape, strict=False)]
+        rest = [Free(literal(0), size) for size in inner.shape[len(given) :]]
+        return inner.at((*parts, *rest))
+
+    def _part(self, node: ast.expr, size: Expr) -> Expr | Free:
+        if not isinstance(node, ast.Slice):
+            return self._position(node, size)
+        if node.step is not None and self.scalar(node.step).expr != literal(1):
+            self.source.refuse(
+                "E0167", node, "slices have step 1 here", hint="write the loop with that step"
+            )
+        start = literal(0) if node.lower is None else self._position(node.lower, size)
+        end = size if node.upper is None else self._position(node.upper, size)
+        return Free(start, end - start)
+
+    def _position(self, node: ast.expr, size: Expr) -> Expr:
+        """A subscript; a negative number counts from the end."""
+        index = self.index(node)
+        if isinstance(index, Literal) and index.value < 0:
+            return size + index
+        return index
+
+    # ---- calls --------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call) -> Value:
+        function: Any = self.value(node.func)
+        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+            self.source.refuse(
+                "E0163", node, "functions take plain arguments here", hint="give them in order"
+            )
+        if function is len and len(node.args) == 1:
+            return self._length(node)
+        args = [self.scalar(arg) for arg in node.args]
+        dtype = function if isinstance(function, DType) else _type(function)
+        if dtype is not None and len(args) == 1:
+            return Scalar(cast_folded(args[0].expr, dtype))
+        if function in (np.where, scalar_expr.select) and len(args) == 3:
+            return choose(args[0].expr, args[1], args[2])
+        result = call_operator(function, args)
+        if result is None:
+            name = self.source.code(node.func)
+            self.source.refuse(
+                "E0163",
+                node,
+                f"{name} cannot be called in an expression",
+                hint="functions of math, numpy and weft on numbers, abs, min, max, int, float,"
+                " dtypes; kernels are called as statements",
+            )
+        return result
+
+    def _length(self, node: ast.Call) -> Scalar:
+        inner = self.value(node.args[0])
+        if isinstance(inner, tuple):
+            return number(len(inner))
+        if not isinstance(inner, View) or not inner.shape:
+            self.source.refuse("E0163", node, f"{self.source.code(node.args[0])} has no length")
+        return Scalar(inner.shape[0], weak=True)
+
+
+def _type(function: Any) -> DType | None:
+    return TYPES.get(function) if isinstance(function, type) else None

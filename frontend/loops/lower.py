@@ -1,0 +1,402 @@
+"""A loop kernel → affine statements: its function is executed symbolically, block by block.
+
+Loops become dims, conditions on indices domains, conditions on data guards, other kernels that it
+calls a part of it. What is not affine is refused where it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.frontend.loops.arrays import FILLS, statement
+from weft.frontend.loops.assign import Assigner
+from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
+from weft.frontend.loops.calls import inlined
+from weft.frontend.loops.conditions import Decision, Way, decide
+from weft.frontend.loops.expressions import Expressions
+from weft.frontend.loops.frame import Frame, Gone, Knowledge, Restart, assigned_names
+from weft.frontend.loops.functions import TYPES
+from weft.frontend.loops.loop_range import Turns, affine_cases, loop_range, with_derived
+from weft.frontend.loops.signature import Argument, meaning, signature
+from weft.frontend.loops.source import LoopFunction, Source
+from weft.frontend.loops.values import Scalar, View, loads, whole
+from weft.frontend.scalar_affine import to_affine, to_expr
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal
+from weft.frontend.scalar_expr import walk as walk_expr
+from weft.polyhedral.scop import Constraint, Scop
+
+_REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
+    ast.While: ("while", "a for loop over a range, with `if` inside"),
+    ast.Break: ("break", "a condition on the rest of the loop's body: `if not found: …`"),
+    ast.Continue: ("continue", "the rest of the loop's body in an `if`"),
+    ast.Return: ("return", "an array argument that the kernel writes; a kernel ends at its end"),
+    ast.FunctionDef: ("def", "a kernel of its own outside, called here"),
+    ast.Try: ("try", "nothing in a kernel raises"),
+    ast.Import: ("import", "import at the top of the file"),
+    ast.ImportFrom: ("import", "import at the top of the file"),
+    ast.Global: ("global", "arguments"),
+    ast.Nonlocal: ("nonlocal", "arguments"),
+    ast.Delete: ("del", "nothing: arrays of a kernel live as long as it runs"),
+    ast.Raise: ("raise", "an assert on sizes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernel:
+    """The statements of a kernel, and its arguments in order."""
+
+    scop: Scop
+    arguments: tuple[Argument, ...]
+
+
+def lower_kernel(function: LoopFunction) -> LoopKernel:
+    """``function`` as affine statements, in their textual order.
+
+    Raises ``KernelError`` (WEFT-E0160 to E0172) at the line and column of what cannot be compiled,
+    and ``BudgetError`` (WEFT-E0173).
+    """
+    source, knowledge = function.source, Knowledge()
+    arguments = signature(source)
+    while True:  # each turn has learned something about one more variable
+        try:
+            return LoopKernel(_Lowering(source, arguments, knowledge).run(), arguments)
+        except Restart:
+            continue
+
+
+class _Lowering:
+    def __init__(
+        self, source: Source, arguments: tuple[Argument, ...], knowledge: Knowledge
+    ) -> None:
+        self.source, self.arguments, self.knowledge = source, arguments, knowledge
+        self.builder = ScopBuilder(source.name)
+        self.assigner = Assigner(self.builder, knowledge)
+
+    def run(self) -> Scop:
+        frame = self._frame()
+        self.block(self.source.tree.body, frame, Place())
+        if not self.builder.statements:
+            self.source.refuse(
+                "E0162", self.source.tree, f"{self.source.name} assigns nothing", hint="A[i] = …"
+            )
+        return self.builder.scop()
+
+    def _frame(self) -> Frame:
+        """The kernel's arguments as tensors and parameters."""
+        builder = self.builder
+        symbols = [
+            node.name
+            for argument in self.arguments
+            for size in argument.shape
+            for node in walk_expr(size)
+            if isinstance(node, Var)
+        ]
+        sizes = list(dict.fromkeys(symbols))
+        env: dict[str, object] = {}
+        for name in sizes:
+            env[name] = Scalar(builder.parameter(name, Constraint(Var(name))), weak=True)
+        for argument in self.arguments:
+            env[argument.name] = self._argument(argument)
+        fixed = dict.fromkeys(sizes, "a size") | {a.name: "an argument" for a in self.arguments}
+        return Frame(self.source, env, fixed)
+
+    def _argument(self, argument: Argument) -> Scalar | View:
+        builder = self.builder
+        if argument.kind == "parameter":
+            return Scalar(builder.parameter(argument.name), weak=True)
+        if argument.name in builder.parameters:
+            node = argument.node or self.source.tree
+            self.source.refuse("E0161", node, f"{argument.name} is a size and an array")
+        shape = tuple(with_derived(size, builder) for size in argument.shape)
+        name = builder.tensor(argument.name, shape, argument.dtype, "input")
+        return whole(name, shape, argument.dtype)
+
+    # ---- blocks -------------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt], frame: Frame, place: Place) -> None:
+        for number, stmt in enumerate(body):
+            self.statement(stmt, frame, place, last=number == len(body) - 1)
+
+    def statement(self, node: ast.stmt, frame: Frame, place: Place, *, last: bool) -> None:
+        match node:
+            case ast.Pass() | ast.Expr(ast.Constant()):
+                pass
+            case ast.Assign(targets, value):
+                self._assign(targets, value, frame, place, node)
+            case ast.AugAssign(target, op, value):
+                self._augmented(node, target, op, value, frame, place)
+            case ast.AnnAssign(ast.Name(name), annotation, value) if value is not None:
+                self._declared(name, annotation, frame)
+                self._assign([node.target], value, frame, place, node)
+            case ast.For():
+                self._for(node, frame, place)
+            case ast.If():
+                self._if(node, frame, place)
+            case ast.With([item], body):
+                self.block(body, frame, replace(place, label=self._label(item, frame)))
+            case ast.Assert(test):
+                self._assert(test, frame, place)
+            case ast.Expr(ast.Call() as call):
+                self._call(call, frame, place)
+            case ast.Return(None) if last and body_of(frame.source)[-1] is node:
+                pass
+            case _:
+                self._refuse(node, frame)
+
+    def _refuse(self, node: ast.stmt, frame: Frame) -> None:
+        name, instead = _REFUSED.get(type(node), (type(node).__name__, "assignments and loops"))
+        frame.source.refuse(
+            "E0162",
+            node,
+            f"`{name}` cannot stand in a loop kernel",
+            why="its statements run for index values that are known before any data are"
+            if name in ("while", "break", "continue")
+            else "a kernel is assignments, for loops over ranges, if, and calls of kernels",
+            hint=f"instead: {instead}",
+        )
+
+    # ---- assignments --------------------------------------------------------------------------
+
+    def _assign(
+        self,
+        targets: list[ast.expr],
+        value: ast.expr,
+        frame: Frame,
+        place: Place,
+        node: ast.stmt,
+    ) -> None:
+        if self._local_array(targets, value, frame, place, node):
+            return
+        expressions = Expressions(frame, self.knowledge)
+        found = expressions.value(value)
+        if len(targets) == 1 and isinstance(targets[0], ast.Tuple):
+            self._several(targets[0], found, frame, place, node)
+        elif len(targets) == 1:
+            self.assigner.assign(targets[0], found, frame, place, node)
+        else:
+            scalar = expressions.scalar(value)
+            self.assigner.together(targets, [scalar] * len(targets), frame, place, node)
+
+    def _several(
+        self, target: ast.Tuple, found: object, frame: Frame, place: Place, node: ast.stmt
+    ) -> None:
+        values = found if isinstance(found, tuple) else ()
+        if len(values) != len(target.elts):
+            frame.source.refuse(
+                "E0162", node, f"{len(target.elts)} targets need as many values on the right"
+            )
+        if not all(isinstance(v, Scalar) for v in values):
+            frame.source.refuse("E0162", node, "only numbers can be assigned several at a time")
+        self.assigner.together(target.elts, values, frame, place, node)
+
+    def _augmented(
+        self,
+        node: ast.AugAssign,
+        target: ast.expr,
+        op: ast.operator,
+        value: ast.expr,
+        frame: Frame,
+        place: Place,
+    ) -> None:
+        read = ast.parse(ast.unparse(target), mode="eval").body
+        for part in ast.walk(read):
+            ast.copy_location(part, target)
+        whole = ast.copy_location(ast.BinOp(read, op, value), node)
+        found = Expressions(frame, self.knowledge).value(whole)
+        self.assigner.assign(target, found, frame, place, node)
+
+    def _declared(self, name: str, annotation: ast.expr, frame: Frame) -> None:
+        found = meaning(frame.source, annotation)
+        dtype = found if isinstance(found, DType) else TYPES.get(found)
+        if dtype is None:
+            frame.source.refuse(
+                "E0161", annotation, f"{frame.source.code(annotation)} is no type", hint="weft.f64"
+            )
+        self.assigner.declare(name, dtype, frame)
+
+    def _local_array(
+        self,
+        targets: list[ast.expr],
+        value: ast.expr,
+        frame: Frame,
+        place: Place,
+        node: ast.stmt,
+    ) -> bool:
+        """``name = weft.zeros(shape, dtype)``; False where it is something else."""
+        expressions = Expressions(frame, self.knowledge)
+        function = meaning(frame.source, value.func) if isinstance(value, ast.Call) else None
+        if not isinstance(value, ast.Call) or not _is_fill(function):
+            return False
+        given = {"shape": None, "dtype": None} | dict(zip(("shape", "dtype"), value.args))
+        given |= {k.arg or "": k.value for k in value.keywords}
+        dtype = dtypes.float64
+        if given["dtype"] is not None:
+            found = meaning(frame.source, given["dtype"])
+            dtype = found if isinstance(found, DType) else TYPES.get(found, None)
+        if given["shape"] is None or dtype is None or len(given) > 2 or len(targets) > 1:
+            frame.source.refuse(
+                "E0163",
+                value,
+                "an array needs a shape and a dtype",
+                hint="weft.zeros((N, M), weft.f64)",
+            )
+        shape = self._shape(given["shape"], expressions)
+        wanted = targets[0].id if isinstance(targets[0], ast.Name) else "array"
+        view = whole(self.builder.tensor(wanted, shape, dtype, "temp"), shape, dtype)
+        self.assigner.assign(targets[0], view, frame, place, node)
+        fill = FILLS[function]
+        if fill is not None:
+            self.assigner.fill(view, literal(fill, dtype), frame, place, node)
+        return True
+
+    def _shape(self, node: ast.expr, expressions: Expressions) -> tuple[Expr, ...]:
+        many = isinstance(node, ast.Tuple | ast.List)
+        sizes = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+        found = expressions.value(node) if not many else None
+        exprs = (
+            [s.expr for s in found]
+            if isinstance(found, tuple)
+            else [expressions.index(size) for size in sizes]
+        )
+        shape: list[Expr] = []
+        for number, expr in enumerate(exprs):
+            at = sizes[min(number, len(sizes) - 1)]
+            forms = affine_cases(expr, at, expressions, self.builder, "the size of an array")
+            if len(forms) > 1 or not forms[0][1].variables() <= set(self.builder.parameters):
+                expressions.source.refuse(
+                    "E0164",
+                    at,
+                    f"the size {expressions.source.code(at)} changes from one iteration to the next",
+                    hint="declare the array before the loops, with the largest size",
+                )
+            shape.append(to_expr(forms[0][1]))
+        return tuple(shape)
+
+    # ---- control ------------------------------------------------------------------------------
+
+    def _for(self, node: ast.For, frame: Frame, place: Place) -> None:
+        if not isinstance(node.target, ast.Name) or node.orelse:
+            frame.source.refuse(
+                "E0162", node, "a loop has one variable and no else", hint="for i in range(N):"
+            )
+        name = node.target.id
+        if name in frame.fixed:
+            frame.source.refuse("E0171", node.target, f"{name} is {frame.fixed[name]}")
+        for turns in loop_range(node, name, Expressions(frame, self.knowledge), self.builder):
+            self._turns(node, name, turns, frame, place)
+        self._leave([node], frame, "it was assigned in a loop that may not have run")
+        frame.env[name] = Gone(f"it is the variable of the loop at line {node.lineno}", array=True)
+
+    def _turns(self, node: ast.For, name: str, turns: Turns, frame: Frame, place: Place) -> None:
+        fixed = {**frame.fixed, name: "the variable of a loop around it"}
+        inner = replace(frame, env=dict(frame.env), fixed=fixed)
+        self._leave(node.body, inner, "an earlier iteration may have assigned it")
+        inner.env[name] = Scalar(turns.value, weak=True)
+        outside = place.where(Way(turns.when))
+        self.block(node.body, inner, outside.inside(turns.dim, turns.bounds))
+
+    def _leave(self, body: list[ast.stmt], frame: Frame, why: str) -> None:
+        """After, or around, ``body``: what it assigns may or may not be assigned."""
+        for name in dict.fromkeys(assigned_names(body)):
+            if frame.key(name) in self.knowledge.in_memory:
+                frame.env[name] = self.assigner.variable(name, frame)
+            else:
+                frame.env[name] = Gone(why, isinstance(frame.env.get(name), View))
+
+    def _if(self, node: ast.If, frame: Frame, place: Place) -> None:
+        decision = decide(node.test, Expressions(frame, self.knowledge))
+        if id(node) in self.knowledge.held:
+            decision = self._hold(decision, node, frame, place)
+        first = len(self.builder.statements)
+        for ways, body in ((decision.true, node.body), (decision.false, node.orelse)):
+            for way in ways if body else ():
+                branch = replace(frame, env=dict(frame.env))
+                self.block(body, branch, place.where(way))
+        self._leave([node], frame, f"it depends on the condition at line {node.lineno}")
+        guards = [w.guard for w in (*decision.true, *decision.false) if w.guard is not None]
+        if self._disturbs(first, guards, place):
+            self.knowledge.held.add(id(node))
+            raise Restart
+
+    def _disturbs(self, first: int, guards: list[Expr], place: Place) -> bool:
+        """Whether a statement from ``first`` on changes what a later one's guard reads."""
+        read = {load.source for load in loads(*guards)}
+        new = self.builder.statements[first:]
+        for statement in new:
+            repeated = len(statement.dims) > len(place.dims)
+            if statement is not new[-1] or repeated:
+                if read & {write.tensor for write in statement.writes}:
+                    return True
+        return False
+
+    def _hold(self, decision: Decision, node: ast.If, frame: Frame, place: Place) -> Decision:
+        """``decision`` with guards that were evaluated before either branch."""
+
+        def held(ways: tuple[Way, ...]) -> tuple[Way, ...]:
+            return tuple(self._held(way, node, frame, place) for way in ways)
+
+        return Decision(held(decision.true), held(decision.false))
+
+    def _held(self, way: Way, node: ast.If, frame: Frame, place: Place) -> Way:
+        if way.guard is None:
+            return way
+        name = self.builder.tensor("condition", (), dtypes.bool_, "temp")
+        target = Load(name, (), dtypes.bool_)
+        here = place.where(Way(way.constraints))
+        self.builder.emit(here, [Assignment(target, way.guard)], frame.source, node.test)
+        return Way(way.constraints, target)
+
+    def _assert(self, test: ast.expr, frame: Frame, place: Place) -> None:
+        """A condition on sizes, which every call is checked for."""
+        decision = decide(test, Expressions(frame, self.knowledge))
+        ways = decision.true
+        if len(ways) != 1 or ways[0].guard is not None or place.dims or place.domain:
+            frame.source.refuse(
+                "E0162",
+                test,
+                "assert takes one condition on sizes, outside loops and ifs",
+                hint="assert N >= 2",
+            )
+        self.builder.assume(ways[0].constraints)
+
+    def _label(self, item: ast.withitem, frame: Frame) -> str:
+        match item.context_expr:
+            case ast.Call(function, [ast.Constant(str(name))]):
+                if meaning(frame.source, function) is statement and name.isidentifier():
+                    return name
+        frame.source.refuse(
+            "E0162",
+            item.context_expr,
+            "`with` names statements and nothing else",
+            hint='with weft.statement("init"):',
+        )
+
+    def _call(self, call: ast.Call, frame: Frame, place: Place) -> None:
+        expressions = Expressions(frame, self.knowledge)
+        callee = expressions.value(call.func)
+        if not isinstance(callee, LoopFunction):
+            frame.source.refuse(
+                "E0169",
+                call,
+                f"{frame.source.code(call.func)} is no kernel",
+                hint="decorate it with @weft.kernel; other functions have no effect here",
+            )
+        inner = inlined(call, callee, place, self.builder, expressions)
+        self.block(body_of(callee.source), inner, place)
+
+
+def _is_fill(function: object) -> bool:
+    try:
+        return function in FILLS
+    except TypeError:
+        return False
+
+
+def body_of(source: Source) -> list[ast.stmt]:
+    return source.tree.body
+
+
+__all__ = ["Literal", "LoopKernel", "lower_kernel", "to_affine"]

@@ -1,0 +1,137 @@
+"""The signature of a loop kernel: arrays with their sizes, scalars, integers that steer loops.
+
+    def f(A: weft.f64["N", "N + 1"], x: weft.f32[3, "M"], alpha: weft.f64, steps: int)
+
+A size is a number, or text: names, numbers, ``+ - * // %``. ``int`` and ``weft.i64`` without sizes
+are parameters: they may stand in bounds and subscripts. Other types without sizes are scalars.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from weft import dtypes
+from weft.dtypes import ArrayType, DType
+from weft.frontend.loops.functions import TYPES
+from weft.frontend.loops.source import Source
+from weft.frontend.scalar_expr import Expr, Var, apply, literal
+
+Kind = Literal["array", "scalar", "parameter"]
+_SCALARS: dict[Any, DType] = {float: dtypes.float64, bool: dtypes.bool_, int: dtypes.int64}
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str
+    kind: Kind
+    dtype: DType
+    shape: tuple[Expr, ...] = ()
+    node: ast.arg | None = None
+
+
+def signature(source: Source) -> tuple[Argument, ...]:
+    """The arguments of a kernel, in order. Raises ``KernelError`` (WEFT-E0161)."""
+    args = source.tree.args
+    for wrong in (args.vararg, args.kwarg, *args.kwonlyargs, *args.defaults):
+        if wrong is not None:
+            source.refuse(
+                "E0161",
+                wrong,
+                f"{source.name} has arguments with a default, by keyword only, or starred",
+                hint="a kernel takes plain arguments, each with its type",
+            )
+    return tuple(_argument(source, arg) for arg in (*args.posonlyargs, *args.args))
+
+
+def _argument(source: Source, arg: ast.arg) -> Argument:
+    if arg.annotation is None:
+        _refuse(source, arg, f"argument {arg.arg} has no type")
+    kind = _annotation(source, arg.annotation)
+    if kind is None:
+        text = source.code(arg.annotation)
+        _refuse(source, arg.annotation, f"{text} is no type of an argument")
+    dtype, shape = kind
+    if shape is not None:
+        return Argument(arg.arg, "array", dtype, shape, arg)
+    return Argument(arg.arg, "parameter" if dtype == dtypes.int64 else "scalar", dtype, (), arg)
+
+
+def _refuse(source: Source, node: ast.AST, what: str) -> None:
+    source.refuse(
+        "E0161",
+        node,
+        what,
+        hint='weft.f64["N", "M"] for an array, weft.f64 for a number, int for a size or a step',
+    )
+
+
+def _annotation(source: Source, node: ast.expr) -> tuple[DType, tuple[Expr, ...] | None] | None:
+    """(dtype, sizes; None: a scalar)."""
+    match node:
+        case ast.Constant(str(text)):
+            return _annotation(source, _parsed(source, node, text))
+        case ast.Subscript(base, index):
+            found = meaning(source, base)
+            if not isinstance(found, DType):
+                return None
+            sizes = index.elts if isinstance(index, ast.Tuple) else [index]
+            return found, tuple(_size(source, size) for size in sizes)
+    found = meaning(source, node)
+    if isinstance(found, ArrayType):
+        sizes = [ast.copy_location(ast.Constant(size), node) for size in found.shape]
+        return found.dtype, tuple(_size(source, size) for size in sizes)
+    if isinstance(found, DType):
+        return found, None
+    if not isinstance(found, type):
+        return None
+    dtype = _SCALARS.get(found) or TYPES.get(found)
+    return None if dtype is None else (dtype, None)
+
+
+def meaning(source: Source, node: ast.expr) -> Any:
+    """The Python object that a name or ``module.name`` stands for; None where there is none."""
+    match node:
+        case ast.Name(name):
+            return source.meaning(name)
+        case ast.Attribute(inner, name):
+            return getattr(meaning(source, inner), name, None)
+    return None
+
+
+def _parsed(source: Source, node: ast.expr, text: str) -> ast.expr:
+    try:
+        inner = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        source.refuse("E0161", node, f"{text!r} is neither a type nor a size")
+    for part in ast.walk(inner):
+        ast.copy_location(part, node)
+    return inner
+
+
+def _size(source: Source, node: ast.expr) -> Expr:
+    match node:
+        case ast.Constant(bool()):
+            pass
+        case ast.Constant(int(value)):
+            return literal(value)
+        case ast.Constant(str(text)):
+            return _size(source, _parsed(source, node, text))
+        case ast.Name(name):
+            known = source.meaning(name)
+            whole = isinstance(known, int | np.integer) and not isinstance(known, bool)
+            return literal(int(known)) if whole else Var(name)
+        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
+            return apply(_OPERATORS[type(op)], _size(source, left), _size(source, right))
+    source.refuse(
+        "E0161",
+        node,
+        f"{source.code(node)} is no size",
+        hint='a number, or text of names and numbers with + - * // %: "2 * N + 1"',
+    )

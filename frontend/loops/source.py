@@ -1,0 +1,134 @@
+"""The source of a Python function: its syntax tree, what its names mean, where each part stands."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from weft.errors import KernelError
+
+
+class LoopFunction:
+    """A function that is a loop kernel: what kernels inline when they call it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._source: Source | None = None
+
+    @property
+    def source(self) -> Source:
+        """Read when first asked for. Raises ``KernelError`` (WEFT-E0160) where there is none."""
+        if self._source is None:
+            self._source = read_source(self.function)
+        return self._source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """``text`` is the function alone; ``tree`` has the line numbers of the file, and its columns
+    less ``indent``."""
+
+    function: Callable[..., Any]
+    file: str
+    text: str
+    tree: ast.FunctionDef
+    indent: int
+    above: int  # lines of the file above ``text``
+    captured: dict[str, Any] = field(default_factory=dict)  # by the closure
+
+    @property
+    def name(self) -> str:
+        return self.tree.name
+
+    def where(self, node: ast.AST) -> str:
+        """``/home/me/lu.py:12:9``"""
+        return f"{self.file}:{getattr(node, 'lineno', self.tree.lineno)}:{self._column(node)}"
+
+    def _column(self, node: ast.AST) -> int:
+        return int(getattr(node, "col_offset", 0)) + self.indent + 1
+
+    def label(self, node: ast.AST) -> str:
+        """``lu.py:12: A[i, j] -= A[i, k] * A[k, j]``"""
+        line = getattr(node, "lineno", self.tree.lineno)
+        return f"{Path(self.file).name}:{line}: {self.code(node)}"
+
+    def code(self, node: ast.AST) -> str:
+        """The source of ``node`` on one line."""
+        found = ast.get_source_segment(self.text, self._relative(node))
+        return " ".join((found or ast.unparse(node)).split())
+
+    def _relative(self, node: ast.AST) -> ast.AST:
+        """The place of ``node``, its lines counted from the first of ``text``."""
+        place: Any = ast.Pass()
+        found: Any = node
+        place.lineno, place.end_lineno = found.lineno - self.above, found.end_lineno - self.above
+        place.col_offset, place.end_col_offset = found.col_offset, found.end_col_offset
+        return place
+
+    def meaning(self, name: str, default: Any = None) -> Any:
+        """What ``name`` is outside the function: in its closure, its module or Python itself."""
+        for names in (self.captured, self.function.__globals__, vars(builtins)):  # type: ignore[attr-defined]
+            if name in names:
+                return names[name]
+        return default
+
+    def error(
+        self, code: str, node: ast.AST, what: str, *, why: str = "", hint: str = ""
+    ) -> KernelError:
+        return KernelError(f"WEFT-{code}", what, where=self.where(node), why=why, hint=hint)
+
+    def refuse(
+        self, code: str, node: ast.AST, what: str, *, why: str = "", hint: str = ""
+    ) -> NoReturn:
+        raise self.error(code, node, what, why=why, hint=hint)
+
+
+def read_source(function: Callable[..., Any]) -> Source:
+    """The source of ``function``, a plain ``def``.
+
+    Raises ``KernelError`` (WEFT-E0160) for anything else, and where the text is not to be had.
+    """
+    name = getattr(function, "__name__", repr(function))
+    if not inspect.isfunction(function):
+        raise _unreadable(name, f"it is a {type(function).__name__}, not a function")
+    try:
+        lines, start = inspect.getsourcelines(function)
+        file = inspect.getsourcefile(function) or "<unknown>"
+    except (OSError, TypeError) as error:
+        raise _unreadable(name, str(error)) from None
+    whole = "".join(lines)
+    text = textwrap.dedent(whole)
+    indent = len(lines[0]) - len(text.splitlines(keepends=True)[0])
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise _unreadable(name, str(error)) from None
+    found = tree.body[0]
+    if not isinstance(found, ast.FunctionDef):
+        raise _unreadable(name, "it is a lambda or a coroutine, not a plain def")
+    ast.increment_lineno(tree, start - 1)
+    return Source(function, file, text, found, indent, start - 1, dict(_cells(function)))
+
+
+def _cells(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    closure = function.__closure__ or ()  # type: ignore[attr-defined]
+    for name, cell in zip(function.__code__.co_freevars, closure, strict=True):  # type: ignore[attr-defined]
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+
+
+def _unreadable(name: str, why: str) -> KernelError:
+    return KernelError(
+        "WEFT-E0160",
+        f"the source of {name} cannot be read",
+        why=why,
+        hint="write the kernel as a def in a file or a notebook cell",
+    )

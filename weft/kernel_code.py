@@ -1,0 +1,171 @@
+"""One loop kernel: affine statements → legal schedule → kernels in loop IR → host program → code.
+
+affine statements     Scop, for the sizes that keep every access in bounds
+schedule tree         the automatic scheduler's, or the one given; proved legal
+loop IR               one kernel for each nest
+host program          launches on the caller's own arrays, and an arena for the kernel's
+LLVM, object code     one entry point
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from weft.assemble import Step, Storage, host_program
+from weft.cache import open_cache
+from weft.cluster_code import ClusterKernel, kernels_of, legal_schedule, prove
+from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.machines.host import host_machine
+from weft.codegen.program import Buffer, Input, Output, Place, Program
+from weft.codegen.program_printer import print_program
+from weft.codegen.program_verifier import verify_program
+from weft.compiled import Compiled
+from weft.compiled_cache import cache_key, find, store
+from weft.executable import Executable
+from weft.frontend.loops.lower import LoopKernel
+from weft.guards import guards_of
+from weft.kernel_report import explain, statistics
+from weft.options import Options
+from weft.passes import Passes
+from weft.polyhedral.assume_in_bounds import assume_in_bounds
+from weft.polyhedral.keep_order import keep_order
+from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.schedule_printer import print_schedule
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop_printer import scop_text
+from weft.polyhedral.scop_verifier import verify as verify_scop
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.program_code import program_code
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredKernel:
+    """Everything between a kernel's statements and machine code."""
+
+    kernel: LoopKernel
+    scheduled: Scheduled
+    fallback: str  # why the serial schedule was taken; '': it was not
+    program: Program
+    passes: Passes
+
+
+def compile_kernel(
+    kernel: LoopKernel, options: Options, scheduled: Scheduled | None = None
+) -> Executable:
+    """``kernel`` as machine code for this processor, from the cache if it is there.
+
+    Raises ``CompileError``; ``IllegalScheduleError`` where ``scheduled`` is not legal.
+    """
+    target = host_target()
+    cached = options.cache and not options.watched
+    cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
+    key = cache_key(_identity(kernel, scheduled), (), target, options) if cache else b""
+    found = find(cache, key)
+    if found is not None:
+        found = replace(found, stats={**found.stats, "from_cache": True})
+        return Executable(found, threads=options.threads)
+    compiled = kernel_machine_code(lower_loops(kernel, options, scheduled), target)
+    store(cache, key, compiled)
+    return Executable(compiled, threads=options.threads)
+
+
+def _identity(kernel: LoopKernel, scheduled: Scheduled | None) -> str:
+    arguments = [(a.name, a.kind, a.dtype, a.shape) for a in kernel.arguments]
+    chosen = "" if scheduled is None else repr((scheduled.scop, scheduled.tree))
+    return "\n".join([repr(kernel.scop), repr(arguments), chosen, repr(host_machine())])
+
+
+def assumed(scop: Scop, passes: Passes) -> Scop:
+    """``scop`` for the sizes that keep every access in bounds.
+
+    Raises ``CompileError`` (WEFT-E0430) where these are no conjunction of affine constraints.
+    """
+    scop = passes.run("scop", lambda: scop, show=scop_text, verify=verify_scop)
+    scop = passes.run("assume", lambda: assume_in_bounds(scop), show=scop_text)
+    passes.run("bounds", lambda: check_bounds(scop))
+    return scop
+
+
+def lower_loops(
+    kernel: LoopKernel,
+    options: Options,
+    scheduled: Scheduled | None = None,
+    machine: Machine | None = None,
+) -> LoweredKernel:
+    """``kernel`` down to a host program of kernels in loop IR."""
+    passes = Passes(options, kernel.scop.name)
+    target = machine or host_machine()
+    scop = assumed(kernel.scop, passes)
+    if options.strict:
+        scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
+    if scheduled is None:
+        scheduled, fallback = legal_schedule(scop, lambda: schedule_loops(scop, target), passes)
+    else:
+        scheduled, fallback = _given(scop, scheduled, passes), ""
+    kernels = kernels_of(scheduled, f"kernel_{kernel.scop.name}", passes)
+    program = passes.run(
+        "program", lambda: _program(kernel, scheduled, kernels), show=print_program
+    )
+    verify_program(program)
+    return LoweredKernel(kernel, scheduled, fallback, program, passes)
+
+
+def _given(scop: Scop, scheduled: Scheduled, passes: Passes) -> Scheduled:
+    """The user's own schedule, checked."""
+    if passes.options.strict:
+        scheduled = replace(scheduled, original=scop, scop=keep_order(scheduled.scop))
+    made = passes.run("schedule", lambda: scheduled, show=lambda s: print_schedule(s.tree))
+    passes.run("legality", lambda: prove(scop, made))
+    return made
+
+
+def _program(
+    kernel: LoopKernel, scheduled: Scheduled, kernels: tuple[ClusterKernel, ...]
+) -> Program:
+    """Launches on the arguments; an array that the kernel writes is an input and an output."""
+    scop = scheduled.scop
+    tensors = {t.name: t for t in scop.tensors if t.scope == "global"}
+    storage = {name: Storage(t.dtype, t.shape) for name, t in tensors.items()}
+    storage |= {a.name: Storage(a.dtype, ()) for a in kernel.arguments if a.kind == "parameter"}
+    names = tuple(a.name for a in kernel.arguments)
+    places: dict[str, Place] = {name: Input(k) for k, name in enumerate(names)}
+    steps = [Step(k.kernel, k.tensors, k.reads, k.writes) for k in kernels]
+    program = host_program(
+        "main", steps, storage, dict(scop.derived), places, frozenset(), names, ()
+    )
+    written = [k for k, name in enumerate(names) if _is_written(scop, name)]
+    outputs = tuple(
+        Buffer(f"{names[k]}/after", b.dtype, b.shape, Output(number))
+        for number, k in enumerate(written)
+        for b in (program.inputs[k],)
+    )
+    return replace(
+        program,
+        outputs=outputs,
+        buffers=program.buffers + outputs,
+        in_place=tuple(enumerate(written)),
+        scalars=tuple(k for k, a in enumerate(kernel.arguments) if a.kind == "parameter"),
+    )
+
+
+def _is_written(scop: Scop, name: str) -> bool:
+    return any(t.name == name and t.role == "inout" for t in scop.tensors)
+
+
+def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
+    """``lowered`` as object code."""
+    compiled = program_code(lowered.program, {}, target, lowered.passes)
+    outputs = tuple(
+        replace(spec, name=spec.name.removesuffix("/after")) for spec in compiled.outputs
+    )
+    return replace(
+        compiled,
+        name=lowered.kernel.scop.name,
+        outputs=outputs,
+        guards=guards_of([lowered.scheduled.scop]),
+        stats=statistics(lowered.scheduled, lowered.program, lowered.fallback, lowered.passes),
+        texts=lowered.passes.texts,
+        explanation=explain(lowered.scheduled, lowered.program, lowered.fallback),
+    )

@@ -1,0 +1,64 @@
+"""What was decided about a loop kernel and why, in the user's terms; and the counts behind it."""
+
+from __future__ import annotations
+
+from weft.codegen.program import Program
+from weft.codegen.size_arithmetic import text
+from weft.explain import statement_line
+from weft.frontend.scalar_expr import Literal
+from weft.guards import guards_of
+from weft.passes import Passes
+from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.schedule_printer import print_schedule
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop_printer import access_text, tensor_text
+from weft.polyhedral.transform.scheduled import Scheduled
+
+
+def statistics(
+    scheduled: Scheduled, program: Program, fallback: str, passes: Passes
+) -> dict[str, object]:
+    """Counts, bytes and seconds of one compilation, as JSON data."""
+    arena = program.arena
+    return {
+        "statements": len(scheduled.original.statements),
+        "kernels": len(program.kernels),
+        "launches": len(program.steps),
+        "serial_fallbacks": int(bool(fallback)),
+        "arena_bytes": int(arena.value) if isinstance(arena, Literal) else None,
+        "seconds": {stage: round(s, 4) for stage, s in passes.seconds.items()},
+    }
+
+
+def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
+    """Statements, what is not known before data are, dependences, schedule, memory."""
+    scop = scheduled.original
+    lines = [f"{scop.name}({', '.join(scop.parameters)})", "  tensors"]
+    lines += [f"    {tensor_text(tensor)}" for tensor in scop.tensors]
+    guards = guards_of([scop])
+    if guards:
+        lines += ["  compiled for sizes with", *(f"    {guard.text}" for guard in guards)]
+    lines += ["  statements"]
+    lines += [f"    {statement_line(s)}" for s in scop.statements]
+    lines += _data_dependent(scop)
+    lines += ["  dependences", *(f"    {d}" for d in dependences(scop))]
+    lines += ["  schedule, checked against every dependence"]
+    if fallback:
+        lines += [f"    serial, because: {fallback}"]
+    lines += [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
+    lines += [f"  arena: {text(program.arena)} bytes, {len(program.steps)} launches"]
+    return "\n".join(lines) + "\n"
+
+
+def _data_dependent(scop: Scop) -> list[str]:
+    """Accesses of which only the tensor is known: each may touch any element."""
+    found = [
+        f"    {s.name}: {verb} {access_text(access).removeprefix('may ')}"
+        for s in scop.statements
+        for verb, accesses in (("may read", s.reads), ("may write", s.writes))
+        for access in accesses
+        if access.may
+    ]
+    if not found:
+        return []
+    return ["  depends on data: any element, as far as is known; checked at run time", *found]

@@ -1,0 +1,152 @@
+"""``@weft.kernel``: a plain Python function of affine loops, compiled when it is first called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any, overload
+
+import numpy as np
+
+from weft.arguments import arrange
+from weft.codegen.size_arithmetic import SizeError, bind
+from weft.compiled import ArraySpec
+from weft.errors import CallError
+from weft.executable import Executable
+from weft.frontend.loops.lower import LoopKernel, lower_kernel
+from weft.frontend.loops.source import LoopFunction
+from weft.kernel_code import assumed, compile_kernel, lower_loops
+from weft.options import Options
+from weft.passes import Passes
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.scheduled import Scheduled
+
+
+class Kernel(LoopFunction):
+    """A loop kernel.
+
+    ``kernel(*arguments, **by_name)`` compiles on the first call, for all sizes, and works in
+    place: arrays that the function writes are overwritten in the caller's memory. Raises
+    ``CompileError`` on the first call, ``CallError`` for arguments that do not fit, and
+    ``ExecutionError`` where a data-dependent index is out of range.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Options | None = None) -> None:
+        super().__init__(function)
+        self.__name__ = getattr(function, "__name__", "kernel")
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self._options = options
+        self._lowered: LoopKernel | None = None
+        self._scop: Scop | None = None
+        self._executable: Executable | None = None
+
+    def __call__(self, /, *arguments: object, **by_name: object) -> None:
+        executable = self._executable
+        if executable is None:
+            executable = self._executable = self.compile()
+        executable(*arguments, **by_name)
+
+    @property
+    def lowered(self) -> LoopKernel:
+        """Its statements as written. Raises ``CompileError``."""
+        if self._lowered is None:
+            self._lowered = lower_kernel(self)
+        return self._lowered
+
+    @property
+    def scop(self) -> Scop:
+        """Its affine statements, for the sizes for which no access is out of bounds."""
+        if self._scop is None:
+            self._scop = assumed(self.lowered.scop, Passes(self.options, self.__name__))
+        return self._scop
+
+    @property
+    def options(self) -> Options:
+        return self._options or Options.from_environment()
+
+    def compile(
+        self, options: Options | None = None, scheduled: Scheduled | None = None
+    ) -> Executable:
+        """The kernel as an executable that takes the same arguments and returns the arrays that it
+        has overwritten; ``scheduled``: by this schedule of ``scop`` instead of an automatic one."""
+        return compile_kernel(self.lowered, options or self.options, scheduled)
+
+    def lower(
+        self, options: Options | None = None, scheduled: Scheduled | None = None
+    ) -> dict[str, str]:
+        """The text after each stage, without machine code."""
+        return lower_loops(self.lowered, options or self.options, scheduled).passes.texts
+
+    def explain(self) -> str:
+        """Statements, dependences and the schedule, and what depends on data."""
+        if self._executable is None:
+            self._executable = self.compile()
+        return self._executable.explain()
+
+    def python(self, /, *arguments: Any, **by_name: Any) -> None:
+        """Run the function itself, in Python: slow, and independent of the compiler.
+
+        Sizes of the signature are its global names; kernels that it calls run in Python too.
+        """
+        specs = [ArraySpec(a.name, a.dtype, a.shape) for a in self.lowered.arguments]
+        given = arrange(specs, arguments, by_name)
+        known = {
+            a.name: int(v)  # type: ignore[call-overload]
+            for a, v in zip(self.lowered.arguments, given, strict=True)
+            if a.kind == "parameter"
+        }
+        shapes = [np.shape(value) for value in given]  # type: ignore[arg-type]
+        try:
+            sizes = bind([spec.shape for spec in specs], shapes, (), known)
+        except SizeError as error:
+            raise CallError("WEFT-E0605", f"sizes do not fit: {error}") from None
+        _with_names(self.function, sizes)(*given)
+
+    def __repr__(self) -> str:
+        return f"<weft.Kernel {self.__name__}>"
+
+
+def _with_names(function: Callable[..., Any], sizes: dict[str, int]) -> Callable[..., Any]:
+    """``function`` with ``sizes`` among its globals, and kernels as Python functions."""
+    assert isinstance(function, FunctionType)
+    names = {name: _in_python(value) for name, value in function.__globals__.items()}
+    made = FunctionType(
+        function.__code__,
+        {**names, **sizes},
+        function.__name__,
+        function.__defaults__,
+        tuple(CellType(_in_python(cell.cell_contents)) for cell in function.__closure__ or ()),
+    )
+    return made
+
+
+def _in_python(value: object) -> object:
+    return value.python if isinstance(value, Kernel) else value
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> Kernel: ...
+@overload
+def kernel(*, options: Options | None = None) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(
+    function: Callable[..., Any] | None = None, /, *, options: Options | None = None
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Make a function of affine loops over arrays a kernel that is compiled for any sizes.
+
+    ::
+
+        @weft.kernel
+        def lu(A: weft.f64["N", "N"]):
+            for i in range(N):
+                for j in range(i):
+                    for k in range(j):
+                        A[i, j] -= A[i, k] * A[k, j]
+                    A[i, j] /= A[j, j]
+                …
+
+    Nothing is read or compiled until it is called or asked for its parts.
+    """
+    if function is None:
+        return lambda function: Kernel(function, options)
+    return Kernel(function, options)
