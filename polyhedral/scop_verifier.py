@@ -35,9 +35,16 @@ def verify(scop: Scop) -> None:
             _fail("E0942", tensor.name, f"{tensor.contracted} dimensions are contracted")
     for statement in scop.statements:
         _verify_statement(statement, parameters, tensors)
-    positions = [statement.position for statement in scop.statements if statement.position]
-    if len(set(positions)) < len(positions):
-        _fail("E0943", scop.name, "two statements have one position")
+    sources: dict[tuple[int | str, ...], str] = {}
+    for s in scop.statements:
+        if s.position and sources.setdefault(s.position, _source(s)) != _source(s):
+            _fail("E0943", scop.name, "two statements have one position")
+
+
+def _source(statement: Statement) -> str:
+    """Parts of one original statement may share its position: they run in list order."""
+    origin = statement.origin
+    return origin.statement if origin is not None and origin.statement else statement.name
 
 
 def _fail(code: str, where: str, what: str) -> NoReturn:

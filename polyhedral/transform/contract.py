@@ -18,15 +18,14 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Literal
-from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.values_through import values_through
-from weft.polyhedral.analysis.window import Window, inside, windows
+from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.named_isl import bounded, paths, schedule_map
 from weft.polyhedral.order_check import keeps_order
 from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Scop, Scope, Statement, Tensor
+from weft.polyhedral.scop import Access, Scope, Statement
 from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.local_tile import LocalTile, layout_of, local_tile
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 
@@ -58,12 +57,14 @@ def contract(scheduled: Scheduled, tensor: str, *, scope: Scope = "local") -> Sc
     if boxes is None:
         return scheduled
     used = max((k for box in boxes for k, step in enumerate(box.steps) if step), default=-1) + 1
-    loops, boxes = loops[:used], tuple(replace(b, steps=b.steps[:used]) for b in boxes)
-    if not loops or (made := _local(scheduled.scop, old, uses, loops, boxes)) is None:
+    boxes = tuple(replace(b, steps=b.steps[:used]) for b in boxes)
+    layout = layout_of(boxes, None, None)
+    tile = local_tile(scheduled.scop, tensor, old, uses, loops[:used], boxes, layout, scope)
+    if not used or tile is None:
         return scheduled
     scop = scheduled.scop
-    tensors = tuple(replace(made, scope=scope) if t is old else t for t in scop.tensors)
-    statements = tuple(_redirect(s, tensor, loops, boxes) for s in scop.statements)
+    tensors = tuple(tile.tensor if t is old else t for t in scop.tensors)
+    statements = tuple(_redirect(s, tensor, tile) for s in scop.statements)
     return replace(scheduled, scop=replace(scop, tensors=tensors, statements=statements))
 
 
@@ -91,38 +92,9 @@ def _private(scheduled: Scheduled, tensor: str, users: Seq[Statement]) -> tuple[
     return tuple(shared)
 
 
-def _local(
-    scop: Scop,
-    tensor: Tensor,
-    uses: Seq[tuple[Statement, Access]],
-    loops: Seq[Loop],
-    boxes: Seq[Window],
-) -> Tensor | None:
-    sizes = []
-    for loop in loops:
-        found = bounds(scop, [(s, loop.at[s.name]) for s, _ in uses], from_zero=True)
-        if found is None or found.lower != Literal(0, found.lower.dtype):
-            return None
-        sizes.append(found.size)
-    kept = tuple(box.size for box in boxes if not _single(box))
-    return replace(tensor, shape=(*sizes, *kept), contracted=len(sizes))
-
-
-def _single(box: Window) -> bool:
-    return isinstance(box.size, Literal) and box.size.value == 1
-
-
-def _redirect(statement: Statement, tensor: str, loops: Seq[Loop], boxes: Seq[Window]) -> Statement:
+def _redirect(statement: Statement, tensor: str, tile: LocalTile) -> Statement:
     def change(access: Access) -> Access:
-        if access.tensor != tensor:
-            return access
-        outer = tuple(loop.at[statement.name] for loop in loops)
-        inner: tuple[Expr, ...] = tuple(
-            inside(box, index, outer)
-            for box, index in zip(boxes, access.indices, strict=True)
-            if not _single(box)
-        )
-        return replace(access, indices=(*outer, *inner))
+        return tile.redirected(access, statement.name) if access.tensor == tensor else access
 
     return replace(
         statement,
