@@ -60,7 +60,7 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
             return instance(statement, values)
         domain = domains[statement]
         if storageless:
-            dims = tuple(to_expr(domain.dims[d]) for d in statements[statement].dims)
+            dims = tuple(to_expr(domain.inverse.dims[d]) for d in statements[statement].dims)
             names = dict(zip(domain.outer, values, strict=True))
             dims = tuple(substitute(d, names) for d in dims)
             _note(instances, statements[statement], dims, storageless)

@@ -36,8 +36,8 @@ Semantics:
 * A 'register' buffer has constant shape, is only indexed by constants and by variables of
   unrolled and vector loops, and never has its address taken.
 * A 'local' buffer lives on the thread's own scratch memory.
-* ``Prefetch`` says that the element's cache line will soon be loaded (and stored, if ``write``). The
-  indices may lie outside the buffer.
+* ``Prefetch``: the cache line of the element will soon be loaded (and stored, if ``write``). The
+  element may lie outside the buffer.
 * Which parallel loops are spread: where a kernel is one parallel loop, that loop's turns. Where it
   is a ``region``, every thread of a team runs the whole body: the turns of each outermost parallel
   loop are shared out, and of everything else (loops, lets, conditions) each thread does all, so

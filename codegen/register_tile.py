@@ -327,7 +327,8 @@ class _Version:
         """The statement at the current point, in lets and an update, its loads from along the lanes
         masked."""
         values = [
-            substitute(to_expr(self.domain.dims[dim]), dict(rows)) for dim in self.statement.dims
+            substitute(to_expr(self.domain.inverse.dims[dim]), dict(rows))
+            for dim in self.statement.dims
         ]
         stmt = self.instances.make(self.statement, values)
         lane = self.domain.lane

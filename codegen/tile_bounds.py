@@ -51,7 +51,7 @@ def extreme(op: str, values: Iterable[Expr]) -> Expr:
     """``min`` or ``max`` of ``values``, constants folded into one."""
     distinct = list(dict.fromkeys(values))
     numbers = [int(v.value) for v in distinct if isinstance(v, Literal)]
-    parts = [v for v in distinct if not isinstance(v, Literal)]
+    parts: list[Expr] = [v for v in distinct if not isinstance(v, Literal)]
     if numbers:
         parts.append(literal(max(numbers) if op == "max" else min(numbers)))
     total: Expr = parts[0]

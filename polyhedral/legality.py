@@ -8,7 +8,8 @@ Everything is computed anew from the Scop and the tree; nothing that a scheduler
   out whether they run when they should; here they are asked only not to run at the same time as
   others that use the same memory;
 * a parallel loop carries no dependence at all, a vector loop none but such a reduction;
-* storage that loop iterations reuse (``Tensor.contracted``) serves one tile at a time.
+* storage that loop iterations reuse (``Tensor.contracted``) serves one tile at a time;
+* what a register tile keeps in registers is its own meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.contraction import check_contraction
 from weft.polyhedral.named_isl import access_map, bounded, sample_pair, tensor_box
 from weft.polyhedral.order_check import check_order
+from weft.polyhedral.register_tile import check_register_tiles
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import (
     for_parameters,
@@ -33,12 +35,13 @@ def check(scop: Scop, tree: Tree) -> None:
 
     Raises IllegalScheduleError (WEFT-E0410 to E0413 from the verifier; E0420: the order of a
     dependence is violated; E0421, E0422: a parallel or vector loop carries one; E0423: reused
-    storage is still needed), with one violated instance pair and the element that it touches, and
-    BudgetError (WEFT-E0400) rather than running unbounded.
+    storage is still needed; E0424: a register tile cannot stand), with one violated instance pair
+    and the element that it touches, and BudgetError (WEFT-E0400) rather than running unbounded.
     """
     verify_schedule(scop, tree)
     check_order(scop, tree)
     check_contraction(scop, tree)
+    check_register_tiles(scop, tree)
 
 
 def check_bounds(scop: Scop) -> None:

@@ -13,7 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import Affine, FloorDiv, Term, floor_divide, variable
+from weft.frontend.scalar_affine import (
+    Affine,
+    FloorDiv,
+    Range,
+    Ranges,
+    Term,
+    floor_divide,
+    variable,
+)
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.schedule_tree import Loop
 from weft.polyhedral.scop import Statement
@@ -22,10 +30,16 @@ from weft.polyhedral.scop import Statement
 @dataclass(frozen=True, slots=True)
 class LoopInverse:
     """``dims``: each dim over the loops' names and parameters. ``constraints``: forms, each >= 0,
-    that hold at exactly the loop values that belong to an instance in the domain."""
+    that hold at exactly the loop values that belong to an instance in the domain. ``ranges``: what
+    they say of single loops."""
 
     dims: Mapping[str, Affine]
     constraints: tuple[Affine, ...]
+    ranges: Mapping[str, Range]
+
+    def over_loops(self, form: Affine) -> Affine:
+        """``form``, over dims and parameters, in terms of the loops."""
+        return substituted(form, self.dims, self.ranges)
 
 
 def loop_inverse(
@@ -45,14 +59,30 @@ def loop_inverse(
     solution, leftover = solved
     constraints = list(leftover)
     for floor in floors:  # floor == q  <=>  0 <= numerator - divisor * q < divisor
-        numerator = _substituted(floor.numerator, solution)
+        numerator = substituted(floor.numerator, solution, {})
         rest = numerator - solution[floor].scaled(floor.divisor)
         constraints += [rest, rest.scaled(-1).plus(floor.divisor - 1)]
+    ranges = _ranges(constraints)
     for constraint in statement.domain:
-        form = _substituted(affine(constraint.expr), solution)
+        form = substituted(affine(constraint.expr), solution, ranges)
         constraints += [form, form.scaled(-1)] if constraint.equality else [form]
     kept = [c for c in dict.fromkeys(constraints) if not (c.is_constant and c.constant >= 0)]
-    return LoopInverse({d: solution[d] for d in statement.dims}, tuple(kept))
+    return LoopInverse({d: solution[d] for d in statement.dims}, tuple(kept), ranges)
+
+
+def _ranges(constraints: Sequence[Affine]) -> dict[str, Range]:
+    """The interval of each variable that some constraint bounds alone."""
+    found: dict[str, Range] = {}
+    for form in constraints:
+        match form.terms:
+            case ((str(name), 1 | -1 as c),):
+                low, high = found.get(name, (None, None))
+                if c == 1:
+                    low = -form.constant if low is None else max(low, -form.constant)
+                else:
+                    high = form.constant if high is None else min(high, form.constant)
+                found[name] = low, high
+    return found
 
 
 def _floors(values: Sequence[Affine]) -> list[FloorDiv]:
@@ -119,14 +149,20 @@ def _whole(terms: Mapping[Term | None, Fraction]) -> Affine | None:
     return form
 
 
-def _substituted(form: Affine, solution: Mapping[Term, Affine]) -> Affine:
-    """``form`` with dims and known floors replaced; other floors keep theirs, of new numerators."""
+def substituted(
+    form: Affine, solution: Mapping[Term, Affine] | Mapping[str, Affine], ranges: Ranges
+) -> Affine:
+    """``form`` with dims and known floors replaced; other floors keep theirs, of new numerators,
+    as far as ``ranges`` of the loops do not decide them."""
+    known = dict[Term, Affine](solution.items())
     result = Affine((), form.constant)
     for term, c in form.terms:
-        if term in solution:
-            replaced = solution[term]
+        if term in known:
+            replaced = known[term]
         elif isinstance(term, FloorDiv):
-            replaced = floor_divide(_substituted(term.numerator, solution), term.divisor, {})
+            replaced = floor_divide(
+                substituted(term.numerator, solution, ranges), term.divisor, ranges
+            )
         else:
             replaced = variable(term)
         result = result + replaced.scaled(c)

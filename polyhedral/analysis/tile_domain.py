@@ -57,7 +57,7 @@ class MarkedTile:
 class TileDomain:
     """Projections of a tile's instances, named by ``outer``, ``streams``, ``rows`` and ``lane``.
 
-    ``dims`` gives the statement's dims. ``whole`` is the set of all instances; ``above``,
+    ``inverse`` gives the statement's dims. ``whole`` is the set of all instances; ``above``,
     ``streams_hull[k]``, ``target``, ``rows_hull[k]`` and ``lane_hull`` are its projections onto
     the outer loops alone and on the outer loops with streams 0 … k, with rows and lane, with row k,
     with the lane. A hull is None where constraints cannot say exactly what it is.
@@ -67,7 +67,7 @@ class TileDomain:
     streams: tuple[str, ...]
     rows: tuple[str, ...]
     lane: str
-    dims: dict[str, Affine]
+    inverse: LoopInverse
     whole: Forms
     above: tuple[Constraint, ...]
     target: Forms
@@ -132,7 +132,7 @@ def _projections(
     if above is None or whole is None or target is None or None in hulls:
         return None
     return TileDomain(
-        outer, streams, rows, lane, dict(inverse.dims), _forms(whole), above, _forms(target),
+        outer, streams, rows, lane, inverse, _forms(whole), above, _forms(target),
         tuple(_forms(hull) for hull in hulls if hull is not None),
         tuple(_maybe(onto((*outer, row))) for row in rows), _maybe(onto((*outer, lane))),
     )  # fmt: skip
