@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from weft.assemble import Step, Storage, host_program
 from weft.cache import open_cache
-from weft.cluster_code import ClusterKernel, kernels_of, legal_schedule, prove
+from weft.cluster_code import ClusterKernel, given_schedule, kernels_of, legal_schedule
 from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.machines.host import host_machine
 from weft.codegen.program import Buffer, Input, Output, Place, Program
@@ -27,12 +27,11 @@ from weft.guards import guards_of
 from weft.kernel_report import explain, statistics
 from weft.options import Options
 from weft.passes import Passes
-from weft.polyhedral.assume_in_bounds import assume_in_bounds
+from weft.polyhedral.assume_sizes import assume_sizes
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.scop_verifier import verify as verify_scop
@@ -83,7 +82,7 @@ def assumed(scop: Scop, passes: Passes) -> Scop:
     Raises ``CompileError`` (WEFT-E0430) where these are no conjunction of affine constraints.
     """
     scop = passes.run("scop", lambda: scop, show=scop_text, verify=verify_scop)
-    scop = passes.run("assume", lambda: assume_in_bounds(scop), show=scop_text)
+    scop = passes.run("assume", lambda: assume_sizes(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))
     return scop
 
@@ -115,10 +114,9 @@ def lower_loops(
 def _given(scop: Scop, scheduled: Scheduled, passes: Passes) -> Scheduled:
     """The user's own schedule, checked."""
     if passes.options.strict:
-        scheduled = replace(scheduled, original=scop, scop=keep_order(scheduled.scop))
-    made = passes.run("schedule", lambda: scheduled, show=lambda s: print_schedule(s.tree))
-    passes.run("legality", lambda: prove(scop, made))
-    return made
+        original, now = keep_order(scheduled.original), keep_order(scheduled.scop)
+        scheduled = replace(scheduled, original=original, scop=now)
+    return given_schedule(scop, scheduled, passes)
 
 
 def _program(

@@ -53,7 +53,12 @@ def signature(source: Source) -> tuple[Argument, ...]:
 def _argument(source: Source, arg: ast.arg) -> Argument:
     if arg.annotation is None:
         _refuse(source, arg, f"argument {arg.arg} has no type")
-    kind = _annotation(source, arg.annotation)
+    # Python has evaluated the annotation, in a scope that may be gone, unless all are kept as text.
+    evaluated = source.function.__annotations__.get(arg.arg)
+    if evaluated is None or isinstance(evaluated, str):
+        kind = _annotation(source, arg.annotation)
+    else:
+        kind = _evaluated(source, arg.annotation, evaluated)
     if kind is None:
         text = source.code(arg.annotation)
         _refuse(source, arg.annotation, f"{text} is no type of an argument")
@@ -83,7 +88,13 @@ def _annotation(source: Source, node: ast.expr) -> tuple[DType, tuple[Expr, ...]
                 return None
             sizes = index.elts if isinstance(index, ast.Tuple) else [index]
             return found, tuple(_size(source, size) for size in sizes)
-    found = meaning(source, node)
+    return _evaluated(source, node, meaning(source, node))
+
+
+def _evaluated(
+    source: Source, node: ast.expr, found: Any
+) -> tuple[DType, tuple[Expr, ...] | None] | None:
+    """The same of an annotation that is the object ``found``."""
     if isinstance(found, ArrayType):
         sizes = [ast.copy_location(ast.Constant(size), node) for size in found.shape]
         return found.dtype, tuple(_size(source, size) for size in sizes)

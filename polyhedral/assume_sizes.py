@@ -1,0 +1,71 @@
+"""Sizes that keep a loop program in bounds: what its author takes for granted, made explicit.
+
+    for t in range(steps): … f[t] …      f of T elements       assume steps <= T
+
+Of each access that could leave its tensor, the sizes for which it does not, wherever it is
+performed at all. An access that stays inside for small sizes only is a mistake in the program, not
+an assumption: nothing is assumed then, and the bounds check explains. What is assumed is what the
+code is proved for, and is checked when it is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import islpy as isl
+
+from weft.polyhedral.named_isl import (
+    access_map,
+    bounded,
+    constraints_of,
+    context_set,
+    tensor_box,
+)
+from weft.polyhedral.scop import Constraint, Scop
+
+_PARAM = isl.dim_type.param
+
+
+def assume_sizes(scop: Scop) -> Scop:
+    """``scop`` with a context in which no access is out of bounds, if conjunctions say so that
+    bound no size from above by a number. Otherwise ``scop`` itself.
+
+    Data-dependent accesses are checked when they happen.
+    """
+    found: dict[Constraint, None] = {}
+    with bounded(what="the choice of sizes"):
+        context = context_set(scop)
+        for statement in scop.statements:
+            for access in (*statement.reads, *statement.writes):
+                if access.may:
+                    continue
+                touched = access_map(scop, statement, access)
+                outside = touched.subtract_range(tensor_box(scop, access.tensor))
+                if outside.is_empty():
+                    continue
+                needed = _needed(touched.domain().params(), outside.domain().params())
+                if needed is None:
+                    return scop
+                found |= dict.fromkeys(constraints_of(isl.BasicSet.from_params(needed), ()))
+        if not found:
+            return scop
+        assumed = replace(scop, context=tuple(dict.fromkeys((*scop.context, *found))))
+        return assumed if _as_large(context_set(assumed), context) else scop
+
+
+def _needed(performed: isl.Set, bad: isl.Set) -> isl.BasicSet | None:
+    """One conjunction that excludes ``bad`` and little else where the access is ``performed``."""
+    good = performed.subtract(bad).coalesce()
+    simple = good.gist(performed).coalesce()
+    if good.is_empty() or simple.n_basic_set() != 1:
+        return None
+    one = simple.get_basic_sets()[0]
+    return one if isl.Set.from_basic_set(one).is_disjoint(bad) else None
+
+
+def _as_large(assumed: isl.Set, context: isl.Set) -> bool:
+    """Whether every size may still be as large as before."""
+    return not assumed.is_empty() and all(
+        not assumed.dim_is_bounded(_PARAM, k) or context.dim_is_bounded(_PARAM, k)
+        for k in range(context.dim(_PARAM))
+    )
