@@ -12,14 +12,15 @@ Then the memory is private to the iteration, and the loops may even be parallel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import islpy as isl
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_affine import Affine
-from weft.polyhedral.analysis.flow import flow
+from weft.polyhedral.analysis.flow import Read
 from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.analysis.seen import reads_of
+from weft.polyhedral.flow_under import flow_under
 from weft.polyhedral.named_isl import (
     bounded,
     domain_set,
@@ -27,12 +28,10 @@ from weft.polyhedral.named_isl import (
     parameter_space,
     paths,
     sample_pair,
-    schedule_map,
     tuple_names,
     tuple_space,
     union_maps,
 )
-from weft.polyhedral.order_check import keeps_order
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
 from weft.polyhedral.scop import Access, Scop, Statement, Tensor
@@ -118,8 +117,7 @@ def _check_confined(
             part = _iteration(scop, scop.statement(statement), values)
             iteration = iteration.union(part.to_union_map())
         same = iteration.apply_range(iteration.reverse())
-        times = None if keeps_order(scop, tree) else schedule_map(scop, tree)
-        seen = flow(_only(scop, tensor), times)
+        seen = flow_under(scop, tree, wanted=_reads(users, tensor))
         for sources in seen.sources.values():
             for escaped in union_maps(sources.subtract(same)):
                 if not escaped.is_empty():
@@ -132,16 +130,14 @@ def _iteration(scop: Scop, statement: Statement, values: Sequence[Affine]) -> is
     return whole.intersect_domain(domain_set(scop, statement))
 
 
-def _only(scop: Scop, tensor: Tensor) -> Scop:
-    """``scop`` with no access but those of ``tensor``."""
-
-    def kept(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
-        return tuple(a for a in accesses if a.tensor == tensor.name)
-
-    statements = tuple(
-        replace(s, reads=kept(s.reads), writes=kept(s.writes)) for s in scop.statements
-    )
-    return replace(scop, statements=statements)
+def _reads(users: Sequence[Statement], tensor: Tensor) -> list[Read]:
+    """Every read of ``tensor``, those that its updates do themselves included."""
+    return [
+        read
+        for s in {s.name: s for s in users}.values()
+        for read in reads_of(s, folds=False)
+        if (*s.reads, *s.writes)[read.number].tensor == tensor.name
+    ]
 
 
 def _refuse(scop: Scop, tensor: Tensor, escaped: isl.Map) -> None:

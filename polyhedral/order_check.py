@@ -1,4 +1,4 @@
-"""Does a schedule tree keep every dependence of a Scop? Half of ``legality``, which others build on.
+"""Does a tree keep every dependence of a Scop? Half of ``legality``, which others build on.
 
 Whoever knows that a tree keeps all dependences need not look at the tree any more to learn what
 each read sees: of the writes to an element that come before a read in the initial order, all do so
@@ -10,7 +10,7 @@ only not to run at the same time as what uses the same memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
@@ -46,10 +46,8 @@ def check_order(scop: Scop, tree: Tree) -> None:
     derived(judge, "order", (), scop, tree)
 
 
-def keeps_order(scop: Scop, tree: Tree) -> bool:
-    """Whether all statements have a place in the initial order, and ``check_order`` accepts."""
-    if not all(s.position for s in scop.statements):
-        return False
+def keeps_dependences(scop: Scop, tree: Tree) -> bool:
+    """Whether ``check_order`` accepts."""
     try:
         check_order(scop, tree)
     except IllegalScheduleError:
@@ -57,7 +55,24 @@ def keeps_order(scop: Scop, tree: Tree) -> bool:
     return True
 
 
-def _check(together: Together, above: dict[str, tuple[Loop | int, ...]]) -> None:
+def keeps_order(scop: Scop, tree: Tree) -> bool:
+    """Whether all statements have a place in the initial order, and ``check_order`` accepts."""
+    return all(s.position for s in scop.statements) and keeps_dependences(scop, tree)
+
+
+def runs_in_order(
+    dependence: Dependence, above: Mapping[str, Path], distances: LoopDistances
+) -> bool:
+    """Whether the statements' ``paths`` run all pairs of ``dependence`` in order, and no pair at
+    the same time. Call it inside ``named_isl.bounded``."""
+    try:
+        _check(Together(dependence, distances), above)
+    except IllegalScheduleError:
+        return False
+    return True
+
+
+def _check(together: Together, above: Mapping[str, Path]) -> None:
     dependence = together.dependence
     source, sink = above[dependence.source.name], above[dependence.sink.name]
     free = dependence.reduction or dependence.unordered

@@ -18,9 +18,9 @@ For each read of each instance, and for the final value of each tensor that outl
   each once; other updates keep their order.
 * What the bodies compute is not looked at.
 
-Where the tree keeps every dependence of the transformed Scop, the flow is that of its initial order
-(``order_check``), and no tile loop matters. What is unchanged between the two Scops (``unchanged``)
-then need not be compared, nor its flow computed.
+What is unchanged between the two Scops (``unchanged``) need not be compared, nor its flow computed,
+where the tree keeps the dependences (``order_check``). Nor does any tile loop matter for the flow
+of what has a place in the initial order (``flow_under``).
 
 By induction along the flow, the transformed program then ends with the original values, for all
 sizes in its context. See Verdoolaege, Janssens, Bruynooghe, "Equivalence checking of static affine
@@ -40,6 +40,7 @@ from weft.polyhedral.analysis.dependences import folding, reassociable
 from weft.polyhedral.analysis.flow import FINAL, Read, flow
 from weft.polyhedral.analysis.seen import Seen, instances, reads_of
 from weft.polyhedral.contraction import check_contraction
+from weft.polyhedral.flow_under import flow_under
 from weft.polyhedral.named_isl import (
     access_map,
     bounded,
@@ -49,11 +50,10 @@ from weft.polyhedral.named_isl import (
     multi_aff,
     parameter_space,
     sample_named,
-    schedule_map,
     tensor_box,
     tuple_space,
 )
-from weft.polyhedral.order_check import keeps_order
+from weft.polyhedral.order_check import keeps_dependences
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import (
     for_parameters,
@@ -85,7 +85,7 @@ class _Comparison:
         self.transformed = transformed
         self.folding = folding(original)
         self.origins = _origins(original, transformed)
-        ordered = keeps_order(transformed, tree)
+        ordered = keeps_dependences(transformed, tree)
         self.unchanged = Unchanged(original, transformed, self.origins if ordered else {})
         self.stands_for = self._stands_for()
         kept = {origin.statement for origin in self.origins.values()}
@@ -98,12 +98,8 @@ class _Comparison:
             folds=lambda s: s.name in self.folding,
             wanted={*self.finals, *self._reads_of(gone), *self._reads_before()},
         )
-        after = flow(
-            transformed,
-            None if ordered else schedule_map(transformed, tree),
-            folds=self._folds,
-            wanted={*self.finals, *self._reads_of(new), *self._reads_of(self.changed)},
-        )
+        wanted = (*self.finals, *self._reads_of(new), *self._reads_of(self.changed))
+        after = flow_under(transformed, tree, self._folds, wanted)
         self.before, self.after = Seen(original, before, gone), Seen(transformed, after, new)
         self.composed = instances(transformed, [s for s in new if len(s.reads) != 1])
 
