@@ -9,7 +9,7 @@ from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.hoist_constants import hoist_constants
-from weft.polyhedral.transform.inline import inline, why_not_inline
+from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
 
 MAX_READS = 64  # of one statement, so that bodies stay small
 
@@ -19,7 +19,7 @@ def prepare(scop: Scop) -> Scop:
     for name in [s.name for s in scop.statements]:
         producer = scop.statement(name)
         if not why_not_inline(scop, producer) and _pays(scop, producer):
-            scop = inline(scop, name)
+            scop = inline_producer(scop, name)
     for statement in scop.statements:
         if statement.update is None:
             scop = hoist_constants(scop, statement.name)

@@ -26,17 +26,17 @@ from weft.polyhedral.prepare import prepare
 from weft.polyhedral.schedule_tree import Kind
 from weft.polyhedral.scop import Scop, Scope, Statement, Tensor
 from weft.polyhedral.tile_choice import TileChoice, choose_tiles, group_lanes
-from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.order import order
-from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.promote import can_promote, promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.sink import sink
+from weft.polyhedral.transform.stage_result import stage_result
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
 
 HEAVY = 10.0  # operations of an epilogue that is not worth writing out for a whole register tile
@@ -89,10 +89,12 @@ def _stage(scop: Scop, plan: Plan) -> tuple[Scop, Plan]:
     for p in choice.packs:
         s = scop.statement(p.statement)
         order = (*(d.dims[p.statement] for d in plan.shared), *(s.update.dims if s.update else ()))
-        scop, _ = pack(scop, p.statement, p.operand, p.dim, choice.tiles[choice.vector], order)
+        scop, _ = pack_operand(
+            scop, p.statement, p.operand, p.dim, choice.tiles[choice.vector], order
+        )
     for tensor in _accumulators(scop, plan):
         light = frozenset(n for n in plan.statements if not _heavy(scop.statement(n)))
-        scop = cache_write(scop, tensor, readers=light, level=plan.level)
+        scop = stage_result(scop, tensor, readers=light, level=plan.level)
         plan = _with_copy(scop, plan, tensor)
     return scop, plan
 

@@ -18,7 +18,7 @@ from weft.polyhedral.grouping import ENOUGH_PARALLELISM, Group, recurrent_dims
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.transform.edit import outer_dims
-from weft.polyhedral.transform.pack import why_not_pack
+from weft.polyhedral.transform.pack_operand import why_not_pack
 
 MAX_UNROLL = 16
 MIN_REUSE_TO_PACK = 8  # times each packed element is read

@@ -31,10 +31,10 @@ from weft.frontend.scalar_expr import Expr, literal
 from weft.frontend.tensor_expr import Monoid
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Access, Scop
-from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
-from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.inline_producer import inline_producer
+from weft.polyhedral.transform.pack_operand import pack_operand
+from weft.polyhedral.transform.stage_result import stage_result
 from weft.polyhedral.validation import validate
 
 i, j, k, m, n, tile = (Var(name) for name in ("i", "j", "k", "m", "n", "tile"))
@@ -250,7 +250,7 @@ def _chain(length: int) -> Scop:
 def _inlined(length: int) -> Scop:
     of = _chain(length)
     for p in range(length - 1):
-        of = inline(of, f"s{p}")
+        of = inline_producer(of, f"s{p}")
     return of
 
 
@@ -471,15 +471,15 @@ def test_a_new_update_is_refused() -> None:
 
 def test_cache_write_and_pack() -> None:
     original = gemm(10)
-    staged = cache_write(original, "C", readers=frozenset({"init", "mac"}))
-    staged, _ = pack(staged, "mac", 1, "j", 4, ("k",))
+    staged = stage_result(original, "C", readers=frozenset({"init", "mac"}))
+    staged, _ = pack_operand(staged, "mac", 1, "j", 4, ("k",))
     assert len(staged.statements) == 4
     validate(original, staged, _in_order(staged))
 
 
 def test_a_pack_of_the_wrong_width() -> None:
     original = gemm(10)
-    staged, name = pack(original, "mac", 1, "j", 4, ("k",))
+    staged, name = pack_operand(original, "mac", 1, "j", 4, ("k",))
     wrong = tuple(
         replace(s, reads=tuple(
             at(name, j // 4, k, (j + 1) % 4) if a.tensor == name else a for a in s.reads

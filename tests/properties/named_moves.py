@@ -14,17 +14,16 @@ from random import Random
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.schedule_tree import Band, Sequence, walk
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
+from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.overlap import overlap
-from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
@@ -36,6 +35,7 @@ from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.stage_result import stage_result
 from weft.polyhedral.transform.tile import tile, tile_name
 from weft.polyhedral.transform.unroll import unroll
 from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
@@ -182,7 +182,7 @@ def _pack(r: Random, of: Scheduled) -> Scheduled | None:
     if not found:
         return None
     s, operand = r.choice(found)
-    scop, _ = pack(
+    scop, _ = pack_operand(
         of.scop,
         s.name,
         operand,
@@ -197,11 +197,11 @@ def _cache_write(r: Random, of: Scheduled) -> Scheduled | None:
     tensor = r.choice(of.scop.tensors).name
     readers = {s.name for s, _, is_write in accesses_of(of.scop, tensor) if not is_write}
     chosen = frozenset(name for name in sorted(readers) if r.random() < 0.6)
-    return _again(of, cache_write(of.scop, tensor, chosen, r.choice((0, 0, 1))))
+    return _again(of, stage_result(of.scop, tensor, chosen, r.choice((0, 0, 1))))
 
 
 def _inline(r: Random, of: Scheduled) -> Scheduled | None:
-    return _again(of, inline(of.scop, r.choice(of.scop.statements).name))
+    return _again(of, inline_producer(of.scop, r.choice(of.scop.statements).name))
 
 
 def _expand_all(r: Random, of: Scheduled) -> Scheduled | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from tests.polyhedral.transform.test_inline import gathered, padded
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,
@@ -18,7 +19,6 @@ from tests.polyhedral.transform.harness import (
     stencil,
     tensor,
 )
-from tests.polyhedral.transform.test_inline import gathered, padded
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, Var

@@ -24,11 +24,11 @@ from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, literal, select
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import scop_text
-from weft.polyhedral.transform.inline import inline, why_not_inline
+from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
 
 
 def test_golden() -> None:
-    assert scop_text(inline(stencil(5, 2), "T")) == (
+    assert scop_text(inline_producer(stencil(5, 2), "T")) == (
         "scop test()\n"
         "  input X: int64[6]\n"
         "  output Y: int64[5]\n"
@@ -45,14 +45,14 @@ def test_golden() -> None:
 
 @pytest.mark.parametrize("n", AWKWARD)
 def test_sizes(n: int) -> None:
-    promise(chain(n), inline(chain(n), "T"))
+    promise(chain(n), inline_producer(chain(n), "T"))
     of = matmul(n, 3, 2)
     assert why_not_inline(of, of.statement("D")) == "D is visible outside"
 
 
 def test_symbolic_sizes() -> None:
     of = chain(w.var("n"))
-    promise(of, inline(of, "T"), *({"n": n} for n in AWKWARD))
+    promise(of, inline_producer(of, "T"), *({"n": n} for n in AWKWARD))
 
 
 def padded(n: int = 7) -> Scop:
@@ -68,14 +68,14 @@ def padded(n: int = 7) -> Scop:
 @pytest.mark.parametrize("n", AWKWARD)
 def test_a_guard_of_the_reader_keeps_around_the_body(n: int) -> None:
     of = padded(n)
-    now = inline(of, "T")
+    now = inline_producer(of, "T")
     assert all(r.guard for s in now.statements for r in s.reads)
     promise(of, now)
 
 
 def test_names_of_lets_keep_clear_of_parameters() -> None:
     of = chain(w.var("T_value"))
-    promise(of, inline(of, "T"), {"T_value": 3})
+    promise(of, inline_producer(of, "T"), {"T_value": 3})
 
 
 def test_a_chain_and_a_diamond() -> None:
@@ -87,13 +87,13 @@ def test_a_chain_and_a_diamond() -> None:
     of = lowered(d, inputs=(x,))
     now = of
     for name in "BCA":
-        now = inline(now, name)
+        now = inline_producer(now, name)
         promise(of, now)
     assert [s.name for s in now.statements] == ["D"]
 
 
 def test_broken_indices_are_refused() -> None:
-    now = inline(chain(), "T")
+    now = inline_producer(chain(), "T")
     (y,) = now.statements
     wrong = replace(y, reads=(replace(y.reads[0], indices=(i - i % 2,)),))
     text = refusal(chain(), replace(now, statements=(wrong,)))
@@ -107,7 +107,7 @@ def test_random_programs() -> None:
         now = of
         for name in [s.name for s in of.statements]:
             if not why_not_inline(now, now.statement(name)):
-                now = inline(now, name)
+                now = inline_producer(now, name)
                 inlined += 1
         if now is not of:
             promise(of, now, sizes)
@@ -143,7 +143,7 @@ def test_refusals(of, reason: str) -> None:  # type: ignore[no-untyped-def]
     scop, producer = of()
     assert reason in why_not_inline(scop, scop.statement(producer))
     with pytest.raises(IllegalScheduleError, match=r"WEFT-E0454") as caught:
-        inline(scop, producer)
+        inline_producer(scop, producer)
     assert reason in caught.value.why
 
 

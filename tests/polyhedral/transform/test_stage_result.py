@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from tests.polyhedral.transform.test_inline import running_sum
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,
@@ -15,17 +16,16 @@ from tests.polyhedral.transform.harness import (
     random_scops,
     refusal,
 )
-from tests.polyhedral.transform.test_inline import running_sum
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Var, literal
 from weft.polyhedral.scop import Constraint
 from weft.polyhedral.scop_printer import scop_text
-from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.stage_result import stage_result
 
 
 def test_golden() -> None:
-    text = scop_text(cache_write(matmul(4, 3, 2, relu=False), "C"))
+    text = scop_text(stage_result(matmul(4, 3, 2, relu=False), "C"))
     assert text == (
         "scop test()\n"
         "  input A: int64[4, 2]\n"
@@ -53,33 +53,33 @@ def test_golden() -> None:
 @pytest.mark.parametrize("n", AWKWARD)
 def test_sizes(n: int) -> None:
     of = matmul(n, 3, 2, relu=False)
-    promise(of, cache_write(of, "C"))
+    promise(of, stage_result(of, "C"))
 
 
 def test_a_parameter_that_is_called_like_a_dim_of_the_copy() -> None:
     of = matmul(w.var("o0"), w.var("o1"), w.var("o2"), relu=False)
-    promise(of, cache_write(of, "C"), {"o0": 3, "o1": 2, "o2": 2}, {"o0": 0, "o1": 1, "o2": 0})
+    promise(of, stage_result(of, "C"), {"o0": 3, "o1": 2, "o2": 2}, {"o0": 0, "o1": 1, "o2": 0})
 
 
 def test_readers_may_read_the_temporary() -> None:
     of = matmul()
-    now = cache_write(of, "C", readers=frozenset({"D"}))
+    now = stage_result(of, "C", readers=frozenset({"D"}))
     assert now.statement("D").reads[0].tensor == "C_acc"
     promise(of, now)
-    promise(of, cache_write(of, "C"))
+    promise(of, stage_result(of, "C"))
 
 
 def test_within_the_loops_of_a_scan() -> None:
     """One level down the copy is part of each turn, so that the next one can read it."""
     of = running_sum()
-    now = cache_write(of, "S", level=1)
+    now = stage_result(of, "S", level=1)
     assert "store_S[o0] at (0, o0, 1)" in scop_text(now)
     promise(of, now)
 
 
 def test_a_copy_that_leaves_something_out_is_refused() -> None:
     of = matmul(4, 3, 2, relu=False)
-    now = cache_write(of, "C")
+    now = stage_result(of, "C")
     copy = now.statement("store_C")
     short = replace(copy, domain=(*copy.domain, Constraint(literal(2) - Var("o0"))))
     text = refusal(of, replace(now, statements=(*now.statements[:2], short)))
@@ -94,7 +94,7 @@ def test_random_programs() -> None:
         for s in of.statements:
             folds = s.update is not None and not s.writes[0].may
             if folds and now.tensor(s.writes[0].tensor).role == "output":
-                now = cache_write(now, s.writes[0].tensor)
+                now = stage_result(now, s.writes[0].tensor)
                 written += 1
         if now is not of:
             promise(of, now, sizes)
@@ -103,8 +103,8 @@ def test_random_programs() -> None:
 
 def test_errors() -> None:
     with pytest.raises(IllegalScheduleError, match=r"E0455.*no statement writes X"):
-        cache_write(chain(), "X")
+        stage_result(chain(), "X")
     of = matmul(relu=False)
     inner = replace(of, statements=of.statements[1:])
     with pytest.raises(IllegalScheduleError, match=r"E0455.*no dimension for each of.*r"):
-        cache_write(inner, "C", level=3)
+        stage_result(inner, "C", level=3)

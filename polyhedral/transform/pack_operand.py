@@ -1,4 +1,4 @@
-"""Pack: an operand is copied into the order in which a tiled nest will read it.
+"""Pack an operand: it is copied into the order in which a tiled nest will read it.
 
     for n: for k: … B[n, k] …   →   for no: for k: for ni in 0…V-1: P[no, k, ni] = B[V·no + ni, k]
                                     for n: for k: … P[n // V, k, n % V] …
@@ -45,7 +45,7 @@ def why_not_pack(scop: Scop, statement: str, operand: int, dim: str) -> str:
     return ""
 
 
-def pack(
+def pack_operand(
     scop: Scop, statement: str, operand: int, dim: str, width: int, order: Seq[str]
 ) -> tuple[Scop, str]:
     """Read number ``operand`` of ``statement`` through a packed copy; the Scop and the copy's name.

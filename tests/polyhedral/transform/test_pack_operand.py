@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.polyhedral.transform.test_inline import gathered, overwritten, padded
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,
@@ -15,19 +16,18 @@ from tests.polyhedral.transform.harness import (
     refusal,
     tensor,
 )
-from tests.polyhedral.transform.test_inline import gathered, overwritten, padded
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Var, literal
 from weft.polyhedral.scop import Constraint, Scop
 from weft.polyhedral.scop_printer import scop_text
-from weft.polyhedral.transform.pack import pack, why_not_pack
+from weft.polyhedral.transform.pack_operand import pack_operand, why_not_pack
 
 ORDER = ("i", "j", "r")
 
 
 def packed(of: Scop, operand: int = 1, dim: str = "j", width: int = 4) -> Scop:
-    return pack(of, "C_add", operand, dim, width, ORDER)[0]
+    return pack_operand(of, "C_add", operand, dim, width, ORDER)[0]
 
 
 def test_golden() -> None:
@@ -113,7 +113,7 @@ def test_random_programs() -> None:
             for operand in range(len(s.reads)):
                 dim = next((d for d in s.dims if not why_not_pack(now, s.name, operand, d)), None)
                 if dim is not None and s.update is not None:
-                    now, _ = pack(now, s.name, operand, dim, 3, s.dims[::-1])
+                    now, _ = pack_operand(now, s.name, operand, dim, 3, s.dims[::-1])
                     done += 1
         if now is not of:
             promise(of, now, sizes)
@@ -142,5 +142,5 @@ def test_refusals(of, statement: str, dim: str, reason: str) -> None:  # type: i
     operand = len(scop.statement(statement).reads) - 1
     assert reason in why_not_pack(scop, statement, operand, dim)
     with pytest.raises(IllegalScheduleError, match=r"WEFT-E0456") as caught:
-        pack(scop, statement, operand, dim, 4, ())
+        pack_operand(scop, statement, operand, dim, 4, ())
     assert reason in caught.value.why

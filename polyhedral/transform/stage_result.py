@@ -1,4 +1,4 @@
-"""Cache write: a tensor is built in a temporary of its own and copied out.
+"""Stage the result: a tensor is built in a temporary of its own and copied out.
 
     for i: Y[i] = 0                        for i: Y_acc[i] = 0
     for i: for k: Y[i] += f(i, k)    →     for i: for k: Y_acc[i] += f(i, k)
@@ -19,7 +19,7 @@ from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_positi
 from weft.polyhedral.transform.scheduled import fresh
 
 
-def cache_write(
+def stage_result(
     scop: Scop, tensor: str, readers: frozenset[str] = frozenset(), level: int = 0
 ) -> Scop:
     """Writes of ``tensor``, and reads of it by the statements ``readers``, go to a new temporary.

@@ -1,4 +1,4 @@
-"""Inline: a pointwise producer is computed where it is read, and its tensor disappears.
+"""Inline a producer: a pointwise producer is computed where it is read, and its tensor disappears.
 
     T[i] = f(X[i])
     Y[j] = g(T[j + 1])        →   Y[j] = g(f(X[j + 1]))
@@ -19,7 +19,7 @@ from weft.polyhedral.transform.edit import accesses_of, substitute_access
 from weft.polyhedral.transform.scheduled import fresh
 
 
-def inline(scop: Scop, producer: str) -> Scop:
+def inline_producer(scop: Scop, producer: str) -> Scop:
     """``scop`` without statement ``producer``, its body in every reader of its tensor.
 
     The producer must write one temporary, once per element, at plain distinct dims, and no reader
