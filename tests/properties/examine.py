@@ -148,8 +148,8 @@ def _values_differ(pair: Pair) -> str:
     Without minima and maxima, of which some may drop out unseen, and with outputs that hold
     something before.
     """
-    of, original = pair.scheduled, _sharpened(pair.subject.affine.scop)
-    of = replace(of, scop=_sharpened(of.scop))
+    of, original = pair.scheduled, sharpened(pair.subject.affine.scop)
+    of = replace(of, scop=sharpened(of.scop))
     for sizes in pair.subject.affine.sizes:
         for seed in range(2):
             inputs = inputs_of(original, sizes, seed)
@@ -172,13 +172,15 @@ def _uninitialised(pair: Pair, error: CompileError) -> bool:
     )
 
 
-def _sharpened(scop: Scop) -> Scop:
+def sharpened(scop: Scop) -> Scop:
+    """``scop`` without minima and maxima, and with outputs that hold something before."""
+
     def change(node: Expr) -> Expr | None:
         if isinstance(node, Apply) and node.op in ("max", "min"):
             return node.args[0] * 3 + node.args[1]
         return None
 
-    def sharpened(s: Statement) -> Statement:
+    def changed(s: Statement) -> Statement:
         body = Body(
             tuple((n, rewrite(e, change)) for n, e in s.body.lets),
             tuple(rewrite(e, change) for e in s.body.results),
@@ -190,7 +192,7 @@ def _sharpened(scop: Scop) -> Scop:
         return replace(s, body=body, update=update)
 
     tensors = tuple(replace(t, role="inout") if t.role == "output" else t for t in scop.tensors)
-    return replace(scop, tensors=tensors, statements=tuple(map(sharpened, scop.statements)))
+    return replace(scop, tensors=tensors, statements=tuple(map(changed, scop.statements)))
 
 
 # ---- what errors claim --------------------------------------------------------------------------

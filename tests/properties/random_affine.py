@@ -68,9 +68,23 @@ def random_affine(seed: int) -> Affine:
     random = Random(f"affine {seed}")
     while True:
         try:
-            return _Maker(random).make()
+            return Maker(random).make()
         except TooLarge:
             continue
+
+
+def affine_program(
+    build: Callable[[Maker], None],
+    parameters: tuple[str, ...],
+    sizes: Sequence[Sizes],
+    roles: dict[str, Role],
+) -> Affine:
+    """The program that ``build`` makes, for these ``sizes`` only: all values between the least and
+    the largest of each parameter must be among them."""
+    m = Maker(Random(0), parameters, roles=roles)
+    build(m)
+    scop = _fitted(m, Scop("program", parameters, (), (), ()), sizes)
+    return Affine(build.__name__, scop, tuple(sizes), False).close()
 
 
 # ---- the generator ------------------------------------------------------------------------------
@@ -92,7 +106,7 @@ class _Draft:
 
 
 @dataclass(slots=True)
-class _Maker:
+class Maker:
     random: Random
     parameters: tuple[str, ...] = ()
     drafts: list[_Draft] = field(default_factory=list)
@@ -101,6 +115,7 @@ class _Maker:
     counters: list[int] = field(default_factory=lambda: [0])
     dtype: DType = dtypes.int64
     count: int = 0
+    roles: dict[str, Role] = field(default_factory=dict)  # decided already
 
     def make(self) -> Affine:
         r = self.random
@@ -198,7 +213,7 @@ class _Maker:
 # ---- families -----------------------------------------------------------------------------------
 
 
-def _wild(m: _Maker) -> None:
+def _wild(m: Maker) -> None:
     r = m.random
     for k in range(r.randint(2, 4)):
         m.ranks["ABCD"[k]] = r.choice((0, 1, 1, 2, 2, 3))
@@ -208,7 +223,7 @@ def _wild(m: _Maker) -> None:
         _wild_statement(m)
 
 
-def _item(m: _Maker) -> None:
+def _item(m: Maker) -> None:
     r, depth = m.random, len(m.loops)
     if len(m.drafts) >= 5:
         return
@@ -221,7 +236,7 @@ def _item(m: _Maker) -> None:
         _wild_statement(m)
 
 
-def _wild_loop(m: _Maker) -> None:
+def _wild_loop(m: Maker) -> None:
     r = m.random
     low: Expr = literal(r.choice((0, 0, 0, 0, 1, 1, -1, 2)))
     high = m.size()
@@ -250,7 +265,7 @@ def _wild_loop(m: _Maker) -> None:
         )
 
 
-def _wild_statement(m: _Maker) -> None:
+def _wild_statement(m: Maker) -> None:
     r, dims = m.random, m.dims
     guard: list[Constraint] = []
     if dims and r.random() < 0.15:
@@ -285,7 +300,7 @@ def _moved(r: Random, index: Expr) -> Expr:
     return index + r.choice((0, 0, -1, 1, -1, 1, 2))
 
 
-def _wild_access(m: _Maker, write: bool = False) -> Access:
+def _wild_access(m: Maker, write: bool = False) -> Access:
     r, dims = m.random, m.dims
     name = r.choice(list(m.ranks))
     while name.startswith("at") or (write and name == "D"):
@@ -304,7 +319,7 @@ def _wild_access(m: _Maker, write: bool = False) -> Access:
     return m.access(name, *indices, guard=guard)
 
 
-def _wild_index(m: _Maker) -> Expr:
+def _wild_index(m: Maker) -> Expr:
     r, dims = m.random, m.dims
     if not dims:
         return literal(r.randrange(3)) if r.random() < 0.7 else m.size()
@@ -334,7 +349,7 @@ def _wild_index(m: _Maker) -> Expr:
     return base + r.choice((0, 0, 0, 1, -1, 2)) if r.random() < 0.5 else base
 
 
-def _indirect(m: _Maker) -> list[Access]:
+def _indirect(m: Maker) -> list[Access]:
     """A read whose element another read decides; ``_fitted`` gives it its body index."""
     name = m.random.choice([t for t in m.ranks if not t.startswith("at")])
     m.ranks.setdefault("at", 1)
@@ -342,7 +357,7 @@ def _indirect(m: _Maker) -> list[Access]:
     return [index, Access(name, (literal(0),) * m.ranks[name], may=True)]
 
 
-def _chain(m: _Maker) -> None:
+def _chain(m: Maker) -> None:
     """X → T1 → … → Y through windows, in one or two dimensions; some stages are folds."""
     r = m.random
     rank = r.choice((1, 1, 2))
@@ -376,7 +391,7 @@ def _chain(m: _Maker) -> None:
             m.end()
 
 
-def _product(m: _Maker) -> None:
+def _product(m: Maker) -> None:
     """C = 0; C += A B; D = f(C): nests of their own, or in common loops as people write them."""
     r = m.random
     sizes = [m.size() for _ in range(3)]
@@ -410,7 +425,7 @@ def _product(m: _Maker) -> None:
         m.end(), m.end()
 
 
-def _time(m: _Maker) -> None:
+def _time(m: Maker) -> None:
     """Sweeps over one or two arrays, in place or between them."""
     r = m.random
     rank = r.choice((1, 1, 2))
@@ -433,7 +448,7 @@ def _time(m: _Maker) -> None:
     m.end()
 
 
-def _triangular(m: _Maker) -> None:
+def _triangular(m: Maker) -> None:
     """Solvers, factorisations, closures."""
     r = m.random
     size = m.size()
@@ -482,7 +497,7 @@ def _triangular(m: _Maker) -> None:
             m.end(), m.end(), m.end()
 
 
-def _moves(m: _Maker) -> None:
+def _moves(m: Maker) -> None:
     """Copies, transposes, reversals, 0-d temporaries, and sums over what they move."""
     r = m.random
     size = [m.size(), m.size()]
@@ -505,7 +520,7 @@ def _moves(m: _Maker) -> None:
         m.end()
 
 
-FAMILIES: tuple[Callable[[_Maker], None], ...] = (
+FAMILIES: tuple[Callable[[Maker], None], ...] = (
     _wild, _chain, _product, _time, _triangular, _moves,
 )  # fmt: skip
 WEIGHTS = (50, 14, 13, 10, 8, 5)
@@ -514,7 +529,7 @@ WEIGHTS = (50, 14, 13, 10, 8, 5)
 # ---- shapes, roles and bodies -------------------------------------------------------------------
 
 
-def _fitted(m: _Maker, scop: Scop, sizes: Sequence[Sizes]) -> Scop:
+def _fitted(m: Maker, scop: Scop, sizes: Sequence[Sizes]) -> Scop:
     """``scop`` with the drafts as statements, on tensors that hold all that they touch."""
     statements = tuple(_statement(m, d, _no_bodies(d)) for d in m.drafts)
     scop = replace(scop, statements=statements)
@@ -543,7 +558,7 @@ def _fitted(m: _Maker, scop: Scop, sizes: Sequence[Sizes]) -> Scop:
     return replace(scop, tensors=tensors, statements=tuple(done))
 
 
-def _statement(m: _Maker, draft: _Draft, body: Body) -> Statement:
+def _statement(m: Maker, draft: _Draft, body: Body) -> Statement:
     update = None
     if draft.fold:
         monoid = w.monoid(draft.fold, m.dtype)
@@ -559,7 +574,7 @@ def _no_bodies(_: _Draft) -> Body:
 
 
 def _shape(
-    m: _Maker,
+    m: Maker,
     name: str,
     statements: Sequence[Statement],
     sizes: Sequence[Sizes],
@@ -601,7 +616,7 @@ def _at(expr: Expr | None, values: Sizes) -> int:
     return int(column(expr, values))
 
 
-def _above(m: _Maker, sizes: Sequence[Sizes], need: Sequence[int]) -> Expr | None:
+def _above(m: Maker, sizes: Sequence[Sizes], need: Sequence[int]) -> Expr | None:
     """The least ``a n + b m + c`` that is ``need`` or more at all ``sizes``; None for 0."""
     best: tuple[int, tuple[int, ...], int] | None = None
     for factors in product((0, 1, 2, 3), repeat=len(m.parameters)):
@@ -634,7 +649,7 @@ def _shifted(access: Access, shifts: dict[str, tuple[Expr | None, ...]]) -> Acce
 
 
 def _roles(
-    m: _Maker,
+    m: Maker,
     statements: Sequence[Statement],
     sizes: Sequence[Sizes],
     found: Sequence[Sequence[dict[str, Array]]],
@@ -646,7 +661,9 @@ def _roles(
     read = {a.tensor for s in statements for a in s.reads}
     roles: dict[str, Role] = {}
     for name in names:
-        if name not in written:
+        if name in m.roles:
+            roles[name] = m.roles[name]
+        elif name not in written:
             roles[name] = "input"
         elif _read_first(name, statements, sizes, found):
             roles[name] = "inout"
@@ -694,7 +711,7 @@ def _read_first(
     return False
 
 
-def _body(m: _Maker, draft: _Draft) -> Body:
+def _body(m: Maker, draft: _Draft) -> Body:
     """A value that tells its operands and its dims apart, so that no two orders agree by chance."""
     r, dtype = m.random, m.dtype
     value: Expr = literal(r.randint(-3, 7), dtype)

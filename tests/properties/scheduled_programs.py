@@ -1,0 +1,246 @@
+"""Correct scheduled programs, a few for each thing that a schedule can do: what mutations break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from tests.properties.enumeration import Program
+from tests.properties.random_affine import Affine, Maker, affine_program
+from tests.properties.random_schedules import Pair, Subject
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.transform.expand import expand
+from weft.polyhedral.transform.fuse import fuse
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.inline_producer import inline_producer
+from weft.polyhedral.transform.overlap import overlap
+from weft.polyhedral.transform.pack_operand import pack_operand
+from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.promote import promote
+from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.share import share
+from weft.polyhedral.transform.shift import shift
+from weft.polyhedral.transform.skew import skew
+from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.stage_result import stage_result
+from weft.polyhedral.transform.tile import tile
+from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
+from weft.polyhedral.transform.vectorize import vectorize
+
+n = Var("n")
+SIZES = [{"n": k} for k in range(5)]
+
+
+# ---- programs -----------------------------------------------------------------------------------
+
+
+def product(m: Maker) -> None:
+    """C = 0; C += A B; D = f(C), each a nest of its own."""
+    i, j = m.loop(0, n, name="i"), m.loop(0, n, name="j")
+    m.statement(m.access("C", i, j))
+    m.end(), m.end()
+    i, j, k = (m.loop(0, n, name=d) for d in "ijk")
+    reads = m.access("A", i, k), m.access("B", k, j)
+    m.statement(m.access("C", i, j), *reads, fold="add", along=("k",))
+    m.end(), m.end(), m.end()
+    i, j = m.loop(0, n, name="i"), m.loop(0, n, name="j")
+    m.statement(m.access("D", i, j), m.access("C", i, j))
+    m.end(), m.end()
+
+
+def stencils(m: Maker) -> None:
+    """T[i] from X; Y[i] from T[i], T[i + 1] and T[i + 2]."""
+    i = m.loop(0, n + 2, name="i")
+    m.statement(m.access("T", i), m.access("X", i))
+    m.end()
+    i = m.loop(0, n, name="i")
+    m.statement(m.access("Y", i), m.access("T", i), m.access("T", i + 1), m.access("T", i + 2))
+    m.end()
+
+
+def images(m: Maker) -> None:
+    """T[i, j] from X; Y[i, j] from T[i, j] and T[i + 1, j + 1]."""
+    i, j = m.loop(0, n + 1, name="i"), m.loop(0, n + 1, name="j")
+    m.statement(m.access("T", i, j), m.access("X", i, j))
+    m.end(), m.end()
+    i, j = m.loop(0, n, name="i"), m.loop(0, n, name="j")
+    m.statement(m.access("Y", i, j), m.access("T", i, j), m.access("T", i + 1, j + 1))
+    m.end(), m.end()
+
+
+def sweeps(m: Maker) -> None:
+    """A[i] from A[i - 1], A[i] and A[i + 1], again and again."""
+    m.loop(0, 4, name="t")
+    i = m.loop(1, n + 3, name="i")
+    m.statement(m.access("A", i), m.access("A", i - 1), m.access("A", i), m.access("A", i + 1))
+    m.end(), m.end()
+
+
+def plane(m: Maker) -> None:
+    """A[i, j] from its neighbours above and to the left: Seidel."""
+    i, j = m.loop(1, n + 1, name="i"), m.loop(1, n + 2, name="j")
+    m.statement(m.access("A", i, j), m.access("A", i - 1, j), m.access("A", i, j - 1))
+    m.end(), m.end()
+
+
+def jacobi(m: Maker) -> None:
+    m.loop(0, 3, name="t")
+    for source, target in (("A", "B"), ("B", "A")):
+        i = m.loop(1, n + 1, name="i")
+        m.statement(m.access(target, i), *(m.access(source, i + d) for d in (-1, 0, 1)))
+        m.end()
+    m.end()
+
+
+def scalars(m: Maker) -> None:
+    """For each row: s = 0; s += X[i, j]; Y[i, j] = f(X[i, j], s)."""
+    i = m.loop(0, n, name="i")
+    m.statement(m.access("s"))
+    j = m.loop(0, 3, name="j")
+    m.statement(m.access("s"), m.access("X", i, j), fold="add", along=("j",))
+    m.end()
+    j = m.loop(0, 3, name="j")
+    m.statement(m.access("Y", i, j), m.access("X", i, j), m.access("s"))
+    m.end(), m.end()
+
+
+def triangle(m: Maker) -> None:
+    """A solver for several right-hand sides: x[i, c] -= L[i, j] x[j, c] for j < i."""
+    i = m.loop(0, n, name="i")
+    j = m.loop(0, i, name="j")
+    c = m.loop(0, 2, name="c")
+    reads = m.access("L", i, j), m.access("x", j, c)
+    m.statement(m.access("x", i, c), *reads, fold="add", along=("j",))
+    m.end(), m.end()
+    c = m.loop(0, 2, name="c")
+    m.statement(m.access("x", i, c), m.access("x", i, c), m.access("L", i, i))
+    m.end(), m.end()
+
+
+# ---- schedules ----------------------------------------------------------------------------------
+
+
+def _again(of: Scheduled, scop) -> Scheduled:  # type: ignore[no-untyped-def]
+    return replace(initial(scop), original=of.original)
+
+
+def tiled(of: Scheduled) -> Scheduled:
+    return reorder(tile(of, {"i_2": 2, "j_2": 3, "k": 2}), ["i_2_t", "k_t", "j_2_t"])
+
+
+def skewed(of: Scheduled) -> Scheduled:
+    return tile(skew(of, "i", "t"), {"t": 2, "i": 3})
+
+
+def wavefront(of: Scheduled) -> Scheduled:
+    return parallel(reorder(skew(of, "j", "i"), ["j", "i"]), "i")
+
+
+def time_tiled(of: Scheduled) -> Scheduled:
+    of = shift(fuse(of, "i", "i_2", shift=1), "S0", "i", 0)
+    return tile(skew(of, "i", "t", 2), {"t": 2, "i": 3})
+
+
+def packed(of: Scheduled) -> Scheduled:
+    scop, _ = pack_operand(of.scop, "S1", 1, "j", 2, ("k", "j"))
+    of = tile(_again(of, scop), {"i_2": 2, "j_2": 2})
+    return vectorize(of, "j_2_p")
+
+
+def accumulated(of: Scheduled) -> Scheduled:
+    """Accumulators of their own for each tile, and a copy out."""
+    of = _again(of, stage_result(of.scop, "C"))
+    names = {
+        s: [loop.name for loop in of.loops() if s in loop.at][:2]
+        for s in ("S0", "S1", "store_C")
+    }
+    of = share(of, {f"q{d}": {s: own[d] for s, own in names.items()} for d in (0, 1)}, list(names))
+    return promote(tile(of, {"q0": 2, "q1": 2}), "C_acc", ["q0_t", "q1_t"])
+
+
+def promoted(of: Scheduled) -> Scheduled:
+    of = share(of, {"q": {"S0": "i", "S1": "i_2", "S2": "i_3"}}, ["S0", "S1", "S2"])
+    return parallel(promote(tile(of, {"q": 2}), "C", ["q_t"]), "q_t")
+
+
+def overlapped(of: Scheduled) -> Scheduled:
+    of = _again(of, overlap(of.scop, "T", "S1", {"i": 2}))
+    of = tile(of, {of.loops()[-1].name: 2})
+    first, last = of.loops()[0].name, of.loops()[-2].name
+    return parallel(share(of, {"q": {"S0": first, "S1": last}}, ["S0", "S1"]), "q")
+
+
+def overlapped_in_two(of: Scheduled) -> Scheduled:
+    of = _again(of, overlap(of.scop, "T", "S1", {"i": 2, "j": 3}))
+    names = [x.name for x in of.loops() if "S1" in x.at]
+    of = tile(of, dict(zip(names, (2, 3), strict=True)))
+    clones = [x.name for x in of.loops() if "S0" in x.at]
+    shared = {f"q{d}": {"S0": clones[d], "S1": f"{names[d]}_t"} for d in (0, 1)}
+    return share(of, shared, ["S0", "S1"])
+
+
+def fused(of: Scheduled) -> Scheduled:
+    return fuse(of, "i", "i_2", shift=2)
+
+
+def vector(of: Scheduled) -> Scheduled:
+    return vectorize(reorder(of, ["i_2", "k", "j_2"]), "j_2", 4)
+
+
+def vector_sum(of: Scheduled) -> Scheduled:
+    return vectorize(parallel(of, "i_2", "j_2"), "k", 2)
+
+
+def rows_in_parallel(of: Scheduled) -> Scheduled:
+    return parallel(expand(of, "s", ["i"]), "i")
+
+
+def columns_in_parallel(of: Scheduled) -> Scheduled:
+    return vectorize(of, "c")
+
+
+def jammed(of: Scheduled) -> Scheduled:
+    return unroll_and_jam(of, "i_2", 2)
+
+
+def inlined(of: Scheduled) -> Scheduled:
+    return split(_again(of, inline_producer(of.scop, "S0")), "i", 2)
+
+
+CASES: dict[str, tuple[Callable[[Maker], None], Callable[[Scheduled], Scheduled]]] = {
+    "tiled": (product, tiled),
+    "skewed": (sweeps, skewed),
+    "wavefront": (plane, wavefront),
+    "time tiled": (jacobi, time_tiled),
+    "packed": (product, packed),
+    "accumulated": (product, accumulated),
+    "promoted": (product, promoted),
+    "overlapped": (stencils, overlapped),
+    "overlapped in two": (images, overlapped_in_two),
+    "fused": (stencils, fused),
+    "vector": (product, vector),
+    "vector sum": (product, vector_sum),
+    "parallel": (scalars, rows_in_parallel),
+    "columns": (triangle, columns_in_parallel),
+    "jammed": (product, jammed),
+    "inlined": (images, inlined),
+}
+
+_TEMPORARIES = {"T": "temp", "s": "temp"}
+
+
+@cache
+def case(name: str) -> Pair:
+    """The scheduled program ``name``."""
+    build, schedule = CASES[name]
+    roles = dict(_TEMPORARIES)
+    if build is product:
+        roles["C"] = "temp" if name in ("promoted", "accumulated") else "output"
+    if name == "accumulated":
+        roles["C"] = "output"
+    affine: Affine = affine_program(build, ("n",), SIZES, roles)  # type: ignore[arg-type]
+    subject = Subject(affine, Program(affine.scop, affine.sizes))
+    made = schedule(initial(affine.scop))
+    return Pair(0, subject, made, Program(made.scop, affine.sizes))
