@@ -16,7 +16,7 @@ from tests.polyhedral.transform.harness import (
     tensor,
 )
 from tests.polyhedral.transform.test_hoist_constants import constant, scaled
-from tests.polyhedral.transform.test_inline import padded
+from tests.polyhedral.transform.test_inline_producer import padded
 from weft.frontend import build as w
 from weft.frontend.tensor_expr import Tensor
 from weft.polyhedral.prepare import MAX_READS, prepare

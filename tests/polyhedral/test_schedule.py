@@ -18,7 +18,7 @@ from tests.polyhedral.transform.harness import (
     stencil,
 )
 from tests.polyhedral.transform.test_hoist_constants import constant, scaled
-from tests.polyhedral.transform.test_inline import gathered, padded
+from tests.polyhedral.transform.test_inline_producer import gathered, padded
 from tests.polyhedral.transform.test_overlap import conv_pool
 from weft.frontend import build as w
 from weft.polyhedral.coalesce import coalesce

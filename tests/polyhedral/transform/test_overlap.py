@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.polyhedral.transform.test_inline import gathered, padded
+from tests.polyhedral.transform.test_inline_producer import gathered, padded
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,

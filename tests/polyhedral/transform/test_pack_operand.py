@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.polyhedral.transform.test_inline import gathered, overwritten, padded
+from tests.polyhedral.transform.test_inline_producer import gathered, overwritten, padded
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.polyhedral.transform.test_inline import running_sum
+from tests.polyhedral.transform.test_inline_producer import running_sum
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,
