@@ -4,6 +4,8 @@ from weft.api import Stages as Stages
 from weft.api import compile as compile
 from weft.api import lower as lower
 from weft.api import program as program
+from weft.api import schedule as schedule
+from weft.api import schedules as schedules
 from weft.dtypes import DType as DType
 from weft.dtypes import bfloat16 as bfloat16
 from weft.dtypes import bool_ as bool_
@@ -99,5 +101,6 @@ from weft.frontend.tensor_expr import Program as Program
 from weft.frontend.tensor_expr import Tensor as Tensor
 from weft.model import Model as Model
 from weft.options import Options as Options
+from weft.schedule_value import Schedule as Schedule
 
 __version__: str

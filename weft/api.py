@@ -9,7 +9,8 @@ from typing import Any
 
 import onnx
 
-from weft.compiler import lower_graph
+from weft.codegen.machines.host import host_machine
+from weft.compiler import cluster_scops, lower_graph, no_such_cluster
 from weft.errors import CallError, CompileError, ExpressionError
 from weft.executable import Executable
 from weft.frontend.onnx.importer import import_model
@@ -19,9 +20,15 @@ from weft.frontend.tensor_expr import Program, Tensor, as_size, operations, size
 from weft.frontend.tensor_verifier import verify
 from weft.graph.from_program import from_program
 from weft.graph.operator_graph import Graph
+from weft.kernel_code import compile_kernel
+from weft.loop_kernel import Kernel
 from weft.model import Model, compile_model
 from weft.onnx_shapes import Shapes
 from weft.options import Options
+from weft.polyhedral.schedule import schedule as automatic
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.schedule_value import Schedule, Subject, not_a_schedule
 from weft.verify_full import compile_and_verify
 
 TARGETS = ("host",)
@@ -36,27 +43,114 @@ def compile(
     options: Options | None = None,
     in_place: Mapping[str, str] | None = None,
     shapes: Shapes | None = None,
+    schedule: Schedule | Mapping[str, Schedule] | None = None,
 ) -> Executable | Model:
     """``source`` as something callable.
 
-    ``source`` is a tensor or a sequence of tensors (the outputs; inputs are the placeholders that
-    they need, in the order in which those were created), a ``Program``, or an ONNX model: a path,
-    bytes or a ``ModelProto``. An ONNX model of fixed shapes gives one ``Executable``; another a
-    ``Model``, which compiles for the shapes and data of its calls and remembers them.
+    ``source`` is a loop kernel (see ``weft.kernel``), a tensor or a sequence of tensors (the
+    outputs; inputs are the placeholders that they need, in the order in which those were created),
+    a ``Program``, or an ONNX model: a path, bytes or a ``ModelProto``. An ONNX model of fixed
+    shapes gives one ``Executable``; another a ``Model``, which compiles for the shapes and data of
+    its calls and remembers them.
 
     ``target``: "host" (also None), this processor. ``options``: by default what the environment
     says (``Options.from_environment``). ``in_place``: output name -> name of the input that the
     call overwrites with it. ``shapes``: input name -> shape, where an ONNX model leaves sizes
-    open. Raises ``CompileError``.
+    open. ``schedule``: one that ``weft.schedule(source)`` began, or some of
+    ``weft.schedules(source)``, by name; what has none is scheduled by Weft. Raises
+    ``CompileError``.
     """
     chosen = _chosen(target, options)
+    given = _given(schedule)
+    if isinstance(source, Kernel):
+        return _compiled_kernel(source, options, given, in_place, shapes)
     if _is_onnx(source):
         if in_place:
             raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX models")
-        return compile_model(source, chosen, shapes)
+        if not given:
+            return compile_model(source, chosen, shapes)
+        graph = import_model(open_model(source)[0])
+    else:
+        graph = _graph(source, in_place)
     if shapes:
         raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
-    return compile_and_verify(_graph(source, in_place), chosen)
+    return compile_and_verify(graph, chosen, given)
+
+
+def _compiled_kernel(
+    kernel: Kernel, options: Options | None, given: Mapping[str, Scheduled], *unfit: object
+) -> Executable:
+    if any(unfit):
+        raise CompileError(
+            "WEFT-E0017",
+            "in_place and shapes are not for loop kernels",
+            why="a kernel overwrites the arrays that it writes, and takes any sizes",
+        )
+    for name in given:
+        if name != kernel.scop.name:
+            raise no_such_cluster(name, [kernel.scop.name])
+    return compile_kernel(
+        kernel.lowered, options or kernel.options, next(iter(given.values()), None)
+    )
+
+
+def _given(schedule: Schedule | Mapping[str, Schedule] | None) -> dict[str, Scheduled]:
+    """Schedules by the names of the clusters that they are for."""
+    named = schedule if isinstance(schedule, Mapping) else {}
+    if isinstance(schedule, Schedule):
+        named = {schedule.scheduled.original.name: schedule}
+    elif schedule is not None and not isinstance(schedule, Mapping):
+        named = {"schedule": schedule}
+    for name, value in named.items():
+        if not isinstance(value, Schedule):
+            raise not_a_schedule(name, value)
+    return {name: value.scheduled for name, value in named.items()}
+
+
+def schedules(source: Source, *, options: Options | None = None) -> dict[str, Schedule]:
+    """For each distinct cluster of ``source``, by name, the schedule in the order of the source.
+
+    ``source``: what ``compile`` takes; for a loop kernel there is one, under its own name. Clusters
+    are what Weft compiles into code of its own; ``compile(source, schedule=…)`` takes them back.
+    """
+    if isinstance(source, Kernel):
+        return {source.scop.name: source.schedule()}
+    chosen = _chosen(None, options)
+    graph = import_model(open_model(source)[0]) if _is_onnx(source) else _graph(source, None)
+    scops = cluster_scops(graph, chosen)
+
+    def subject(name: str) -> Subject:
+        whole = f"weft.schedule({_script_name(graph)})"
+        part = f'weft.schedules({_script_name(graph)})["{name}"]'
+        return Subject(
+            whole if len(scops) == 1 else part,
+            lambda made, options: compile(source, options=options, schedule=made),
+            lambda scop: automatic(scop, host_machine()),
+        )
+
+    return {name: Schedule(initial(scop), subject(name)) for name, scop in scops.items()}
+
+
+def schedule(source: Source, *, options: Options | None = None) -> Schedule:
+    """``source``, a loop kernel or what becomes one cluster, in its own order.
+
+    Raises ``CompileError`` (WEFT-E0016) where there are several clusters: then ``schedules`` has
+    them by name.
+    """
+    found = schedules(source, options=options)
+    if len(found) != 1:
+        raise CompileError(
+            "WEFT-E0016",
+            f"the program has {len(found)} clusters, each with a schedule of its own",
+            hint=f'weft.schedules(x)["{next(iter(found))}"]; names: {", ".join(found)}'
+            if found
+            else "it computes nothing",
+        )
+    return next(iter(found.values()))
+
+
+def _script_name(graph: Graph) -> str:
+    return graph.name if graph.name.isidentifier() else "program"
 
 
 class Stages:

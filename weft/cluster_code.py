@@ -82,7 +82,7 @@ def cluster_code(
 ) -> ClusterCode:
     """The kernels of a cluster, in the order that the user has ``given`` or in Weft's own."""
     if given is not None:
-        scheduled, fallback = _given_schedule(scop, given, passes), ""
+        scheduled, fallback = given_schedule(scop, given, passes), ""
     else:
         scheduled, fallback = legal_schedule(scop, lambda: schedule(scop, machine), passes)
     kernels = kernels_of(scheduled, scop.name, passes)
@@ -98,7 +98,7 @@ def kernels_of(scheduled: Scheduled, name: str, passes: Passes) -> tuple[Cluster
     )
 
 
-def _given_schedule(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
+def given_schedule(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
     """``given``, checked once more; it must be of this very program."""
     if given.original != scop:
         raise CompileError(

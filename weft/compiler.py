@@ -216,10 +216,15 @@ def _cluster_codes(
         codes.append(None if cell is None else done[cell.name])
     for name in schedules:
         if name not in done:
-            raise CompileError(
-                "WEFT-E0015", f"there is no cluster {name!r}", hint=f"clusters: {', '.join(done)}"
-            )
+            raise no_such_cluster(name, list(done))
     return tuple(codes)
+
+
+def no_such_cluster(name: str, names: Sequence[str]) -> CompileError:
+    """The error for a schedule of something that the program does not have."""
+    return CompileError(
+        "WEFT-E0015", f"there is no cluster {name!r}", hint=f"clusters: {', '.join(names)}"
+    )
 
 
 def _verified_program(cluster: Cluster) -> ClusterProgram:

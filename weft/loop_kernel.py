@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from weft.arguments import arrange
+from weft.codegen.machines.host import host_machine
 from weft.codegen.size_arithmetic import SizeError, bind
 from weft.compiled import ArraySpec
 from weft.errors import CallError
@@ -18,8 +19,11 @@ from weft.frontend.loops.source import LoopFunction
 from weft.kernel_code import assumed, compile_kernel, lower_loops
 from weft.options import Options
 from weft.passes import Passes
+from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.schedule_value import Schedule, Subject, not_a_schedule
 
 
 class Kernel(LoopFunction):
@@ -66,17 +70,29 @@ class Kernel(LoopFunction):
         return self._options or Options.from_environment()
 
     def compile(
-        self, options: Options | None = None, scheduled: Scheduled | None = None
+        self, schedule: Schedule | None = None, *, options: Options | None = None
     ) -> Executable:
         """The kernel as an executable that takes the same arguments and returns the arrays that it
-        has overwritten; ``scheduled``: by this schedule of ``scop`` instead of an automatic one."""
-        return compile_kernel(self.lowered, options or self.options, scheduled)
+        has overwritten; ``schedule``: one of this kernel's, instead of an automatic one."""
+        return compile_kernel(self.lowered, options or self.options, _scheduled(schedule))
 
     def lower(
-        self, options: Options | None = None, scheduled: Scheduled | None = None
+        self, schedule: Schedule | None = None, *, options: Options | None = None
     ) -> dict[str, str]:
         """The text after each stage, without machine code."""
-        return lower_loops(self.lowered, options or self.options, scheduled).passes.texts
+        chosen = options or self.options
+        return lower_loops(self.lowered, chosen, _scheduled(schedule)).passes.texts
+
+    def schedule(self) -> Schedule:
+        """The order of the source, as a value to change and to compile."""
+        return Schedule(initial(self.scop), self._subject())
+
+    def _subject(self) -> Subject:
+        return Subject(
+            f"weft.schedule({self.__name__})",
+            lambda schedule, options: self.compile(schedule, options=options),
+            lambda scop: schedule_loops(scop, host_machine()),
+        )
 
     def explain(self) -> str:
         """Statements, dependences and the schedule, and what depends on data."""
@@ -105,6 +121,12 @@ class Kernel(LoopFunction):
 
     def __repr__(self) -> str:
         return f"<weft.Kernel {self.__name__}>"
+
+
+def _scheduled(schedule: Schedule | None) -> Scheduled | None:
+    if schedule is not None and not isinstance(schedule, Schedule):
+        raise not_a_schedule("schedule", schedule)
+    return None if schedule is None else schedule.scheduled
 
 
 def _with_names(function: Callable[..., Any], sizes: dict[str, int]) -> Callable[..., Any]:

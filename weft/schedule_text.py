@@ -93,7 +93,7 @@ def _update(stmt: Update) -> Iterator[str]:
             monoid.left[0].name,
             monoid.right[0].name,
         ):
-            yield f"{elements[0]} {_FOLDS[op]} {_text(stmt.values[0])}"
+            yield f"{elements[0]} {_folded(op, stmt.values[0])}"
             return
     sides: dict[str, Expr] = {
         v.name: Var(text, v.dtype) for v, text in zip(monoid.left, elements, strict=True)
@@ -101,6 +101,13 @@ def _update(stmt: Update) -> Iterator[str]:
     sides |= {v.name: value for v, value in zip(monoid.right, stmt.values, strict=True)}
     values = [_text(substitute(part, sides)) for part in combined]
     yield f"{', '.join(elements)} = {', '.join(values)}"
+
+
+def _folded(op: str, value: Expr) -> str:
+    match op, value:
+        case "add", Apply("neg", (negated,)):
+            return f"-= {_text(negated)}"
+    return f"{_FOLDS[op]} {_text(value)}"
 
 
 def _element(buffer: str, indices: tuple[Expr, ...]) -> str:

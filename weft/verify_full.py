@@ -26,7 +26,7 @@ import numpy as np
 
 from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.machines.host import machine_of
-from weft.compiler import compile_graph, graph_stages
+from weft.compiler import Schedules, compile_graph, graph_stages
 from weft.errors import ExecutionError, WeftWarning
 from weft.executable import Executable
 from weft.frontend.tensor_interpreter import interpret
@@ -51,15 +51,19 @@ SHORT_VECTORS = 16  # bytes
 FEW_REGISTERS = 8
 
 
-def compile_and_verify(graph: Graph, options: Options) -> Executable:
+def compile_and_verify(
+    graph: Graph, options: Options, schedules: Schedules | None = None
+) -> Executable:
     """``compile_graph``, and all of the above where ``options.verify`` is "full".
+
+    Small instances are scheduled anew; of ``schedules``, the program itself shows the results.
 
     Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge.
     """
     if options.verify != "full":
-        return compile_graph(graph, options)
+        return compile_graph(graph, options, schedules)
     verify_full(graph, options)
-    executable = compile_graph(graph, options)
+    executable = compile_graph(graph, options, schedules)
     _check_real(graph, executable, options)
     return executable
 

@@ -54,7 +54,7 @@ def reorder(scheduled: Scheduled, order: Seq[str]) -> Scheduled:
     if not found:
         raise IllegalScheduleError(
             "WEFT-E0450",
-            f"no band holds the loops {', '.join(order)}, each once",
+            f"the loops {', '.join(order)} are not directly inside each other",
             why=_between(scheduled, order),
             hint="reorder loops of one nest, with nothing but loops between them; "
             "distribute(…) gives statements that stand between nests of their own",

@@ -20,7 +20,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec
 
-from weft.errors import BudgetError, IllegalScheduleError
+from weft.errors import BudgetError, CompileError, IllegalScheduleError
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_verifier import source_of
@@ -30,6 +30,7 @@ from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.reverse import reverse
 from weft.polyhedral.transform.scheduled import Scheduled, Step
@@ -112,6 +113,12 @@ class Schedule:
         """Loops move inwards, to just around each statement."""
         return self._then(sink, loops)
 
+    def promote(
+        self, tensor: str, outer: Seq[str], *, scope: Any = "local", innermost: str | None = None
+    ) -> Schedule:
+        """A temporary gets storage for one iteration of the loops ``outer`` only."""
+        return self._then(promote, tensor, outer, scope=scope, innermost=innermost)
+
     def order(self) -> Schedule:
         """Neighbouring nests in the order that their statements had in the source."""
         return self._then(order)
@@ -155,8 +162,19 @@ class Schedule:
         return replace(self, scheduled=after)
 
     def automatic(self) -> Schedule:
-        """The schedule that Weft chooses when nobody says anything; steps so far are dropped."""
-        return replace(self, scheduled=self.subject.automatic(self.scheduled.original))
+        """The schedule that Weft chooses when nobody says anything; steps so far are dropped.
+
+        Its script is one of transformations where these are all that Weft did, else ``automatic``.
+        """
+        start = self.unscheduled()
+        made = self.subject.automatic(start.scheduled.original)
+        try:
+            rebuilt = start.replay("\n".join(_script("s", made.steps))).scheduled
+        except (IllegalScheduleError, BudgetError):
+            rebuilt = start.scheduled
+        if (rebuilt.scop, rebuilt.tree) != (made.scop, made.tree):
+            made = replace(made, steps=(Step("automatic", ""),))
+        return replace(self, scheduled=made)
 
     def unscheduled(self) -> Schedule:
         """The order of the source."""
@@ -192,8 +210,7 @@ class Schedule:
 
     def __str__(self) -> str:
         """The Python script that rebuilds this schedule."""
-        lines = [f"s = {self.subject.text}", *(f"s = s.{step}" for step in self.steps)]
-        return "\n".join(lines)
+        return "\n".join(_script(self.subject.text, self.steps))
 
     def __repr__(self) -> str:
         return f"<Schedule of {self.scheduled.original.name}, {len(self.steps)} steps>"
@@ -221,7 +238,7 @@ class Schedule:
         ``IllegalScheduleError`` (WEFT-E0464) for a line that is no step, and what steps raise.
         """
         made = self
-        for method, args, kwargs in calls(script, TRANSFORMATIONS):
+        for method, args, kwargs in calls(script, (*TRANSFORMATIONS, "automatic")):
             made = getattr(made, method)(*args, **kwargs)
         return made
 
@@ -257,9 +274,21 @@ class Schedule:
         return self.subject.compile(self, options)
 
 
+def _script(start: str, steps: Seq[Step]) -> list[str]:
+    return [f"s = {start}", *(f"s = s.{step}" for step in steps)]
+
+
+def not_a_schedule(name: str, value: object) -> CompileError:
+    return CompileError(
+        "WEFT-E0015",
+        f"{name} is a {type(value).__name__}, not a Schedule",
+        hint="weft.schedule(x), or weft.schedules(x) by name",
+    )
+
+
 TRANSFORMATIONS: tuple[str, ...] = (
     "split", "tile", "reorder", "fuse", "distribute", "skew", "shift", "reverse", "share", "sink",
-    "order", "parallel", "vectorize", "unroll", "unroll_and_jam", "set_kinds",
+    "promote", "order", "parallel", "vectorize", "unroll", "unroll_and_jam", "set_kinds",
 )  # fmt: skip
 """The methods of ``Schedule`` that are steps."""
 

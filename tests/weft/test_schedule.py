@@ -1,0 +1,352 @@
+"""Schedules as values: steps, refusals, reasons, scripts."""
+
+# ruff: noqa: B007, F821, UP037  (sizes are names in kernels)
+
+from __future__ import annotations
+
+import re
+import time
+
+import numpy as np
+import pytest
+
+import weft
+from tests.polyhedral.transform.integer_programs import PROGRAMS
+from weft.errors import CompileError, IllegalScheduleError
+from weft.polyhedral.transform.initial import initial
+from weft.schedule_value import TRANSFORMATIONS, Schedule, Subject
+
+
+@weft.kernel
+def lu(A: weft.f64["N", "N"]):
+    for i in range(N):
+        for j in range(i):
+            for k in range(j):
+                A[i, j] -= A[i, k] * A[k, j]
+            A[i, j] /= A[j, j]
+        for j in range(i, N):
+            for k in range(i):
+                A[i, j] -= A[i, k] * A[k, j]
+
+
+@weft.kernel
+def matmul(A: weft.i64["M", "K"], B: weft.i64["K", "N"], C: weft.i64["M", "N"]):
+    for i in range(M):
+        for j in range(N):
+            C[i, j] = 0
+            for k in range(K):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+@weft.kernel
+def sweep(A: weft.i64["N"], T: weft.i64):
+    for t in range(T):
+        for i in range(1, N - 1):
+            A[i] = A[i - 1] + A[i] - A[i + 1]
+
+
+@weft.kernel
+def blur(A: weft.i64["N"], B: weft.i64["N"], C: weft.i64["N"]):
+    for i in range(1, N - 1):
+        B[i] = A[i - 1] + A[i] + A[i + 1]
+    for i in range(1, N - 1):
+        C[i] = B[i - 1] + B[i] + B[i + 1]
+
+
+def line(text: str) -> int:
+    """The number of the one line of this file that is ``text``, or of the first of several."""
+    with open(__file__, encoding="utf-8") as file:
+        return next(n for n, found in enumerate(file, 1) if found.strip() == text)
+
+
+def of(program: str) -> Schedule:
+    """The schedule of a program that nobody compiles."""
+    return Schedule(initial(PROGRAMS[program]()), Subject(program, None, None))  # type: ignore
+
+
+def tiled() -> Schedule:
+    s = matmul.schedule().distribute("i")
+    s = s.tile({"i_S1": 4, "j_S1": 8, "k": 3}).reorder(["k_p", "i_S1_p", "j_S1_p"])
+    return s.vectorize("j_S1_p").parallel("i_S1_t")
+
+
+# ---- steps --------------------------------------------------------------------------------------
+
+
+def test_each_step_is_a_new_schedule() -> None:
+    start = matmul.schedule()
+    now = start.reorder(["j", "i"])
+    assert start.loops == ("i", "j", "k") and now.loops == ("j", "i", "k")
+    assert start.steps == () and [str(s) for s in now.steps] == ['reorder(["j", "i"])']
+    assert list(now.statements) == ["S0", "S1"]
+    assert now.statements["S0"] == f"S0 (test_schedule.py:{line('C[i, j] = 0')}: C[i, j] = 0)"
+
+
+def test_what_runs() -> None:
+    assert matmul.schedule().show() == (
+        "for i in range(M):\n"
+        "    for j in range(N):\n"
+        "        C[i, j] = 0\n"
+        "        for k in range(K):\n"
+        "            C[i, j] += A[i, k] * B[k, j]"
+    )
+    assert matmul.schedule().vectorize("j", 8).show() == (
+        "for i in range(M):\n"
+        "    for j_t in range((N + 7) // 8):\n"
+        "        for j_p in range(min(8, N - j_t * 8)):  # vector\n"
+        "            C[i, j_p + j_t * 8] = 0\n"
+        "            for k in range(K):\n"
+        "                C[i, j_p + j_t * 8] += A[i, k] * B[k, j_p + j_t * 8]"
+    )
+    assert matmul.schedule().tree_text() == (
+        "for i = i\n  for j = j\n    sequence\n      S0\n      for k = k\n        S1\n"
+    )
+
+
+@pytest.mark.parametrize("sizes", [(0, 0, 0), (1, 1, 1), (7, 5, 3), (12, 17, 9)])
+def test_compiled(sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (m, k)), rng.integers(-9, 9, (k, n))
+    c = np.full((m, n), 77)
+    tiled().compile()(a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_ways_to_compile() -> None:
+    a, b, c = np.arange(6).reshape(2, 3), np.arange(12).reshape(3, 4), np.zeros((2, 4), int)
+    for compiled in (matmul.compile(tiled()), weft.compile(matmul, schedule=tiled())):
+        c[:] = 5
+        compiled(a, b, c)
+        np.testing.assert_array_equal(c, a @ b)
+
+
+def test_ten_steps_of_lu_take_no_time() -> None:
+    """Dependences are found once; each step costs milliseconds."""
+    start = lu.schedule()
+    start.parallel("j_2")
+    began = time.perf_counter()
+    s = start.fuse("j", "j_2").skew("j", "i").tile({"i": 32, "j": 32})
+    s = s.split("k", 8).split("k_2", 8).unroll("k_p").unroll("k_2_p")
+    s = s.split("i_p", 4).split("j_p", 4).unroll("i_p_p")
+    assert len(s.steps) == 10
+    assert time.perf_counter() - began < 5, "a bound that only a wrong order of growth breaks"
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+
+
+def test_an_illegal_step() -> None:
+    update = "A[i, j] -= A[i, k] * A[k, j]"
+    first = line(update)
+    with pytest.raises(IllegalScheduleError) as caught:
+        lu.schedule().parallel("i")
+    assert str(caught.value) == (
+        'WEFT-E0421: parallel("i"): the schedule violates the flow dependence of S0 on S2\n'
+        f"  where: S2 (test_schedule.py:{first + 4}: {update}), "
+        f"S0 (test_schedule.py:{first}: {update})\n"
+        "  why: S2[i=1, j_2=2, k_2=0] writes A[1, 2] before S0[i=3, j=2, k=1] reads it for N=4, "
+        "but parallel loop i may run both at the same time\n"
+        "  try: run the loop serially, or move the dependence to an outer loop"
+    )
+
+
+def test_names_that_do_not_exist() -> None:
+    with pytest.raises(IllegalScheduleError) as caught:
+        lu.schedule().split("x", 4)
+    assert str(caught.value) == (
+        "WEFT-E0450: no loop is named 'x'\n  try: loops: i, j, k, j_2, k_2"
+    )
+    with pytest.raises(IllegalScheduleError) as caught:
+        lu.schedule().shift("S9", "i", 1)
+    assert str(caught.value) == (
+        "WEFT-E0451: the schedule has no statement 'S9'\n  try: statements: S0, S1, S2"
+    )
+
+
+def test_loops_that_are_apart() -> None:
+    with pytest.raises(IllegalScheduleError) as caught:
+        lu.schedule().reorder(["k", "j"])
+    assert str(caught.value).splitlines()[:2] == [
+        "WEFT-E0450: the loops k, j are not directly inside each other",
+        "  why: statements stand between them: S1",
+    ]
+
+
+# ---- reasons ------------------------------------------------------------------------------------
+
+
+def test_nothing_speaks_against_it() -> None:
+    assert matmul.schedule().why_not("parallel", "i") is None
+    assert lu.schedule().why_not("tile", {"i": 32, "j": 32}) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (("parallel", "i"), 'skew("i", "t"), then skew("t", "i"), then parallel("i")'),
+        (("tile", {"t": 4, "i": 4}), 'skew("i", "t"), then tile({"t": 4, "i": 4})'),
+        (("reorder", ["i", "t"]), 'skew("i", "t"), then reorder(["i", "t"])'),
+        (("reverse", "t"), "keep the two in order, in an outer loop or a sequence"),
+    ],
+)
+def test_a_way_out(question: tuple[str, object], answer: str) -> None:
+    told = sweep.schedule().why_not(*question)
+    assert told is not None and told.splitlines()[-1] == f"  try: {answer}"
+    assert re.search(r"S0\[t=\d+, i=\d+\] (reads|writes) A\[\d+\] before S0\[", told)
+    if "then" in answer:
+        eval("s." + answer.replace(", then ", "."), {"s": sweep.schedule()})
+
+
+def test_a_way_out_of_fusing() -> None:
+    told = blur.schedule().why_not("fuse", "i", "i_2")
+    assert told is not None and told.endswith('try: fuse("i", "i_2", shift=1)')
+    told = of("stencil").why_not("fuse", "i", "i_2", name="both")
+    assert told is not None and told.endswith('try: fuse("i", "i_2", shift=1, name="both")')
+
+
+def test_a_way_out_of_a_parallel_loop() -> None:
+    told = lu.schedule().why_not("parallel", "i")
+    assert told is not None and told.endswith('try: parallel("j_2")')
+
+
+def test_why_not_of_no_transformation() -> None:
+    with pytest.raises(IllegalScheduleError, match="E0465") as caught:
+        lu.schedule().why_not("compile")
+    assert caught.value.hint == f"transformations: {', '.join(TRANSFORMATIONS)}"
+
+
+# ---- scripts ------------------------------------------------------------------------------------
+
+
+def test_a_script_rebuilds_it() -> None:
+    s = tiled()
+    assert str(s) == (
+        "s = weft.schedule(matmul)\n"
+        's = s.distribute("i")\n'
+        's = s.tile({"i_S1": 4, "j_S1": 8, "k": 3})\n'
+        's = s.reorder(["k_p", "i_S1_p", "j_S1_p"])\n'
+        's = s.vectorize("j_S1_p")\n'
+        's = s.parallel("i_S1_t")'
+    )
+    names: dict[str, object] = {"weft": weft, "matmul": matmul}
+    exec(str(s), names)
+    assert names["s"] == s and hash(names["s"]) == hash(s)
+    assert Schedule.from_script(str(s), matmul) == s
+    assert Schedule.from_script(f"import weft\n# by hand\n{s}\nprint(s)\n", s) == s
+    assert Schedule.from_script(str(s), matmul).show() == s.show()
+
+
+def test_one_call_has_one_text() -> None:
+    s = matmul.schedule()
+    texts = [
+        str(x.steps[0])
+        for x in (s.unroll("k", 4), s.unroll("k", factor=4), s.unroll(loop="k", factor=4))
+    ]
+    assert set(texts) == {'unroll("k", 4)'}
+    assert str(s.split("i", 4, tile="a", point=None).steps[0]) == 'split("i", 4, tile="a")'
+    assert s.split("i", 4) == s.split(loop="i", size=4) != s.split("i", 5)
+
+
+def test_diff() -> None:
+    s = matmul.schedule().split("i", 4)
+    assert s.diff(s) == ""
+    assert s.vectorize("j").diff(s.parallel("i_t")).splitlines()[2:] == [
+        "@@ -1,3 +1,3 @@",
+        " s = weft.schedule(matmul)",
+        ' s = s.split("i", 4)',
+        '-s = s.vectorize("j")',
+        '+s = s.parallel("i_t")',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "why", "where"),
+    [
+        ("s = x\ns = s.explode(3)", "there is no transformation 'explode'", "line 2"),
+        ("s = x\ns = s.split(loop)", "its arguments are no literals", "line 2"),
+        ("s = x\ns.split('i', 4)", "expected s = s.step(…)", "line 2"),
+        ("s = x\nfor i in range(3): pass", "expected s = s.step(…)", "line 2"),
+        ("s = x\nt = s.split('i', 4)", "expected s = s.step(…)", "line 2"),
+        ("s = x\ns = s.split(", "it is no Python", "line 2"),
+        ("s = \0", "it is no Python", ""),
+    ],
+)
+def test_what_is_no_script(script: str, why: str, where: str) -> None:
+    with pytest.raises(IllegalScheduleError, match="E0464") as caught:
+        Schedule.from_script(script, matmul)
+    assert caught.value.why == why and caught.value.where.startswith(where)
+
+
+def test_scripts_run_nothing() -> None:
+    with pytest.raises(IllegalScheduleError, match="E0464"):
+        Schedule.from_script("s = x\ns = s.split(__import__('os').getcwd(), 4)", matmul)
+
+
+# ---- tensor expressions -------------------------------------------------------------------------
+
+
+def dense() -> weft.Tensor:
+    a, b = weft.placeholder((20, 6), name="a"), weft.placeholder((6, 33), name="b")
+    r = weft.reduce_axis((0, 6), name="r")
+    c = weft.compute((20, 33), lambda i, j: weft.sum(a[i, r] * b[r, j], r), name="c")
+    return weft.compute((20, 33), lambda i, j: weft.maximum(c[i, j], 0.0), name="d")
+
+
+def test_a_tensor_expression() -> None:
+    d = dense()
+    s = weft.schedule(d)
+    s = s.fuse("i", "i_2").fuse("j", "j_2").fuse("i", "i_3").fuse("j", "j_3")
+    s = s.tile({"i": 8, "j": 16}).parallel("i_t").vectorize("j_p")
+    assert s.loops == ("i_t", "j_t", "i_p", "j_p", "r")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((20, 6), (6, 33)))
+    for compiled in (s.compile(), weft.compile(d, schedule=s)):
+        np.testing.assert_allclose(compiled(a, b), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-6)
+        assert "for i_t = i // 8    parallel" in compiled.as_text("schedule")
+
+
+@pytest.mark.parametrize("name", ["dense", "lu"])
+def test_the_automatic_schedule_is_a_script_too(name: str) -> None:
+    start = weft.schedule(dense()) if name == "dense" else lu.schedule()
+    automatic = start.automatic()
+    assert len(automatic.steps) > 0
+    assert Schedule.from_script(str(automatic), start) == automatic
+    assert start.replay(str(automatic)).tree_text() == automatic.tree_text()
+
+
+def test_clusters_by_name() -> None:
+    """Two outputs that have nothing in common."""
+    x, y = weft.placeholder((8, 40), name="x"), weft.placeholder((9, 50), name="y")
+    r, q = weft.reduce_axis((0, 40), name="r"), weft.reduce_axis((0, 50), name="q")
+    rows = weft.compute((8,), lambda i: weft.sum(x[i, r], r), name="rows")
+    columns = weft.compute((9,), lambda i: weft.max_over(y[i, q], q), name="columns")
+    found = weft.schedules([rows, columns])
+    assert list(found) == ["kernel0", "kernel1"]
+    assert str(found["kernel1"]) == 's = weft.schedules(program)["kernel1"]'
+    with pytest.raises(CompileError, match=r"E0016.*2 clusters"):
+        weft.schedule([rows, columns])
+    chosen = {name: s.parallel(s.loops[0]) for name, s in found.items()}
+    compiled = weft.compile([rows, columns], schedule=chosen)
+    a, b = np.ones((8, 40), np.float32), np.arange(450, dtype=np.float32).reshape(9, 50)
+    found_rows, found_columns = compiled(a, b)
+    np.testing.assert_array_equal(found_rows, a.sum(1))
+    np.testing.assert_array_equal(found_columns, b.max(1))
+
+
+def test_schedules_of_something_else() -> None:
+    d, s = dense(), matmul.schedule()
+    with pytest.raises(CompileError, match=r"E0015.*no cluster 'matmul'"):
+        weft.compile(d, schedule=s)
+    with pytest.raises(CompileError, match=r"E0015.*is of another program"):
+        weft.compile(d, schedule={"kernel0": s})
+    with pytest.raises(CompileError, match=r"E0015.*schedule is a int"):
+        weft.compile(d, schedule=4)  # type: ignore[arg-type]
+    with pytest.raises(CompileError, match=r"E0015"):
+        weft.compile(lu, schedule=s)
+
+
+def test_a_program_without_a_cluster() -> None:
+    x = weft.placeholder((4,), name="x")
+    with pytest.raises(CompileError, match=r"E0016.*0 clusters"):
+        weft.schedule(weft.reshape(x, (2, 2), name="y"))
