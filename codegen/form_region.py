@@ -8,6 +8,8 @@
       s[0] = s[0] + 1                           for i in 1 .. n parallel: A[i] = g(B, i)
                                                 single: s[0] = s[0] + 1
 
+A kernel that is one uneven loop, a triangle say, becomes a region too: those deal out its turns.
+
 1. What holds no parallel loop and has effects becomes a ``Single``.
 2. What is allocated around a parallel loop becomes 'shared'.
 3. A ``Barrier`` stands where threads might otherwise meet at a buffer that one of them writes:
@@ -55,7 +57,7 @@ from weft.frontend.scalar_expr import walk as walk_expr
 
 
 def form_region(kernel: Kernel) -> Kernel:
-    """``kernel`` as a region; itself where it is one parallel loop, or has none, or is one."""
+    """``kernel`` as a region; itself where it is one even parallel loop, or has none, or is one."""
     if kernel.region or spread_loop(kernel)[1] is not None:
         return kernel
     wide = _wide(kernel.body)

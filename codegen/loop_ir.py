@@ -38,7 +38,7 @@ Semantics:
 * A 'local' buffer lives on the thread's own scratch memory.
 * ``Prefetch``: the cache line of the element will soon be loaded (and stored, if ``write``). The
   element may lie outside the buffer.
-* Which parallel loops are spread: where a kernel is one parallel loop, that loop's turns. Where it
+* Which parallel loops are spread: where a kernel is one parallel loop, that one. Where it
   is a ``region``, every thread of a team runs the whole body: the turns of each outermost parallel
   loop are shared out, and of everything else (loops, lets, conditions) each thread does all, so
   effects stand in parallel loops or in a ``Single``. A thread sees what another wrote once both

@@ -1,0 +1,54 @@
+"""Is a loop uneven: do some of its turns take much longer than others?"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from weft.codegen.loop_ir import For, Let, Stmt, While, children
+from weft.frontend.scalar_affine import simplify
+from weft.frontend.scalar_expr import Apply, Expr, Load, Var, walk
+
+
+def is_uneven(loop: For) -> bool:
+    """Whether a trip count inside depends on the turn (a triangle) or on data.
+
+    Partial tiles do not count: where a bound is a ``min`` or ``max``, one constant side is enough.
+    """
+    stack: list[tuple[Stmt, frozenset[str]]] = [(loop.body, frozenset((loop.var,)))]
+    while stack:
+        stmt, varying = stack.pop()
+        match stmt:
+            case While():
+                return True
+            case For(var, lower, upper):
+                lengths = (
+                    simplify(high - low, {})
+                    for low, high in product(_sides(lower, "max"), _sides(upper, "min"))
+                )
+                if all(_varies(length, varying) for length in lengths):
+                    return True
+                moves = _varies(lower, varying) or _varies(upper, varying)
+                varying = varying | {var} if moves else varying - {var}
+            case Let(name, value):
+                varying = varying | {name} if _varies(value, varying) else varying - {name}
+        stack.extend((child, varying) for child in children(stmt))
+    return False
+
+
+def _varies(expr: Expr, varying: frozenset[str]) -> bool:
+    return any(
+        isinstance(node, Load) or (isinstance(node, Var) and node.name in varying)
+        for node in walk(expr)
+    )
+
+
+def _sides(bound: Expr, op: str) -> list[Expr]:
+    """The operands of nested ``op``s at the root of ``bound``."""
+    found, stack = list[Expr](), [bound]
+    while stack:
+        match stack.pop():
+            case Apply(name, operands) if name == op:
+                stack += operands
+            case side:
+                found.append(side)
+    return found
