@@ -105,14 +105,20 @@ class Expressions:
             texts[id(node)] = text
         return inside(texts[id(expr)], level)
 
+    def place(self, load: Load, scope: Scope) -> str:
+        """``load`` as something to assign to."""
+        indices = [(self.text(index, scope), 0) for index in load.indices]
+        return self.element(str(load.source), indices, scope)[0]
+
     def _text(self, node: Expr, parts: list[Text], scope: Scope) -> Text:
         match node:
             case Literal(value, dtype):
                 return _literal(value, dtype)
             case Var(name):
                 return scope.variables[name], ATOM
-            case Load(source):
-                return self.element(str(source), parts, scope)
+            case Load(source, _, dtype):
+                text = self.element(str(source), parts, scope)
+                return _wrapped(text, dtype) if dtype.bits < 8 else text  # other bits are open
             case Apply():
                 return self._apply(node, parts)
             case Cast(arg, dtype):
@@ -189,7 +195,7 @@ def _wrapped(text: Text, dtype: DType) -> Text:
     if dtype.bits >= 8:
         return f"({c_type(dtype)}){inside(text, UNARY)}", UNARY
     if dtype.kind == "uint":
-        return f"(uint8_t)({inside(text, 9)} & {(1 << dtype.bits) - 1})", UNARY
+        return f"(uint8_t)({inside(text, UNARY)} & {(1 << dtype.bits) - 1})", UNARY
     spare = 8 - dtype.bits
     return f"(int8_t)((int8_t)((uint8_t){inside(text, UNARY)} << {spare}) >> {spare})", UNARY
 

@@ -179,7 +179,7 @@ class _Function:
         return self.expressions.text(expr, scope, level)
 
     def _target(self, name: str, indices: tuple[Expr, ...], scope: Scope) -> str:
-        return self._text(Load(name, indices, scope.buffers[name][1].dtype), scope)
+        return self.expressions.place(Load(name, indices, scope.buffers[name][1].dtype), scope)
 
     # ---- statements ---------------------------------------------------------------------------
 
@@ -312,12 +312,12 @@ class _Function:
             names.append(c_name(f"new{k}", scope.taken()))
             yield f"  const {c_type(result.dtype)} {names[-1]} = {self._text(result, scope)};"
         for target, name in zip(old, names, strict=True):
-            yield f"  {self._text(target, scope)} = {name};"
+            yield f"  {self.expressions.place(target, scope)} = {name};"
         yield "}"
 
     def _accumulated(self, target: Load, result: Expr, scope: Scope) -> str:
         """``x += e`` where the result is ``x + e``."""
-        place = self._text(target, scope)
+        place = self.expressions.place(target, scope)
         symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
         match result:
             case Apply(op, (left, right)) if left == target and op in symbols:
