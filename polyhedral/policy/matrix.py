@@ -1,10 +1,14 @@
-"""Updates with reuse in two directions: what a register tile of an outer product can compute.
+"""Strategy for updates with reuse in two directions: register tiles of an outer product.
 
     C[i, j] += A[i, k] * B[k, j]      rows i, lanes j, stream k
 
 An operand that does not move along the lanes is loaded once for a whole row of them, one that does
 not move along the rows once for a whole column; with ``rows`` times ``lanes`` elements of C in
 registers, the arithmetic outweighs the loads.
+
+Where a group updates in place (LU, Cholesky, triangular products), rows and lanes are tiled first,
+and the part of the stream that keeps clear of the tile's own elements is isolated: that part is a
+register tile, what is left in the tile goes on to the other strategies.
 """
 
 from __future__ import annotations
@@ -12,9 +16,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.frontend.scalar_expr import Expr, literal
+from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement
+from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.polyhedral.scop import Access, Constraint, Statement
+from weft.polyhedral.transform.isolate import isolate
+
+ROWS, LANES = 8, 16  # of a register tile
+TILE = 64  # of in-place updates, in both directions
+STREAM, BLOCK = 256, 96  # steps of the stream and rows of a cache tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +60,14 @@ def find_product(statement: Statement, free: Sequence[str]) -> Product | None:
             lanes,
             stream,
             tuple(d for d in target if d not in (rows, lanes)),
-            tuple(k for k, read in enumerate(statement.reads) if _jumps(read, lanes)),
+            tuple(k for k, read in enumerate(statement.reads) if jumps(read, lanes)),
         )
         for lanes in target
-        if not _jumps(write, lanes)
+        if not jumps(write, lanes)
         for rows in reversed(target)
         if rows != lanes and _reused(statement.reads, rows, lanes, stream)
     ]
     return min(found, key=lambda p: len(p.jumping), default=None)
-
-
-def _jumps(access: Access, dim: str) -> bool:
-    """Whether ``access`` moves along ``dim`` other than by one element."""
-    if not any(mentions(i, (dim,)) for i in access.indices):
-        return False
-    *outer, last = access.indices
-    form = linear(last, (dim,))
-    one = form is not None and form.coefficients.get(dim) == 1
-    return not one or any(mentions(i, (dim,)) for i in outer)
 
 
 def _reused(reads: Sequence[Access], rows: str, lanes: str, stream: Sequence[str]) -> bool:
@@ -80,11 +83,6 @@ def _reused(reads: Sequence[Access], rows: str, lanes: str, stream: Sequence[str
 
 def _moves(access: Access, dim: str) -> bool:
     return any(mentions(i, (dim,)) for i in access.indices)
-
-
-def in_place(statement: Statement) -> bool:
-    """Whether the statement reads, elsewhere, the tensor that it updates."""
-    return any(r.tensor == statement.writes[0].tensor for r in statement.reads)
 
 
 def beyond_tile(
@@ -115,5 +113,71 @@ def beyond_tile(
     return tuple(found)
 
 
-def target_tensor(scop: Scop, statement: Statement) -> str:
-    return scop.tensor(statement.writes[0].tensor).name
+# ---- the strategy -------------------------------------------------------------------------------
+
+
+def products_of(planner: Planner, group: Group) -> list[Product]:
+    """The outer products among the statements of ``group``."""
+    found = [find_product(s, planner.free(group, s.name)) for s in planner.statements(group)]
+    return [p for p in found if p is not None]
+
+
+def matrix(planner: Planner, group: Group) -> Tree | None:
+    """Register tiles for the outer products of ``group``; None if it has none."""
+    if group.in_tile:
+        return None
+    products = products_of(planner, group)
+    if not products:
+        return None
+    if len(group.names) == 1 and not group.active:
+        return blocked(planner, products[0], tiled=False)
+    return _in_place(planner, group, products)
+
+
+def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:
+    main = products[0]
+    rows = _plane(planner, group, {p.statement: Var(p.rows) for p in products})
+    lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
+    if rows is None or lanes is None:
+        return None
+    names = list(group.names)
+    tiles = [{n: e // TILE for n, e in plane.at.items()} for plane in (rows, lanes)]
+    for p in products:
+        s = planner.scop.statement(p.statement)
+        where = beyond_tile(s, p, [(plane.at[s.name], TILE) for plane in (rows, lanes)])
+        if not where:
+            return None
+        planner.scop, edges = isolate(planner.scop, s.name, where)
+        planner.planned[s.name] = lambda planner, group, p=p: blocked(planner, p, tiled=True)
+        names += edges
+        for at in tiles:
+            at |= dict.fromkeys(edges, at[s.name])
+    loops = (planner.loop(f"{main.rows}_t", tiles[0]), planner.loop(f"{main.lanes}_t", tiles[1]))
+    order = [s.name for s in planner.scop.statements if s.name in names]
+    return Band(loops, planner.nest(planner.group(order, (*group.above, *tiles))))
+
+
+def _plane(planner: Planner, group: Group, fixed: dict[str, Expr]) -> Hyperplane | None:
+    own = {n: tuple(map(Var, planner.free(group, n))) for n in group.names}
+    return group.search().complete(fixed, own)
+
+
+def blocked(planner: Planner, p: Product, *, tiled: bool) -> Tree:
+    """Register tiles of ``p``, over tiles for the caches where it is not ``tiled`` already."""
+
+    def loop(hint: str, value: Expr, kind: Kind = "serial") -> Loop:
+        return planner.loop(hint, {p.statement: value}, kind)
+
+    i, j, k = Var(p.rows), Var(p.lanes), p.stream[-1]
+    outer = [loop(d, Var(d), "parallel") for d in p.outer]
+    if not tiled:
+        outer.append(loop(f"{p.rows}_t", i // BLOCK, "parallel"))
+    outer.append(loop(f"{k}_t", Var(k) // STREAM))
+    registers = (loop(f"{p.lanes}_r", j // LANES), loop(f"{p.rows}_r", i // ROWS))
+    points = (
+        *(loop(d, Var(d)) for d in p.stream),
+        loop(f"{p.rows}_p", i % ROWS),
+        loop(f"{p.lanes}_p", j % LANES),
+    )
+    mark = Mark(RegisterTile((ROWS,), LANES), Band(points, Leaf(p.statement)))
+    return Band((*outer, *registers), mark)

@@ -1,4 +1,4 @@
-"""Time-iterated programs over boxes: bands skewed in time and rows, full-length rows inside.
+"""Strategy for time-iterated programs over boxes: bands skewed in time and rows, full-length rows inside.
 
     for t: for i: S(t, i, …)   →   for tt: for it: for t: for w: S(t, w - f·t, …)   w = i + f·t
 
@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.frontend.scalar_expr import Expr, Var
-from weft.polyhedral.analysis.delta_box import Distances
-from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.scop import Scop, Statement
 
 TYPICAL_ELEMENTS = 4_000_000  # of an array whose size is not known
@@ -36,30 +36,44 @@ class TimeTile:
     width: int
 
 
-def time_tile(
-    scop: Scop, statements: Sequence[Statement], active: Sequence[Distances], machine: Machine
-) -> TimeTile | None:
-    """The time tile of ``statements``, which depend on each other in a cycle; None: no such."""
-    if any(len(s.dims) < 2 or set(box(s)) != set(s.dims) for s in statements if s.dims):
-        lower = [s for s in statements if len(s.dims) < 2]
-        if any(set(box(s)) != set(s.dims) or not s.dims for s in statements) or len(lower) > len(
-            statements
-        ) // 2:
-            return None
+def stencil(planner: Planner, group: Group) -> Tree | None:
+    """``group`` in tiles of time and rows; None if it is no such program."""
+    if group.above or not group.active:
+        return None
+    tile = time_tile(planner, group)
+    if tile is None:
+        return None
+    tiles = (
+        {n: e // tile.steps for n, e in tile.time.items()},
+        {n: e // tile.width for n, e in tile.rows.items()},
+    )
+    loops = (planner.loop("t_t", tiles[0]), planner.loop("w_t", tiles[1]))
+    points = (planner.loop("t", tile.time), planner.loop("w", tile.rows))
+    inside = group.inside(tile.time, tile.rows)
+    return Band((*loops, *points), planner.nest(inside))
+
+
+def time_tile(planner: Planner, group: Group) -> TimeTile | None:
+    """The time tile of statements that depend on each other in a cycle; None: no such."""
+    statements = planner.statements(group)
+    if not all(s.dims and set(box(s)) == set(s.dims) for s in statements):
+        return None
     order = {s.name: [p for p in s.position if isinstance(p, str)] for s in statements}
-    search = Hyperplanes(active)
+    anchor = max(statements, key=lambda s: len(s.dims)).name
+    if len(order[anchor]) < 2:
+        return None
+    search = group.search()
     time = search.valid({name: Var(dims[0]) for name, dims in order.items()})
     if time is None:
         return None
-    anchor = max(statements, key=lambda s: len(s.dims))
     for slope in range(1, MAX_SLOPE + 1):
         skewed = {
             name: [Var(dims[0]) * slope + Var(d) for d in dims[1:]] + [Var(dims[0]) * slope]
             for name, dims in order.items()
         }
-        rows = search.complete({anchor.name: skewed[anchor.name][0]}, skewed)
+        rows = search.complete({anchor: skewed[anchor][0]}, skewed)
         if rows is not None:
-            steps, width = _sizes(scop, statements, slope, machine)
+            steps, width = _sizes(planner.scop, statements, slope, planner.machine)
             return TimeTile(time.at, rows.at, steps, width) if steps else None
     return None
 

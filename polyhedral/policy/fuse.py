@@ -1,0 +1,149 @@
+"""Which neighbours share a loop: those that stream through the same large tensor.
+
+Fusion saves a pass over memory, and is done only where it costs no parallelism: no dependence
+crosses the shared loop, or every part is serial along it anyway. What has reuse of its own to gain
+from tiles stays alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.frontend.scalar_expr import Expr, Var
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.policy.lanes import choose_lanes
+from weft.polyhedral.policy.matrix import products_of
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.schedule_tree import Band, Kind, Tree
+from weft.polyhedral.scop import Statement
+
+STRIP = 16  # iterations of a parallel loop that run side by side through a recurrence
+
+
+def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
+    """The components of ``group``, sources first; neighbours with a common loop together."""
+    found: list[tuple[Group, Hyperplane | None]] = []
+    for names in group.components():
+        part = group.part(names)
+        if found:
+            both = group.part((*found[-1][0].names, *names))
+            plane = _common(planner, found[-1][0], part, both)
+            if plane is not None:
+                found[-1] = both, plane
+                continue
+        found.append((part, None))
+    return found
+
+
+def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
+    """``group`` under one loop.
+
+    Where recurrences fill the iterations of a loop that nothing crosses, a strip of them goes
+    inside, to run side by side.
+    """
+    name = planner.name(plane.at)
+    inside = group.inside(plane.at)
+    if all(len(planner.free(group, n)) == 1 for n in group.names):
+        vector = plane.coincident and _vectors(planner, group, plane)
+        kind: Kind = "vector" if vector else "serial"
+        return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+    alone = plane.coincident and not group.above and not _folds(planner, group, plane)
+    kind = "parallel" if alone else "serial"
+    if plane.coincident and not group.in_tile and _recurs(planner, inside):
+        strips = {n: e // STRIP for n, e in plane.at.items()}
+        loop = planner.loop(f"{name}_t", strips, kind)
+        return Band((loop,), planner.nest(group.inside(strips)))
+    return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+
+
+# ---- a common loop ------------------------------------------------------------------------------
+
+
+def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyperplane | None:
+    """The loop that two parts may share: along a dimension of a tensor of rank two or more."""
+    free = {n: planner.free(both, n) for n in both.names}
+    if not all(free.values()) or any(n in planner.planned for n in both.names):
+        return None
+    if not both.in_tile and products_of(planner, both):
+        return None
+    search = both.search()
+    last = all(len(dims) == 1 for dims in free.values())
+    for tensor in _large(planner, first, second):
+        for place in range(len(planner.scop.tensor(tensor).shape)):
+            at = {
+                n: _along(planner.scop.statement(n), tensor, place, free[n]) for n in both.names
+            }
+            fixed = {n: e for n, e in at.items() if e is not None}
+            if len(set(fixed) & set(second.names)) * len(set(fixed) & set(first.names)) == 0:
+                continue
+            plane = search.complete(fixed, {n: tuple(map(Var, dims)) for n, dims in free.items()})
+            if plane is None or (plane.coincident and both.in_tile and not last):
+                continue  # within a strip, what nothing crosses stays for the vectors
+            if _loses_nothing(plane, first, second):
+                return plane
+    return None
+
+
+def _loses_nothing(plane: Hyperplane, first: Group, second: Group) -> bool:
+    if plane.coincident:
+        return True
+    alone = [part.search().valid({n: plane.at[n] for n in part.names}) for part in (first, second)]
+    return all(p is not None and not p.coincident for p in alone)
+
+
+def _large(planner: Planner, first: Group, second: Group) -> list[str]:
+    """Tensors of rank two or more that both parts use, in the order of the Scop."""
+    uses = [
+        {a.tensor for s in planner.statements(part) for a in (*s.reads, *s.writes)}
+        for part in (first, second)
+    ]
+    return [
+        t.name
+        for t in planner.scop.tensors
+        if len(t.shape) > 1 and all(t.name in used for used in uses)
+    ]
+
+
+def _along(s: Statement, tensor: str, place: int, free: Sequence[str]) -> Expr | None:
+    """The loop that moves ``s`` through dimension ``place`` of ``tensor``."""
+    for access in (*s.writes, *s.reads):
+        if access.tensor == tensor:
+            form = linear(access.indices[place], free)
+            if form is not None and list(form.coefficients.values()) == [1]:
+                return Var(next(iter(form.coefficients)))
+    return None
+
+
+# ---- its kind -----------------------------------------------------------------------------------
+
+
+def _folds(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether a statement folds along the loop, so that its iterations meet in an element."""
+    return any(
+        mentions(plane.at[s.name], s.update.dims) for s in planner.statements(group) if s.update
+    )
+
+
+def _vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether the loop, the innermost of all statements, is better run in vectors."""
+    for s in planner.statements(group):
+        dim = plane.at[s.name]
+        if not isinstance(dim, Var):
+            return False
+        if choose_lanes(planner.scop, s, [dim.name], planner.machine, latency=8.0 if group.in_tile else 0.0) is None:
+            return False
+    return True
+
+
+def _recurs(planner: Planner, inside: Group) -> bool:
+    """Whether the innermost loops of some statement cannot be vectors."""
+    for names in inside.components():
+        part = inside.part(names)
+        if len(names) > 1 and any(planner.free(inside, n) for n in names):
+            return True
+        search = part.search()
+        planes = [search.valid({names[0]: Var(d)}) for d in planner.free(part, names[0])]
+        if planes and not any(p is not None and p.coincident for p in planes):
+            return True
+    return False

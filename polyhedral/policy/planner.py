@@ -1,0 +1,143 @@
+"""The state of scheduling one Scop, and the recursion that all strategies share.
+
+A *strategy* is a function ``(planner, group) -> Tree | None``: the loops of a group of statements
+inside the loops around it, or None where it has nothing to say. The first one that answers decides.
+Strategies recurse through ``Planner.nest`` and may replace the Scop (split a statement, add a copy)
+as long as every statement keeps a place in the initial order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import Apply, Expr, Var, walk
+from weft.polyhedral.analysis.delta_box import Distances
+from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
+from weft.polyhedral.analysis.linear import linear
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.schedule_tree import Kind, Loop, Sequence as TreeSequence, Tree
+from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.transform.scheduled import fresh
+
+At = Mapping[str, Expr]  # the value of one loop, by statement
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Statements to schedule together: ``active``, the dependences among them that the loops
+    ``above`` (outermost first) leave to be ordered; none of them is a free reduction."""
+
+    names: tuple[str, ...]
+    active: tuple[Distances, ...]
+    above: tuple[At, ...]
+
+    @property
+    def in_tile(self) -> bool:
+        """Whether one of the loops around is a tile loop."""
+        return any(_floors(e) for at in self.above for e in at.values())
+
+    def part(self, names: Sequence[str]) -> Group:
+        """The same place, for some of the statements."""
+        inside = (
+            a
+            for a in self.active
+            if a.dependence.source.name in names and a.dependence.sink.name in names
+        )
+        return replace(self, names=tuple(names), active=tuple(inside))
+
+    def inside(self, *loops: At) -> Group:
+        """What is left to order inside further ``loops``."""
+        active: Sequence[Distances] = self.active
+        for at in loops:
+            active = Hyperplanes(active).inside(at)
+        return replace(self, active=tuple(active), above=(*self.above, *loops))
+
+    def search(self) -> Hyperplanes:
+        return Hyperplanes(self.active)
+
+    def components(self) -> list[tuple[str, ...]]:
+        return components(self.names, [a.dependence for a in self.active])
+
+
+Strategy = Callable[["Planner", Group], Tree | None]
+Fusion = Callable[["Planner", Group], list[tuple[Group, Hyperplane | None]]]
+Share = Callable[["Planner", Group, Hyperplane], Tree]
+
+
+@dataclass(slots=True)
+class Planner:
+    scop: Scop
+    machine: Machine
+    strategies: Sequence[tuple[str, Strategy]]
+    fuse: Fusion  # a group in parts, one after the other; some share a loop
+    share: Share  # the loops of such a part
+    planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
+    notes: list[str] = field(default_factory=list)  # which strategy took which statements
+    _taken: set[str] = field(default_factory=set)
+
+    def everything(self) -> Group:
+        """All statements, with all dependences."""
+        return self.group([s.name for s in self.scop.statements])
+
+    def group(self, names: Sequence[str], above: Sequence[At] = ()) -> Group:
+        """``names`` inside the loops ``above``, dependences worked out anew."""
+        hard = tuple(Distances(d) for d in dependences(self.scop) if not d.reduction)
+        return Group((), hard, ()).part(names).inside(*above)
+
+    def nest(self, group: Group) -> Tree:
+        """The loops of ``group``: its components one after the other, sources first."""
+        parts = self.fuse(self, group)
+        return TreeSequence(tuple(self._plan(part, plane) for part, plane in parts))
+
+    def _plan(self, group: Group, plane: Hyperplane | None) -> Tree:
+        if len(group.names) == 1 and group.names[0] in self.planned:
+            tree = self.planned[group.names[0]](self, group)
+            if tree is not None:
+                return tree
+        if plane is not None:
+            return self.share(self, group, plane)
+        for name, strategy in self.strategies:
+            tree = strategy(self, group)
+            if tree is not None:
+                if not group.above:
+                    self.notes.append(f"{name}: {', '.join(group.names)}")
+                return tree
+        raise IllegalScheduleError(
+            "WEFT-E0477",
+            f"no loop orders {', '.join(group.names)}",
+            why="every loop that they might share runs some dependence backwards",
+        )
+
+    # ---- what strategies ask -------------------------------------------------------------------
+
+    def statements(self, group: Group) -> list[Statement]:
+        return [self.scop.statement(name) for name in group.names]
+
+    def free(self, group: Group, name: str) -> tuple[str, ...]:
+        """The dims of a statement, in textual order, that the loops above leave open."""
+        statement = self.scop.statement(name)
+        left = [p for p in statement.position if isinstance(p, str)]
+        changed = True
+        while changed:
+            changed = False
+            for at in group.above:
+                form = linear(at[name], left)
+                if form is not None and list(form.coefficients.values()) in ([1], [-1]):
+                    left.remove(next(iter(form.coefficients)))
+                    changed = True
+        return tuple(left)
+
+    def loop(self, hint: str, at: At, kind: Kind = "serial") -> Loop:
+        """A loop with a name of its own."""
+        return Loop(fresh(hint, self._taken), at, kind)
+
+    def name(self, at: At) -> str:
+        """What a loop is called after: the dim that it is of the first statement that has one."""
+        return next((e.name for e in at.values() if isinstance(e, Var)), "w")
+
+
+def _floors(expr: Expr) -> bool:
+    return any(isinstance(n, Apply) and n.op == "floordiv" for n in walk(expr))

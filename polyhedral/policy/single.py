@@ -1,0 +1,59 @@
+"""Strategy for one statement: its vector loop innermost, the loops that nothing crosses outermost.
+
+    for i: for k: for j: C[i, j] += …   →   parallel i: for k: vector j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
+from weft.polyhedral.scop import Statement
+
+LATENCY = 8.0  # of a recurrence, in contiguous vector accesses
+
+
+def single(planner: Planner, group: Group) -> Tree | None:
+    """The loops of the only statement of ``group``; None if there are several."""
+    if len(group.names) != 1:
+        return None
+    s = planner.scop.statement(group.names[0])
+    dims = planner.free(group, s.name)
+    search = group.search()
+    planes = {d: search.valid({s.name: Var(d)}) for d in dims}
+    order, kinds = list(dims), dict[str, Kind]()
+    if all(planes.values()):
+        known = {d: p for d, p in planes.items() if p is not None}
+        order, kinds = _ordered(planner, s, dims, known)
+        if not _worth_threads(group, dims):
+            kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
+    loops = tuple(planner.loop(d, {s.name: Var(d)}, kinds.get(d, "serial")) for d in order)
+    return Band(loops, Leaf(s.name))
+
+
+def _ordered(
+    planner: Planner, s: Statement, dims: Sequence[str], planes: Mapping[str, Hyperplane]
+) -> tuple[list[str], dict[str, Kind]]:
+    """All ``dims`` are permutable: in which order and as what they run."""
+    free = [d for d in dims if planes[d].coincident]
+    waits = LATENCY if len(free) < len(dims) else 0.0
+    vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
+    outer = by_locality(s, [d for d in dims if vector is None or d != vector.dim])
+    kinds: dict[str, Kind] = {}
+    folded = s.update.dims if s.update else ()
+    for d in outer:
+        if not planes[d].coincident or d in folded:
+            break
+        kinds[d] = "parallel"
+    if vector is None:
+        return list(outer), kinds
+    return [*outer, vector.dim], {**kinds, vector.dim: "vector"}
+
+
+def _worth_threads(group: Group, dims: Sequence[str]) -> bool:
+    """Threads meet after every parallel loop: not inside tiles, nor for a single short loop."""
+    return not group.in_tile and len(group.above) <= 1 and (not group.above or len(dims) > 1)
