@@ -62,7 +62,8 @@ def extreme(op: str, values: Iterable[Expr]) -> Expr:
 
 def at_worst(form: Affine, box: Box, kept: Collection[str] = ()) -> Expr:
     """The least value of ``form`` over the corners of ``box``; terms in ``kept`` are left out."""
-    rest, total = form, ZERO
+    rest = form
+    total: Expr = ZERO
     for name, (low, high) in box.items():
         c = form.coefficient(name)
         if c:

@@ -90,7 +90,7 @@ def why_not_register_tile(scop: Scop, tile: MarkedTile) -> str:
     if domain is None:
         return "its instances do not follow linearly from the loops around it, or leave holes"
     with bounded(what="the check of a register tile"):
-        for reason in (*_sizes(scop, tile, domain), *_targets(scop, statement, domain)):
+        for reason in (*_sizes(scop, tile, domain), *_targets(scop, tile, domain)):
             return reason
         return _conflict(scop, statement, domain)
 
@@ -106,10 +106,12 @@ def _sizes(scop: Scop, tile: MarkedTile, domain: TileDomain) -> Iterator[str]:
                 yield f"loop {loop.name} leaves 0 … {size - 1}"
 
 
-def _targets(scop: Scop, statement: Statement, domain: TileDomain) -> Iterator[str]:
-    local = (*domain.rows, domain.lane)
-    inside = {*domain.streams, *local}
-    for write in statement.writes:
+def _targets(scop: Scop, tile: MarkedTile, domain: TileDomain) -> Iterator[str]:
+    sizes = (*tile.payload.rows, tile.payload.lanes)
+    both = zip((*domain.rows, domain.lane), sizes, strict=True)
+    local = [name for name, size in both if size > 1]
+    inside = {*domain.streams, *domain.rows, domain.lane}
+    for write in scop.statement(tile.statement).writes:
         stored = _stored(scop, write, domain)
         if any(
             isinstance(t, FloorDiv) and t.numerator.variables() & inside

@@ -1,0 +1,105 @@
+"""What a register tile is refused for, in the user's terms."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft import dtypes
+from weft.errors import IllegalScheduleError
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Expr, Load, Var
+from weft.polyhedral.legality import check
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
+
+i, j, k, N = map(Var, ("i", "j", "k", "N"))
+f64 = dtypes.float64
+CUBE = (i, N - 1 - i, j, N - 1 - j, k, N - 1 - k)
+
+
+def scop_of(
+    cut: tuple[Expr, ...] = (),
+    write: tuple[Expr, ...] = (i, j),
+    left: tuple[Expr, ...] = (i, k),
+    source: str = "A",
+    update: bool = True,
+) -> Scop:
+    s = Statement(
+        "S",
+        ("i", "j", "k"),
+        tuple(map(Constraint, (*CUBE, *cut))),
+        (0, "i", 0, "j", 0, "k", 0),
+        (Access("C", write),),
+        (Access(source, left), Access("B", (k, j))),
+        Body((), (Load(0, (), f64) * Load(1, (), f64),)),
+        Update(monoid("add", f64), ("k",)) if update else None,
+    )
+    tensors = tuple(Tensor(n, (N, N), f64, "inout" if n == "C" else "input") for n in "ABC")
+    return Scop("refused", ("N",), (), tensors, (s,))
+
+
+def tree_of(payload: RegisterTile, *inner: tuple[str, Expr]) -> Tree:
+    outer = (("kt", k // 8), ("it", i // 4), ("jt", j // 8))
+    inner = inner or (("kp", k % 8), ("ip", i % 4), ("jp", j % 8))
+    return Band(
+        tuple(Loop(n, {"S": e}) for n, e in outer),
+        Mark(payload, Band(tuple(Loop(n, {"S": e}) for n, e in inner), Leaf("S"))),
+    )
+
+
+TILE = RegisterTile((4,), 8)
+
+
+def refusal(scop: Scop, tree: Tree) -> str:
+    with pytest.raises(IllegalScheduleError) as caught:
+        check(scop, tree)
+    assert caught.value.code == "WEFT-E0424"
+    return caught.value.why
+
+
+def test_accepted() -> None:
+    check(scop_of(), tree_of(TILE))
+
+
+def test_no_update() -> None:
+    assert "no update" in refusal(scop_of(update=False, write=(i, j)), tree_of(TILE))
+
+
+def test_rows_beyond_the_tile() -> None:
+    assert "ip leaves 0 … 2" in refusal(scop_of(), tree_of(RegisterTile((3,), 8)))
+
+
+def test_lanes_that_share_an_element() -> None:
+    order = (("jp", j % 8), ("ip", i % 4), ("kp", k % 8))
+    why = refusal(scop_of(), tree_of(RegisterTile((4,), 8), *order))
+    assert "changes along the streams" in why
+
+
+def test_operand_that_the_tile_updates() -> None:
+    why = refusal(scop_of(source="C"), tree_of(TILE))
+    assert "updates C[" in why and "in the same tile reads" in why
+
+
+def test_operand_in_the_same_array_beside_the_tile() -> None:
+    left_of_it = (j - 8 * (k // 8) - 8, i - k - 1)
+    check(scop_of(left_of_it, source="C"), tree_of(TILE))
+
+
+def test_no_stream() -> None:
+    tree = Band(
+        tuple(Loop(n, {"S": e}) for n, e in (("k", k), ("it", i // 4), ("jt", j // 8))),
+        Mark(
+            TILE,
+            Band(tuple(Loop(n, {"S": e}) for n, e in (("ip", i % 4), ("jp", j % 8))), Leaf("S")),
+        ),
+    )
+    assert "needs a stream" in refusal(scop_of(), tree)
+
+
+def test_holes() -> None:
+    why = refusal(scop_of(cut=(i - 3 * (k // 3),)), tree_of(TILE))
+    assert "leave holes" in why
+
+
+def test_too_large() -> None:
+    assert "4096" in refusal(scop_of(), tree_of(RegisterTile((1000,), 8)))
