@@ -66,6 +66,11 @@ def _needed(performed: isl.Set, bad: isl.Set) -> isl.BasicSet | None:
 def _as_large(assumed: isl.Set, context: isl.Set) -> bool:
     """Whether every size may still be as large as before."""
     return not assumed.is_empty() and all(
-        not assumed.dim_is_bounded(_PARAM, k) or context.dim_is_bounded(_PARAM, k)
-        for k in range(context.dim(_PARAM))
+        not _is_bounded(assumed, k) or _is_bounded(context, k) for k in range(context.dim(_PARAM))
     )
+
+
+def _is_bounded(sizes: isl.Set, k: int) -> bool:
+    """Whether numbers bound size ``k`` on both sides, whatever the others are."""
+    alone = sizes.project_out(_PARAM, k + 1, sizes.dim(_PARAM) - k - 1).project_out(_PARAM, 0, k)
+    return bool(alone.dim_is_bounded(_PARAM, 0))

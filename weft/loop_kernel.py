@@ -49,7 +49,9 @@ class Kernel(LoopFunction):
         executable = self._executable
         if executable is None:
             executable = self._executable = self.compile()
-        executable(*arguments, **by_name)
+        if by_name:
+            arguments = tuple(arrange(executable.inputs, arguments, by_name))
+        executable(*arguments)
 
     @property
     def lowered(self) -> LoopKernel:
@@ -106,13 +108,13 @@ class Kernel(LoopFunction):
         Sizes of the signature are its global names; kernels that it calls run in Python too.
         """
         specs = [ArraySpec(a.name, a.dtype, a.shape) for a in self.lowered.arguments]
-        given = arrange(specs, arguments, by_name)
+        given: list[Any] = arrange(specs, arguments, by_name)
         known = {
-            a.name: int(v)  # type: ignore[call-overload]
+            a.name: int(v)
             for a, v in zip(self.lowered.arguments, given, strict=True)
             if a.kind == "parameter"
         }
-        shapes = [np.shape(value) for value in given]  # type: ignore[arg-type]
+        shapes = [np.shape(value) for value in given]
         try:
             sizes = bind([spec.shape for spec in specs], shapes, (), known)
         except SizeError as error:

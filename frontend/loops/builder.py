@@ -45,7 +45,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a statement stands: in loops over ``dims``, within ``domain``, under a guard on data."""
+    """Where a statement stands: in loops over ``dims``, within ``domain``, where ``guard``, a bool
+    of data, is true."""
 
     dims: tuple[str, ...] = ()
     domain: tuple[Constraint, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from weft.errors import ExpressionError
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
@@ -92,7 +93,7 @@ class _Binding:
                 self.sizes[declared.name] = actual
         return value
 
-    def _refuse(self, what: str, node: ast.AST) -> None:
+    def _refuse(self, what: str, node: ast.AST) -> NoReturn:
         self.outer.source.refuse("E0169", node, what)
 
     def _scalar(self, argument: Argument, value: Value, node: ast.expr) -> Scalar:
@@ -156,7 +157,7 @@ class _Binding:
             return True
         return False
 
-    def _wrong(self, argument: Argument, why: str) -> None:
+    def _wrong(self, argument: Argument, why: str) -> NoReturn:
         self.outer.source.refuse(
             "E0172", self.call, f"the sizes of {argument.name} do not fit", why=why
         )

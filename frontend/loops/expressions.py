@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -121,7 +121,7 @@ class Expressions:
                 return self._call(node)
         self._unknown(node)
 
-    def _unknown(self, node: ast.expr) -> None:
+    def _unknown(self, node: ast.expr) -> NoReturn:
         self.source.refuse(
             "E0163",
             node,

@@ -10,21 +10,19 @@ import ast
 from dataclasses import dataclass, replace
 
 from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.loops.arrays import FILLS, statement
+from weft.frontend.loops.arrays import statement
 from weft.frontend.loops.assign import Assigner
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
 from weft.frontend.loops.calls import inlined
 from weft.frontend.loops.conditions import Decision, Way, decide
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.frame import Frame, Gone, Knowledge, Restart, assigned_names
-from weft.frontend.loops.functions import TYPES
-from weft.frontend.loops.loop_range import Turns, affine_cases, loop_range, with_derived
+from weft.frontend.loops.local_arrays import dtype_of, new_array
+from weft.frontend.loops.loop_range import Turns, loop_range, with_derived
 from weft.frontend.loops.signature import Argument, meaning, signature
 from weft.frontend.loops.source import LoopFunction, Source
 from weft.frontend.loops.values import Scalar, View, loads, whole
-from weft.frontend.scalar_affine import to_affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal
+from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.scop import Constraint, Scop
 
@@ -209,8 +207,7 @@ class _Lowering:
         self.assigner.assign(target, found, frame, place, node)
 
     def _declared(self, name: str, annotation: ast.expr, frame: Frame) -> None:
-        found = meaning(frame.source, annotation)
-        dtype = found if isinstance(found, DType) else TYPES.get(found)
+        dtype = dtype_of(Expressions(frame, self.knowledge), annotation)
         if dtype is None:
             frame.source.refuse(
                 "E0161", annotation, f"{frame.source.code(annotation)} is no type", hint="weft.f64"
@@ -226,54 +223,17 @@ class _Lowering:
         node: ast.stmt,
     ) -> bool:
         """``name = weft.zeros(shape, dtype)``; False where it is something else."""
-        expressions = Expressions(frame, self.knowledge)
-        function = meaning(frame.source, value.func) if isinstance(value, ast.Call) else None
-        if not isinstance(value, ast.Call) or not _is_fill(function):
+        made = new_array(value, Expressions(frame, self.knowledge), self.builder)
+        if made is None:
             return False
-        given = {"shape": None, "dtype": None} | dict(zip(("shape", "dtype"), value.args))
-        given |= {k.arg or "": k.value for k in value.keywords}
-        dtype = dtypes.float64
-        if given["dtype"] is not None:
-            found = meaning(frame.source, given["dtype"])
-            dtype = found if isinstance(found, DType) else TYPES.get(found, None)
-        if given["shape"] is None or dtype is None or len(given) > 2 or len(targets) > 1:
-            frame.source.refuse(
-                "E0163",
-                value,
-                "an array needs a shape and a dtype",
-                hint="weft.zeros((N, M), weft.f64)",
-            )
-        shape = self._shape(given["shape"], expressions)
         wanted = targets[0].id if isinstance(targets[0], ast.Name) else "array"
-        view = whole(self.builder.tensor(wanted, shape, dtype, "temp"), shape, dtype)
-        self.assigner.assign(targets[0], view, frame, place, node)
-        fill = FILLS[function]
-        if fill is not None:
-            self.assigner.fill(view, literal(fill, dtype), frame, place, node)
+        tensor = self.builder.tensor(wanted, made.shape, made.dtype, "temp")
+        view = whole(tensor, made.shape, made.dtype)
+        for target in targets:
+            self.assigner.assign(target, view, frame, place, node)
+        if made.fill is not None:
+            self.assigner.fill(view, literal(made.fill, made.dtype), frame, place, node)
         return True
-
-    def _shape(self, node: ast.expr, expressions: Expressions) -> tuple[Expr, ...]:
-        many = isinstance(node, ast.Tuple | ast.List)
-        sizes = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
-        found = expressions.value(node) if not many else None
-        exprs = (
-            [s.expr for s in found]
-            if isinstance(found, tuple)
-            else [expressions.index(size) for size in sizes]
-        )
-        shape: list[Expr] = []
-        for number, expr in enumerate(exprs):
-            at = sizes[min(number, len(sizes) - 1)]
-            forms = affine_cases(expr, at, expressions, self.builder, "the size of an array")
-            if len(forms) > 1 or not forms[0][1].variables() <= set(self.builder.parameters):
-                expressions.source.refuse(
-                    "E0164",
-                    at,
-                    f"the size {expressions.source.code(at)} changes from one iteration to the next",
-                    hint="declare the array before the loops, with the largest size",
-                )
-            shape.append(to_expr(forms[0][1]))
-        return tuple(shape)
 
     # ---- control ------------------------------------------------------------------------------
 
@@ -325,12 +285,11 @@ class _Lowering:
         """Whether a statement from ``first`` on changes what a later one's guard reads."""
         read = {load.source for load in loads(*guards)}
         new = self.builder.statements[first:]
-        for statement in new:
-            repeated = len(statement.dims) > len(place.dims)
-            if statement is not new[-1] or repeated:
-                if read & {write.tensor for write in statement.writes}:
-                    return True
-        return False
+        return any(
+            read & {write.tensor for write in made.writes}
+            for made in new
+            if made is not new[-1] or len(made.dims) > len(place.dims)
+        )
 
     def _hold(self, decision: Decision, node: ast.If, frame: Frame, place: Place) -> Decision:
         """``decision`` with guards that were evaluated before either branch."""
@@ -388,15 +347,5 @@ class _Lowering:
         self.block(body_of(callee.source), inner, place)
 
 
-def _is_fill(function: object) -> bool:
-    try:
-        return function in FILLS
-    except TypeError:
-        return False
-
-
 def body_of(source: Source) -> list[ast.stmt]:
     return source.tree.body
-
-
-__all__ = ["Literal", "LoopKernel", "lower_kernel", "to_affine"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def _argument(source: Source, arg: ast.arg) -> Argument:
     return Argument(arg.arg, "parameter" if dtype == dtypes.int64 else "scalar", dtype, (), arg)
 
 
-def _refuse(source: Source, node: ast.AST, what: str) -> None:
+def _refuse(source: Source, node: ast.AST, what: str) -> NoReturn:
     source.refuse(
         "E0161",
         node,

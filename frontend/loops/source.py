@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NoReturn
 
 from weft.errors import KernelError
@@ -34,7 +35,7 @@ class Source:
     """``text`` is the function alone; ``tree`` has the line numbers of the file, and its columns
     less ``indent``."""
 
-    function: Callable[..., Any]
+    function: FunctionType
     file: str
     text: str
     tree: ast.FunctionDef
@@ -63,17 +64,19 @@ class Source:
         found = ast.get_source_segment(self.text, self._relative(node))
         return " ".join((found or ast.unparse(node)).split())
 
-    def _relative(self, node: ast.AST) -> ast.AST:
+    def _relative(self, node: ast.AST) -> ast.stmt:
         """The place of ``node``, its lines counted from the first of ``text``."""
-        place: Any = ast.Pass()
         found: Any = node
-        place.lineno, place.end_lineno = found.lineno - self.above, found.end_lineno - self.above
-        place.col_offset, place.end_col_offset = found.col_offset, found.end_col_offset
-        return place
+        return ast.Pass(
+            lineno=found.lineno - self.above,
+            end_lineno=found.end_lineno - self.above,
+            col_offset=found.col_offset,
+            end_col_offset=found.end_col_offset,
+        )
 
     def meaning(self, name: str, default: Any = None) -> Any:
         """What ``name`` is outside the function: in its closure, its module or Python itself."""
-        for names in (self.captured, self.function.__globals__, vars(builtins)):  # type: ignore[attr-defined]
+        for names in (self.captured, self.function.__globals__, vars(builtins)):
             if name in names:
                 return names[name]
         return default
@@ -95,7 +98,7 @@ def read_source(function: Callable[..., Any]) -> Source:
     Raises ``KernelError`` (WEFT-E0160) for anything else, and where the text is not to be had.
     """
     name = getattr(function, "__name__", repr(function))
-    if not inspect.isfunction(function):
+    if not isinstance(function, FunctionType):
         raise _unreadable(name, f"it is a {type(function).__name__}, not a function")
     try:
         lines, start = inspect.getsourcelines(function)
@@ -116,9 +119,9 @@ def read_source(function: Callable[..., Any]) -> Source:
     return Source(function, file, text, found, indent, start - 1, dict(_cells(function)))
 
 
-def _cells(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    closure = function.__closure__ or ()  # type: ignore[attr-defined]
-    for name, cell in zip(function.__code__.co_freevars, closure, strict=True):  # type: ignore[attr-defined]
+def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    closure = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
         try:
             yield name, cell.cell_contents
         except ValueError:  # not assigned yet

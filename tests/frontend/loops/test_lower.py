@@ -1,0 +1,32 @@
+"""Kernels as affine statements mean what the Python functions mean, instance by instance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.frontend.loops.kernels import PROGRAMS, SIZES, in_python
+from weft.polyhedral.scop_interpreter import interpret
+from weft.polyhedral.scop_verifier import verify
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_statements_compute_what_the_function_does(name: str) -> None:
+    kernel, make = PROGRAMS[name]
+    verify(kernel.lowered.scop)
+    arguments = kernel.lowered.arguments
+    for n in SIZES[:6]:
+        given = make(n)
+        wanted = dict(zip([a.name for a in arguments], in_python(kernel, given), strict=True))
+        inputs = {
+            a.name: np.asarray(v, a.dtype.numpy)
+            for a, v in zip(arguments, given, strict=True)
+            if a.kind != "parameter"
+        }
+        known = {
+            a.name: int(v) for a, v in zip(arguments, given, strict=True) if a.kind == "parameter"
+        }
+        results = interpret(kernel.lowered.scop, inputs, known)
+        assert results
+        for tensor, result in results.items():
+            np.testing.assert_allclose(result, wanted[tensor], rtol=1e-6, err_msg=f"{tensor}, {n}")
