@@ -5,8 +5,6 @@ Sizes of signatures are names of the function's body, which linters do not know.
 
 # ruff: noqa: F821
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +19,7 @@ BAND = 2
 
 
 @weft.kernel
-def lu(A: weft.f64[N, N]):
+def lu(A: weft.f64["N", "N"]):
     for i in range(N):
         for j in range(i):
             for k in range(j):
@@ -33,7 +31,7 @@ def lu(A: weft.f64[N, N]):
 
 
 @weft.kernel
-def cholesky(A: weft.f64[N, N]):
+def cholesky(A: weft.f64["N", "N"]):
     for i in range(N):
         for j in range(i):
             for k in range(j):
@@ -45,7 +43,7 @@ def cholesky(A: weft.f64[N, N]):
 
 
 @weft.kernel
-def trisolv(L: weft.f64[N, N], x: weft.f64[N], b: weft.f64[N]):
+def trisolv(L: weft.f64["N", "N"], x: weft.f64["N"], b: weft.f64["N"]):
     for i in range(N):
         x[i] = b[i]
         for j in range(i):
@@ -54,7 +52,7 @@ def trisolv(L: weft.f64[N, N], x: weft.f64[N], b: weft.f64[N]):
 
 
 @weft.kernel
-def jacobi(steps: int, A: weft.f64[N, N], B: weft.f64[N, N]):
+def jacobi(steps: int, A: weft.f64["N", "N"], B: weft.f64["N", "N"]):
     for t in range(steps):
         for i in range(1, N - 1):
             for j in range(1, N - 1):
@@ -65,7 +63,7 @@ def jacobi(steps: int, A: weft.f64[N, N], B: weft.f64[N, N]):
 
 
 @weft.kernel
-def seidel(steps: weft.i64, A: weft.f32[N, N]):
+def seidel(steps: weft.i64, A: weft.f32["N", "N"]):
     for t in range(steps):
         for i in range(1, N - 1):
             for j in range(1, N - 1):
@@ -80,7 +78,7 @@ def seidel(steps: weft.i64, A: weft.f32[N, N]):
 
 
 @weft.kernel
-def floyd_warshall(path: weft.i32[N, N]):
+def floyd_warshall(path: weft.i32["N", "N"]):
     for k in range(N):
         for i in range(N):
             for j in range(N):
@@ -88,7 +86,7 @@ def floyd_warshall(path: weft.i32[N, N]):
 
 
 @weft.kernel
-def nussinov(seq: weft.i64[N], table: weft.i64[N, N]):
+def nussinov(seq: weft.i64["N"], table: weft.i64["N", "N"]):
     for i in range(N - 1, -1, -1):
         for j in range(i + 1, N):
             if j - 1 >= 0:
@@ -106,7 +104,7 @@ def nussinov(seq: weft.i64[N], table: weft.i64[N, N]):
 
 
 @weft.kernel
-def strides(x: weft.i64[N], y: weft.i64[N]):
+def strides(x: weft.i64["N"], y: weft.i64["N"]):
     """Steps, descending loops, bounds with // and %, min and max."""
     for i in range(0, N, 3):
         y[i] += 1
@@ -125,7 +123,7 @@ def strides(x: weft.i64[N], y: weft.i64[N]):
 
 
 @weft.kernel
-def cases(A: weft.i32[N, M], count: weft.i32[8]):
+def cases(A: weft.i32["N", "M"], count: weft.i32[8]):
     """Conditions on indices: and, or, not, chains, elif, else, != and ==, of min and max."""
     for i in range(N):
         for j in range(M):
@@ -148,7 +146,7 @@ def cases(A: weft.i32[N, M], count: weft.i32[8]):
 
 
 @weft.kernel
-def scalars(x: weft.f64[N], y: weft.f64[N], alpha: weft.f64, n: int):
+def scalars(x: weft.f64["N"], y: weft.f64["N"], alpha: weft.f64, n: int):
     """Local variables: numbers, index arithmetic, accumulators, carried from iteration to
     iteration; several targets and tuples."""
     total = 0.0
@@ -174,7 +172,7 @@ def scalars(x: weft.f64[N], y: weft.f64[N], alpha: weft.f64, n: int):
 
 
 @weft.kernel
-def data(x: weft.f64[N], y: weft.f64[N], where: weft.i32[N], bins: weft.i64[M]):
+def data(x: weft.f64["N"], y: weft.f64["N"], where: weft.i32["N"], bins: weft.i64["M"]):
     """Subscripts and conditions that depend on data."""
     for i in range(N):
         if x[i] > 0:
@@ -194,7 +192,7 @@ def data(x: weft.f64[N], y: weft.f64[N], where: weft.i32[N], bins: weft.i64[M]):
 
 
 @weft.kernel
-def functions(x: weft.f64[N], y: weft.f64[N], k: weft.i32[N]):
+def functions(x: weft.f64["N"], y: weft.f64["N"], k: weft.i32["N"]):
     for i in range(N):
         y[i] = math.exp(-abs(x[i])) + np.sqrt(x[i] ** 2 + 1) - math.atan2(x[i], 2)
         y[i] += np.where(x[i] > 0.5, math.sin(x[i]), np.cos(x[i]))
@@ -203,7 +201,7 @@ def functions(x: weft.f64[N], y: weft.f64[N], k: weft.i32[N]):
 
 
 @weft.kernel
-def matvec(A: weft.f64[P, Q], x: weft.f64[Q], out: weft.f64[P], scale: weft.f64):
+def matvec(A: weft.f64["P", "Q"], x: weft.f64["Q"], out: weft.f64["P"], scale: weft.f64):
     for i in range(P):
         out[i] = 0.0
         for j in range(Q):
@@ -211,13 +209,13 @@ def matvec(A: weft.f64[P, Q], x: weft.f64[Q], out: weft.f64[P], scale: weft.f64)
 
 
 @weft.kernel
-def shift(row: weft.f64[K]):
+def shift(row: weft.f64["K"]):
     for i in range(1, K):
         row[i - 1] = row[i]
 
 
 @weft.kernel
-def calls(A: weft.f64[N, N], B: weft.f64[N, N, N]):
+def calls(A: weft.f64["N", "N"], B: weft.f64["N", "N", "N"]):
     """Kernels in kernels, on whole arrays, rows, columns and slices; local arrays."""
     tmp = weft.zeros((N, 2), weft.f64)
     v = np.ones(N)
@@ -236,7 +234,7 @@ def calls(A: weft.f64[N, N], B: weft.f64[N, N, N]):
 
 
 @weft.kernel
-def whole_arrays(A: weft.f32[N, M], B: weft.f32[N + 1, 3]):
+def whole_arrays(A: weft.f32["N", "M"], B: weft.f32["N + 1", 3]):
     rows, columns = A.shape
     A[:, 1:] = 2.0
     for i in range(len(A)):
@@ -263,8 +261,12 @@ def _nan(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _whole(low: int, high: int, *shape: int, dtype: str = "int64") -> np.ndarray:
-    return _rng(sum(shape)).integers(low, high, size=shape).astype(dtype)
+def _whole(low: int, high: int, *shape: int) -> np.ndarray:
+    return _rng(sum(shape)).integers(low, high, size=shape)
+
+
+def _i32(low: int, high: int, *shape: int) -> np.ndarray:
+    return _whole(low, high, *shape).astype("int32")
 
 
 PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
@@ -273,19 +275,19 @@ PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
     "trisolv": (trisolv, lambda n: [_definite(n), _floats(n), _floats(n)]),
     "jacobi": (jacobi, lambda n: [n % 4, _definite(n), _definite(n)]),
     "seidel": (seidel, lambda n: [3 - n % 3, _definite(n).astype("float32")]),
-    "floyd_warshall": (floyd_warshall, lambda n: [_whole(-3, 50, n, n, dtype="int32")]),
+    "floyd_warshall": (floyd_warshall, lambda n: [_i32(-3, 50, n, n)]),
     "nussinov": (nussinov, lambda n: [_whole(0, 4, n), np.zeros((n, n), "int64")]),
     "strides": (strides, lambda n: [_whole(-50, 50, n), _whole(-50, 50, n)]),
     "cases": (
         cases,
-        lambda n: [_whole(0, 99, n, n + 1 - n % 3, dtype="int32"), np.zeros(8, "int32")],
+        lambda n: [_i32(0, 99, n, n + 1 - n % 3), np.zeros(8, "int32")],
     ),
     "scalars": (scalars, lambda n: [_floats(n), _floats(n), 1.5, -n]),
     "data": (
         data,
-        lambda n: [_nan(_floats(n)), _floats(n), _whole(0, n or 1, n, dtype="int32"), np.zeros(3, "int64")],
+        lambda n: [_nan(_floats(n)), _floats(n), _i32(0, n or 1, n), np.zeros(3, "int64")],
     ),
-    "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _whole(-9, 9, n, dtype="int32")]),
+    "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _i32(-9, 9, n)]),
     "calls": (calls, lambda n: [_definite(n), _rng(n).normal(size=(n, n, n))]),
     "whole_arrays": (
         whole_arrays,
