@@ -15,7 +15,7 @@ def calls(script: str, methods: Collection[str]) -> Iterator[Call]:
     """(method, arguments, named arguments) of each step of ``script``.
 
     The first assignment names the schedule, whatever it says; imports and print are left out.
-    Raises ``IllegalScheduleError`` (WEFT-E0464) for a line that is no step.
+    Raises ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step.
     """
     try:
         lines = ast.parse(script).body
@@ -59,7 +59,7 @@ def _refuse(number: int | None, why: str, script: str) -> NoReturn:
     lines = script.splitlines()
     text = lines[number - 1].strip() if number and number <= len(lines) else ""
     raise IllegalScheduleError(
-        "WEFT-E0464",
+        "WEFT-E0018",
         "this is no script of a schedule",
         where=f"line {number}: {text}" if number else "",
         why=why,

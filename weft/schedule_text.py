@@ -8,6 +8,7 @@ for i_t in range((N + 31) // 32):  # parallel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from weft.codegen.from_schedule import build_kernel
@@ -29,6 +30,7 @@ from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute
 from weft.frontend.scalar_printer import scalar_text
 from weft.polyhedral.transform.scheduled import Scheduled
 
+_TYPED = re.compile(r"\b\w*(?:float|int)\d\w*\((-?[\d.e+-]+|-?inf|nan)\)")
 _FOLDS = {"add": "+=", "mul": "*=", "and": "&=", "or": "|=", "xor": "^="}
 
 
@@ -115,5 +117,5 @@ def _element(buffer: str, indices: tuple[Expr, ...]) -> str:
 
 
 def _text(expr: Expr) -> str:
-    """``expr`` as Python text; the elements of 0-dimensional tensors without brackets."""
-    return scalar_text(expr).replace("[]", "")
+    """``expr`` as Python text, without the dtypes of numbers and the brackets of scalars."""
+    return _TYPED.sub(r"\1", scalar_text(expr)).replace("[]", "")

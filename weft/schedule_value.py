@@ -15,9 +15,10 @@ statements that it would put in the wrong order.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
 from weft.errors import BudgetError, CompileError, IllegalScheduleError
@@ -53,6 +54,23 @@ P = ParamSpec("P")
 _SAME_ORDER = {"split", "unroll", "parallel", "vectorize", "set_kinds"}  # of statements' instances
 
 
+def _step(
+    transformation: Callable[Concatenate[Scheduled, P], Scheduled],
+) -> Callable[Concatenate[Schedule, P], Schedule]:
+    """The method that takes one step and proves it legal."""
+
+    @wraps(transformation)
+    def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        after = transformation(self.scheduled, *args, **kwargs)
+        try:
+            _prove(self.scheduled, after)
+        except IllegalScheduleError as error:
+            raise _of_step(after.steps[-1], error) from None
+        return replace(self, scheduled=after)
+
+    return method
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
     """What a schedule is for. ``text``: how a script names its unscheduled schedule."""
@@ -69,97 +87,30 @@ class Schedule:
     scheduled: Scheduled
     subject: Subject
 
-    # ---- the order of loops -----------------------------------------------------------------
+    # The order of loops.
+    split = _step(split)
+    tile = _step(tile)
+    reorder = _step(reorder)
+    fuse = _step(fuse)
+    distribute = _step(distribute)
+    skew = _step(skew)
+    shift = _step(shift)
+    reverse = _step(reverse)
+    share = _step(share)
+    sink = _step(sink)
+    order = _step(order)
 
-    def split(
-        self, loop: str, size: int, *, tile: str | None = None, point: str | None = None
-    ) -> Schedule:
-        """One loop into a loop over tiles and one within the tile, in its place."""
-        return self._then(split, loop, size, tile=tile, point=point)
+    # How loops run.
+    parallel = _step(parallel)
+    vectorize = _step(vectorize)
+    unroll = _step(unroll)
+    unroll_and_jam = _step(unroll_and_jam)
+    set_kinds = _step(set_kinds)
 
-    def tile(self, sizes: Mapping[str, int]) -> Schedule:
-        """Loops into loops over tiles and, inside them, loops within the tile."""
-        return self._then(tile, sizes)
-
-    def reorder(self, order: Seq[str]) -> Schedule:
-        """Loops directly inside each other change places."""
-        return self._then(reorder, order)
-
-    def fuse(self, first: str, second: str, *, shift: int = 0, name: str | None = None) -> Schedule:
-        """Two neighbouring loops into one, the second ``shift`` iterations later."""
-        return self._then(fuse, first, second, shift=shift, name=name)
-
-    def distribute(self, loop: str, after: str | None = None) -> Schedule:
-        """One loop around several statements into one around each, or cut behind one."""
-        return self._then(distribute, loop, after)
-
-    def skew(self, loop: str, by: str, factor: int = 1) -> Schedule:
-        """A loop runs ahead by ``factor`` with each iteration of another one."""
-        return self._then(skew, loop, by, factor)
-
-    def shift(self, statement: str, loop: str, by: int) -> Schedule:
-        """A statement runs ``by`` iterations of a loop later."""
-        return self._then(shift, statement, loop, by)
-
-    def reverse(self, loop: str) -> Schedule:
-        """A loop runs from its last iteration to its first."""
-        return self._then(reverse, loop)
-
-    def share(self, loops: Mapping[str, Mapping[str, str]], statements: Seq[str]) -> Schedule:
-        """Whole nests under common loops, several at once."""
-        return self._then(share, loops, statements)
-
-    def sink(self, loops: Seq[str]) -> Schedule:
-        """Loops move inwards, to just around each statement."""
-        return self._then(sink, loops)
-
-    def promote(
-        self, tensor: str, outer: Seq[str], *, scope: Any = "local", innermost: str | None = None
-    ) -> Schedule:
-        """A temporary gets storage for one iteration of the loops ``outer`` only."""
-        return self._then(promote, tensor, outer, scope=scope, innermost=innermost)
-
-    def order(self) -> Schedule:
-        """Neighbouring nests in the order that their statements had in the source."""
-        return self._then(order)
-
-    # ---- how loops run ----------------------------------------------------------------------
-
-    def parallel(self, *loops: str) -> Schedule:
-        """The iterations of loops may run at the same time on several threads."""
-        return self._then(parallel, *loops)
-
-    def vectorize(self, loop: str, width: int | None = None) -> Schedule:
-        """The iterations of a loop run in lockstep, ``width`` at a time."""
-        return self._then(vectorize, loop, width)
-
-    def unroll(self, loop: str, factor: int | None = None) -> Schedule:
-        """The iterations of a loop are written out, ``factor`` at a time."""
-        return self._then(unroll, loop, factor)
-
-    def unroll_and_jam(self, loop: str, factor: int) -> Schedule:
-        """``factor`` iterations of an outer loop run side by side in the inner ones."""
-        return self._then(unroll_and_jam, loop, factor)
-
-    def set_kinds(self, kinds: Mapping[str, Any]) -> Schedule:
-        """Loops become "serial", "parallel", "vector" or "unrolled"."""
-        return self._then(set_kinds, kinds)
+    # Where values are kept.
+    promote = _step(promote)
 
     # ---- steps ------------------------------------------------------------------------------
-
-    def _then(
-        self,
-        transformation: Callable[Concatenate[Scheduled, P], Scheduled],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Schedule:
-        """This schedule with one more step, if that is legal."""
-        after = transformation(self.scheduled, *args, **kwargs)
-        try:
-            _prove(self.scheduled, after)
-        except IllegalScheduleError as error:
-            raise _of_step(after.steps[-1], error) from None
-        return replace(self, scheduled=after)
 
     def automatic(self) -> Schedule:
         """The schedule that Weft chooses when nobody says anything; steps so far are dropped.
@@ -188,12 +139,12 @@ class Schedule:
     def why_not(self, method: str, *args: Any, **kwargs: Any) -> str | None:
         """Why ``getattr(self, method)(*args, **kwargs)`` would be refused, and what to try instead.
 
-        None where it is legal. Raises ``IllegalScheduleError`` (WEFT-E0465) for a method that is
+        None where it is legal. Raises ``IllegalScheduleError`` (WEFT-E0019) for a method that is
         no transformation.
         """
         if method not in TRANSFORMATIONS:
             raise IllegalScheduleError(
-                "WEFT-E0465",
+                "WEFT-E0019",
                 f"there is no transformation {method!r}",
                 hint=f"transformations: {', '.join(TRANSFORMATIONS)}",
             )
@@ -235,7 +186,7 @@ class Schedule:
         """The schedule that ``script`` builds, its first line standing for this schedule.
 
         Nothing of it is executed but steps with literal arguments. Raises
-        ``IllegalScheduleError`` (WEFT-E0464) for a line that is no step, and what steps raise.
+        ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, and what steps raise.
         """
         made = self
         for method, args, kwargs in calls(script, (*TRANSFORMATIONS, "automatic")):
@@ -286,10 +237,7 @@ def not_a_schedule(name: str, value: object) -> CompileError:
     )
 
 
-TRANSFORMATIONS: tuple[str, ...] = (
-    "split", "tile", "reorder", "fuse", "distribute", "skew", "shift", "reverse", "share", "sink",
-    "promote", "order", "parallel", "vectorize", "unroll", "unroll_and_jam", "set_kinds",
-)  # fmt: skip
+TRANSFORMATIONS = tuple(n for n, v in vars(Schedule).items() if hasattr(v, "__wrapped__"))
 """The methods of ``Schedule`` that are steps."""
 
 _VIOLATIONS = {"WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}

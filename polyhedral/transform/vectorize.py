@@ -5,7 +5,7 @@
 
 Legal where the loop carries no dependence but that of a reduction whose order is free. Any number
 of iterations will do: what does not fill a register runs under a mask.
-Also known as: Halide ``vectorize``, TVM ``vectorize``, Exo ``vectorize`` (of a divided loop).
+Also known as: Halide ``vectorize``, TVM ``vectorize``; in Exo, ``replace`` by instructions.
 """
 
 from __future__ import annotations

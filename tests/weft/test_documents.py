@@ -1,0 +1,33 @@
+"""Documents say what Weft does: each block runs, and prints what the document says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.weft.documents import outputs, rewritten, same
+from weft.schedule_value import TRANSFORMATIONS
+
+DOCS = Path(__file__).parents[2] / "docs"
+EXECUTED = ("schedule-language.md",)
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_every_block_prints_what_stands_behind_it(name: str) -> None:
+    for code, expected, found in outputs((DOCS / name).read_text()):
+        assert same(expected or "", found), f"{name}:\n{code}\n{found}"
+
+
+def test_every_transformation_is_described() -> None:
+    text = (DOCS / "schedule-language.md").read_text()
+    assert [name for name in TRANSFORMATIONS if f"\n### `{name}`\n" not in text] == []
+
+
+def test_the_runner_itself() -> None:
+    document = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n```python\nx = 1\n```\n"
+    ((_, expected, found), (_, none, silent)) = outputs(document)
+    assert (expected, found, none, silent) == ("3\n", "2\n", None, "")
+    assert not same(expected or "", found)
+    assert rewritten(document) == document.replace("\n3\n", "\n2\n")
+    assert same("~ 3.5 GFLOP/s\n", "~ 12 GFLOP/s\n") and not same("~ 3 GFLOP/s\n", "~ 3 s\n")
