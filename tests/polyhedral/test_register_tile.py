@@ -76,7 +76,7 @@ def test_lanes_that_share_an_element() -> None:
 
 
 def test_operand_that_the_tile_updates() -> None:
-    why = refusal(scop_of(source="C"), tree_of(TILE))
+    why = refusal(scop_of((j - k - 1,), source="C"), tree_of(TILE))
     assert "updates C[" in why and "in the same tile reads" in why
 
 
