@@ -26,12 +26,16 @@ def stage_result(
 
     The copy back is a nest of its own behind the last writer's, within the first ``level`` loops
     that the writers share. The writers must cover the tensor. Raises ``IllegalScheduleError``
-    where nothing writes it, or where a shared loop does not run along one of its dimensions.
+    where nothing writes it, where a writer has fewer loops, or where a shared loop does not run
+    along one of its dimensions.
     """
     old = scop.tensor(tensor)
     writers = [s for s, _, is_write in accesses_of(scop, tensor) if is_write]
     if not writers:
         raise IllegalScheduleError("WEFT-E0455", f"no statement writes {tensor}")
+    if any(len(s.position) <= 2 * level for s in writers):
+        what = f"not every statement that writes {tensor} is inside {level} loops"
+        raise IllegalScheduleError("WEFT-E0455", what)
     names = {t.name for t in scop.tensors}
     new = Tensor(fresh(f"{tensor}_acc", names), old.shape, old.dtype)
     redirected = {s.name for s in writers} | readers
