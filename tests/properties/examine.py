@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
 from tests.properties import executions
 from tests.properties.enumeration import (
-    Program,
     TooLarge,
     Verdict,
     enumerate_scop,
@@ -255,10 +254,19 @@ def _run(pair: Pair, r: Random, effort: Effort, notes: Counter[str]) -> str:
     return ""
 
 
+def expected_at(pair: Pair, values: Mapping[str, int]) -> executions.Arrays:
+    """What the original program gives, computed once for all of its schedules."""
+    known, key = pair.subject.results, tuple(values.items())
+    if key not in known:
+        original = pair.subject.affine.scop
+        known[key] = executions.run(original, None, values, inputs_of(original, dict(values)))
+    return known[key]
+
+
 def _run_at(pair: Pair, values: Mapping[str, int]) -> str:
     of, original = pair.scheduled, pair.subject.affine.scop
     inputs = inputs_of(original, dict(values))
-    expected = executions.run(original, None, values, inputs)
+    expected = expected_at(pair, values)
     found = executions.run(of.scop, of.tree, values, inputs)
     text = executions.difference(found, expected)
     if text:
@@ -278,7 +286,7 @@ def _run_code(
         return f"no code: {error}"
     for values in chosen:
         inputs = inputs_of(original, values)
-        expected = executions.run(original, None, values, inputs)
+        expected = expected_at(pair, values)
         found = executions.run_loop_ir(made, of.scop, values, inputs)
         text = executions.difference(found, expected)
         if text:
@@ -287,7 +295,7 @@ def _run_code(
         notes["run as native code"] += 1
         for values in chosen:
             inputs = inputs_of(original, values)
-            expected = executions.run(original, None, values, inputs)
+            expected = expected_at(pair, values)
             at_end = r.random() < 0.5
             found = executions.run_native(made, of.scop, values, inputs, at_end)
             text = executions.difference(found, expected)
@@ -323,38 +331,3 @@ def _wrong_kind(pair: Pair, truth: Verdict) -> str:
 
 def _with_kind(tree: Tree, name: str, kind: Kind) -> Tree:
     return with_loops(tree, lambda x: replace(x, kind=kind) if x.name == name else x)
-
-
-# ---- smaller ------------------------------------------------------------------------------------
-
-
-def smaller(pair: Pair, fails: Callable[[Pair], bool], rounds: int = 40) -> Pair:
-    """``pair`` with fewer statements and loops, as long as it still ``fails``."""
-    for _ in range(rounds):
-        candidate = next((c for c in _smaller(pair) if _fails(c, fails)), None)
-        if candidate is None:
-            return pair
-        pair = candidate
-    return pair
-
-
-def _fails(pair: Pair, fails: Callable[[Pair], bool]) -> bool:
-    try:
-        return fails(pair)
-    except Exception:
-        return False
-
-
-def _smaller(pair: Pair):  # type: ignore[no-untyped-def]
-    from tests.properties.shrinking import candidates
-
-    for scop, tree in candidates(pair.scheduled.scop, pair.scheduled.tree):
-        try:
-            oracle = Program(scop, pair.subject.affine.sizes)
-        except TooLarge:
-            continue
-        affine = replace(pair.subject.affine, scop=scop)
-        scheduled = replace(pair.scheduled, original=scop, scop=scop, tree=tree)
-        yield Pair(
-            pair.seed, replace(pair.subject, affine=affine, oracle=oracle), scheduled, oracle
-        )

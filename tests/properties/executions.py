@@ -1,4 +1,4 @@
-"""Run schedules: in tree order, in other orders that their kinds allow, as loop IR, as native code."""
+"""Run schedules: in tree order, in other orders that their kinds allow, as loop IR, as code."""
 
 from __future__ import annotations
 

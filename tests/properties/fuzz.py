@@ -1,9 +1,9 @@
-"""``python -m tests.properties.fuzz --n 100000 [--seed 0] [--jobs 2]``: random affine programs under
-random schedules, Weft against enumeration, for long. ``--mutations`` breaks correct schedules instead.
+"""``python -m tests.properties.fuzz --n 100000 [--seed 0] [--jobs 2]``: random affine programs
+under random schedules, Weft against enumeration, for long. ``--mutations`` runs ``mutations``.
 
-Each contradiction is printed with its seed, made smaller where that is easy; then the histogram of
-what the pairs were. The exit status says whether there was a contradiction. ``--only 123`` shows one
-pair.
+Each contradiction is printed with its seed, then the histogram of what the pairs were. The exit
+status says whether there was a contradiction. ``--only 123`` shows one pair, and where it fails a
+smaller one that does, too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
-from tests.properties.examine import Effort, Outcome, examine
-from tests.properties.random_schedules import SCHEDULES, random_pair
+from tests.properties.examine import Effort, Outcome, examine, examine_pair
+from tests.properties.random_schedules import SCHEDULES, Pair, random_pair
+from tests.properties.shrinking import smaller
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop_printer import scop_text
 
@@ -29,12 +31,14 @@ ROOT = Path(__file__).parents[2]
 LEGAL = ("legal", "legal, storage changed")
 
 
-def show(seed: int) -> str:
-    """Pair ``seed`` as text."""
-    pair = random_pair(seed)
+FULL = Effort(1, 1, 1, 1)
+
+
+def show(pair: Pair) -> str:
+    """``pair`` as text."""
     of = pair.scheduled
     parts = [
-        f"pair {seed}: {pair.subject.affine.family}, {pair.moves}",
+        f"pair {pair.seed}: {pair.subject.affine.family}, {pair.moves}",
         scop_text(of.scop) + print_schedule(of.tree),
     ]
     if pair.changed:
@@ -87,9 +91,9 @@ class _Worker:
     def __init__(self, seeds: range, options: argparse.Namespace) -> None:
         self.seeds = seeds
         self.next = seeds.start
-        command = [sys.executable, "-m", "tests.properties.fuzz", "--worker", "--n", str(len(seeds)),
-                   "--seed", str(seeds.start), "--native", str(options.native),
-                   "--loop-ir", str(options.loop_ir)]  # fmt: skip
+        command = [sys.executable, "-m", "tests.properties.fuzz", "--worker"]
+        command += ["--n", str(len(seeds)), "--seed", str(seeds.start)]
+        command += ["--native", str(options.native), "--loop-ir", str(options.loop_ir)]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
         )
@@ -167,10 +171,19 @@ def main() -> int:
             )
         return 0
     if options.only is not None:
-        outcome = examine(options.only, Effort(1, 1, 1, 1))
-        print(show(options.only), outcome.kind, outcome.problem, sep="\n")
-        return 1 if outcome.problem else 0
+        return _only(options.only)
     return _long(seeds, effort, options)
+
+
+def _only(seed: int) -> int:
+    """Show pair ``seed``, and where it fails a smaller one that does, too."""
+    outcome = examine(seed, FULL)
+    print(show(random_pair(seed)), outcome.kind, outcome.problem, sep="\n")
+    if not outcome.problem:
+        return 0
+    small = smaller(random_pair(seed), lambda p: examine_pair(p, Random(seed), FULL).problem)
+    print("\nsmaller:", show(small), sep="\n")
+    return 1
 
 
 def _long(seeds: range, effort: Effort, options: argparse.Namespace) -> int:

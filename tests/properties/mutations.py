@@ -1,4 +1,4 @@
-"""``python -m tests.properties.mutations [--every 1]``: correct scheduled programs, broken on purpose.
+"""``python -m tests.properties.mutations [--every 1]``: correct schedules, broken on purpose.
 
 Loops swapped, turned round, skewed wrongly, statements moved, kinds claimed; halos, packed indices,
 copies, domains, shapes, contraction and origins one off. A mutant that enumeration finds legal and
@@ -20,7 +20,7 @@ from tests.properties.examine import refusal, sharpened
 from tests.properties.random_affine import inputs_of
 from tests.properties.random_schedules import Pair
 from tests.properties.scheduled_programs import CASES, case
-from tests.properties.tree_moves import bands, clean, loops, put
+from tests.properties.tree_moves import bands, clean, put
 from weft.errors import CompileError
 from weft.frontend.scalar_expr import Expr, Literal, literal, walk
 from weft.polyhedral.schedule_printer import print_schedule
@@ -113,21 +113,21 @@ def _parts(tree: Tree) -> Iterator[tuple[str, str, Tree]]:
             without = node.children[:-1]
             yield "lost part", "the last", clean(put(tree, node, Sequence(without)))
         if isinstance(node, Band) and isinstance(node.child, Sequence):
-            copies = [
-                Band(
-                    tuple(
-                        replace(x, name=f"{x.name}_{k}", at={s: x.at[s] for s in statements_below(c)})
-                        for x in node.loops
-                    ),
-                    c,
-                )
-                for k, c in enumerate(node.child.children)
-            ]
+            copies = (_copy(node, k, part) for k, part in enumerate(node.child.children))
             distributed = clean(put(tree, node, Sequence(tuple(copies))))
             yield "distributed", node.loops[0].name, distributed
         if isinstance(node, Leaf):
             twice = put(tree, node, Sequence((node, node)))
             yield "statement twice", node.statement, clean(twice)
+
+
+def _copy(band: Band, number: int, part: Tree) -> Band:
+    """The loops of ``band`` around ``part`` of its sequence alone."""
+    inside = statements_below(part)
+    own = (
+        replace(x, name=f"{x.name}_{number}", at={s: x.at[s] for s in inside}) for x in band.loops
+    )
+    return Band(tuple(own), part)
 
 
 def _claimed(tree: Tree) -> Iterator[tuple[str, str, Tree]]:

@@ -244,6 +244,9 @@ def _overlap(r: Random, of: Scheduled) -> Scheduled | None:
     if name is None or len(readers) != 1:
         return None
     [(consumer, reader)] = readers.items()
+    known = {s.name for s in of.original.statements}
+    if any(s.name not in known for s, _, is_write in accesses_of(of.scop, name) if is_write):
+        return None  # clones of copies would stand for copies, and the original has none
     write = reader.writes[0]
     plain = [i.name for i in write.indices if isinstance(i, Var) and i.name in reader.dims]
     if not plain:

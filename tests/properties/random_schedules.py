@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
-from tests.properties.enumeration import Program, TooLarge
+from tests.properties.enumeration import Array, Program, TooLarge
 from tests.properties.executions import difference, run
 from tests.properties.named_moves import DATA, LOOPS, NamedMove
 from tests.properties.random_affine import Affine, inputs_of, random_affine
@@ -34,6 +34,7 @@ class Subject:
 
     affine: Affine
     oracle: Program
+    results: dict[object, dict[str, Array]] = field(default_factory=dict)  # by sizes, when known
 
 
 @dataclass(slots=True)

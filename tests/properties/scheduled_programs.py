@@ -153,8 +153,7 @@ def accumulated(of: Scheduled) -> Scheduled:
     """Accumulators of their own for each tile, and a copy out."""
     of = _again(of, stage_result(of.scop, "C"))
     names = {
-        s: [loop.name for loop in of.loops() if s in loop.at][:2]
-        for s in ("S0", "S1", "store_C")
+        s: [loop.name for loop in of.loops() if s in loop.at][:2] for s in ("S0", "S1", "store_C")
     }
     of = share(of, {f"q{d}": {s: own[d] for s, own in names.items()} for d in (0, 1)}, list(names))
     return promote(tile(of, {"q0": 2, "q1": 2}), "C_acc", ["q0_t", "q1_t"])

@@ -1,4 +1,4 @@
-"""Random edits of schedule trees, right or wrong: code of its own, none of ``polyhedral/transform``.
+"""Random edits of schedule trees, right or wrong, without any code of ``polyhedral/transform``.
 
 A move takes a tree to another one, or gives None where it does not apply.
 """

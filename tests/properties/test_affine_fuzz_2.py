@@ -1,0 +1,7 @@
+"""Random affine programs under random schedules, part 2 of 4: see ``fuzz``."""
+
+from tests.properties.fuzz_part import check_part
+
+
+def test_pairs() -> None:
+    check_part(1)
