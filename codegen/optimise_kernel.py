@@ -9,10 +9,12 @@ from weft.codegen.form_region import form_region
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
+from weft.codegen.unswitch import unswitch
 
 PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("simplify", simplify_kernel),
     ("split_tails", split_tails),
+    ("unswitch", unswitch),
     ("collapse_parallel", collapse_parallel),
     ("form_region", form_region),
 )

@@ -7,9 +7,10 @@ from tiles stays alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from weft.frontend.scalar_expr import Expr, Var
+from weft.frontend.scalar_affine import Affine, to_affine
+from weft.frontend.scalar_expr import Expr, Var, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.lanes import choose_lanes
@@ -71,18 +72,42 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
     last = all(len(dims) == 1 for dims in free.values())
     for tensor in _large(planner, first, second):
         for place in range(len(planner.scop.tensor(tensor).shape)):
-            at = {
-                n: _along(planner.scop.statement(n), tensor, place, free[n]) for n in both.names
-            }
+            at = {n: _along(planner.scop.statement(n), tensor, place, free[n]) for n in both.names}
             fixed = {n: e for n, e in at.items() if e is not None}
             if len(set(fixed) & set(second.names)) * len(set(fixed) & set(first.names)) == 0:
                 continue
             plane = search.complete(fixed, {n: tuple(map(Var, dims)) for n, dims in free.items()})
             if plane is None or (plane.coincident and both.in_tile and not last):
                 continue  # within a strip, what nothing crosses stays for the vectors
-            if _loses_nothing(plane, first, second):
+            if _loses_nothing(plane, first, second) and _meet(planner, both, plane, tensor, first):
                 return plane
     return None
+
+
+def _meet(planner: Planner, both: Group, plane: Hyperplane, tensor: str, first: Group) -> bool:
+    """Whether the parts use the same elements of ``tensor`` in one iteration, as far as the loops
+    so far determine them."""
+    inside = both.inside(plane.at)
+    places: tuple[set[object], set[object]] = (set(), set())
+    for s in planner.statements(both):
+        known = planner.solved(inside, s.name)
+        for access in (*s.reads, *s.writes):
+            if access.tensor == tensor and not access.may:
+                forms = (_form(index, known, s.dims) for index in access.indices)
+                places[s.name in first.names].add(tuple(forms))
+    return any(_agree(a, b) for a in places[0] for b in places[1])
+
+
+def _form(index: Expr, known: Mapping[str, Expr], dims: Sequence[str]) -> Affine | None:
+    """``index`` over the loops; None where it is still open."""
+    value = to_affine(substitute(index, dict(known)))
+    return None if value is None or value.variables() & set(dims) else value
+
+
+def _agree(one: object, two: object) -> bool:
+    assert isinstance(one, tuple) and isinstance(two, tuple)
+    pairs = [(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None]
+    return bool(pairs) and all(a == b for a, b in pairs)
 
 
 def _loses_nothing(plane: Hyperplane, first: Group, second: Group) -> bool:
@@ -131,7 +156,12 @@ def _vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
         dim = plane.at[s.name]
         if not isinstance(dim, Var):
             return False
-        if choose_lanes(planner.scop, s, [dim.name], planner.machine, latency=8.0 if group.in_tile else 0.0) is None:
+        if (
+            choose_lanes(
+                planner.scop, s, [dim.name], planner.machine, latency=8.0 if group.in_tile else 0.0
+            )
+            is None
+        ):
             return False
     return True
 

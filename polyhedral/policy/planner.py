@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Apply, Expr, Var, walk
+from weft.frontend.scalar_expr import Apply, Expr, Var, substitute, walk
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
@@ -118,17 +118,24 @@ class Planner:
 
     def free(self, group: Group, name: str) -> tuple[str, ...]:
         """The dims of a statement, in textual order, that the loops above leave open."""
-        statement = self.scop.statement(name)
-        left = [p for p in statement.position if isinstance(p, str)]
+        known = self.solved(group, name)
+        position = self.scop.statement(name).position
+        return tuple(p for p in position if isinstance(p, str) and p not in known)
+
+    def solved(self, group: Group, name: str) -> dict[str, Expr]:
+        """The dims that the loops above determine, in terms of loops ``@0``, ``@1`` … from outside."""
+        dims = set(self.scop.statement(name).dims)
+        known: dict[str, Expr] = {}
         changed = True
         while changed:
             changed = False
-            for at in group.above:
-                form = linear(at[name], left)
+            for k, at in enumerate(group.above):
+                form = linear(at[name], dims - set(known))
                 if form is not None and list(form.coefficients.values()) in ([1], [-1]):
-                    left.remove(next(iter(form.coefficients)))
+                    ((dim, factor),) = form.coefficients.items()
+                    known[dim] = (Var(f"@{k}") - substitute(form.rest, known)) * factor
                     changed = True
-        return tuple(left)
+        return known
 
     def loop(self, hint: str, at: At, kind: Kind = "serial") -> Loop:
         """A loop with a name of its own."""

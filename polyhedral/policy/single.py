@@ -1,6 +1,6 @@
 """Strategy for one statement: its vector loop innermost, the loops that nothing crosses outermost.
 
-    for i: for k: for j: C[i, j] += …   →   parallel i: for k: vector j
+for i: for k: for j: C[i, j] += …   →   parallel i: for k: vector j
 """
 
 from __future__ import annotations

@@ -1,0 +1,68 @@
+"""Unswitch: conditions that an innermost loop does not change are asked before it.
+
+    for j:                          if c:
+      if c: A[j] = …          →       for j: A[j] = …; B[j] = …
+      B[j] = …                      else:
+                                      for j: B[j] = …
+
+A vector loop would otherwise mask every lane. At most two conditions of one loop go outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from weft.codegen.loop_ir import Block, For, If, Kernel, Let, Stmt, children, walk
+from weft.codegen.rebuild import map_children
+from weft.codegen.simplify import simplify_kernel
+from weft.frontend.scalar_expr import Expr, Load, Var
+from weft.frontend.scalar_expr import walk as walk_expr
+
+CONDITIONS = 2
+
+
+def unswitch(kernel: Kernel) -> Kernel:
+    """``kernel`` with invariant conditions outside of its innermost loops, simplified."""
+    return simplify_kernel(replace(kernel, body=_outside(kernel.body)))
+
+
+def _outside(stmt: Stmt) -> Stmt:
+    stmt = map_children(stmt, _outside)
+    if isinstance(stmt, For) and not any(isinstance(s, For) for s in walk(stmt.body)):
+        return _split(stmt, CONDITIONS)
+    return stmt
+
+
+def _split(loop: For, left: int) -> Stmt:
+    found = next(_conditions(loop), None) if left else None
+    if found is None:
+        return loop
+    met = _decided(loop.body, found, holds=True)
+    unmet = _decided(loop.body, found, holds=False)
+    otherwise = _split(replace(loop, body=unmet), left - 1) if _does(unmet) else Block(())
+    return If(found, _split(replace(loop, body=met), left - 1), otherwise)
+
+
+def _conditions(loop: For) -> Iterator[Expr]:
+    """Conditions in ``loop`` that are the same in all of its iterations."""
+    bound = {loop.var}
+    for stmt in walk(loop.body):
+        if isinstance(stmt, Let):
+            bound.add(stmt.name)
+        if isinstance(stmt, If) and not any(
+            isinstance(n, Load) or (isinstance(n, Var) and n.name in bound)
+            for n in walk_expr(stmt.condition)
+        ):
+            yield stmt.condition
+
+
+def _decided(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
+    if isinstance(stmt, If) and stmt.condition == condition:
+        return _decided(stmt.then if holds else stmt.otherwise, condition, holds=holds)
+    return map_children(stmt, lambda part: _decided(part, condition, holds=holds))
+
+
+def _does(stmt: Stmt) -> bool:
+    """Whether ``stmt`` does anything."""
+    return not isinstance(stmt, Block) or any(_does(part) for part in children(stmt))
