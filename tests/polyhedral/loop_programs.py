@@ -21,9 +21,7 @@ PLUS = Monoid("sum", (_LEFT,), (_RIGHT,), (_LEFT + _RIGHT,), (0.0,),
               laws=frozenset({"associative", "commutative"}))  # fmt: skip
 
 
-def parse(
-    name: str, text: str, parameters: str, tensors: dict[str, str], context: int = 1
-) -> Scop:
+def parse(name: str, text: str, parameters: str, tensors: dict[str, str], context: int = 1) -> Scop:
     """The Scop of ``text``. ``tensors`` maps a name to its shape, ``"in N M"``; parameters are at
     least ``context``."""
     reader = _Reader(set(tensors))

@@ -96,9 +96,7 @@ def test_nothing_changes_by_itself(name: str) -> None:
     found = _find(of)
     assert all(found.statement(s.name) for s in of.statements)
     assert all(found.read(Read(t.name, FINAL)) for t in of.tensors)
-    assert all(
-        found.read(Read(s.name, k)) for s in of.statements for k in range(len(s.reads) + 1)
-    )
+    assert all(found.read(Read(s.name, k)) for s in of.statements for k in range(len(s.reads) + 1))
 
 
 def _with(of: Scop, name: str, **changes: object) -> Scop:

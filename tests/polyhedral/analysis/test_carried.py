@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import islpy as isl
 import pytest
 
+from tests.polyhedral.loop_programs import program
+from tests.polyhedral.loop_schedules import BANDS, Values
 from tests.polyhedral.scops import Var, at, box, loop, scop, statement, tensor
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.carried import Together
-from weft.polyhedral.analysis.dependences import dependences
-from weft.polyhedral.named_isl import bounded
+from weft.polyhedral.analysis.dependences import Dependence, dependences
+from weft.polyhedral.analysis.pair_distance import LoopDistances
+from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.named_isl import bounded, difference
+from weft.polyhedral.schedule_tree import Loop
 
 i, t = Var("i"), Var("t")
 
@@ -49,3 +57,71 @@ def test_loops_inside_see_only_what_is_left() -> None:
         pairs.enter(loop("within", s=t % 4))
         assert pairs.is_empty()
         assert pairs.carried(loop("i", s=i)) is None
+
+
+# --- shortcuts are exact -------------------------------------------------------------------------
+
+_SHAPES = (
+    lambda v, w: v,
+    lambda v, w: -v,
+    lambda v, w: v // 4,
+    lambda v, w: v % 4,
+    lambda v, w: v // 4 + w // 4,
+    lambda v, w: (v + w) // 3,
+    lambda v, w: v // 8 - w // 8,
+    lambda v, w: v - 4 * (v // 4),
+    lambda v, w: (v // 2 + w) // 2,
+)
+
+
+def _random_loops(random: Random, band: Values) -> list[Loop]:
+    found = []
+    for number in range(random.randint(1, 6)):
+        shape, one, two = random.choice(_SHAPES), *(random.randrange(9) for _ in "12")
+        values = {s: shape(v[one % len(v)], v[two % len(v)]) for s, v in band.items()}
+        found.append(loop(f"l{number}", **values))
+    return found
+
+
+class _Slowly:
+    """The same questions, asked of all pairs."""
+
+    def __init__(self, dependence: Dependence) -> None:
+        self.dependence = dependence
+        self.pairs = dependence.map.wrap().flatten()
+
+    def distance(self, of: Loop) -> isl.Aff:
+        source, sink = self.dependence.source, self.dependence.sink
+        before, after = affine(of.at[source.name]), affine(of.at[sink.name])
+        return difference(self.pairs.get_space(), (before, source.dims), (after, sink.dims))
+
+    def beyond(self, of: Loop, sign: int) -> isl.Set:
+        past = self.distance(of).scale_val(sign).add_constant_val(-1)
+        return self.pairs.add_constraint(isl.Constraint.inequality_from_aff(past))
+
+
+_FEW = ("gemm", "trmm", "lu")  # dependences
+
+
+@pytest.mark.parametrize("name", ["gemm", "lu", "cholesky", "jacobi-2d", "fdtd-2d", "trmm"])
+def test_shortcuts_against_all_pairs(name: str) -> None:
+    random, seen = Random(name), [0, 0]
+    for dependence in dependences(program(name)):
+        for _ in range(8 if name in _FEW else 3):
+            fast, slow = Together(dependence, LoopDistances()), _Slowly(dependence)
+            with bounded():
+                for entry in _random_loops(random, BANDS[name]):
+                    back, forth = slow.beyond(entry, -1), slow.beyond(entry, 1)
+                    backward = fast.backward(entry)
+                    assert (backward is not None) == (not back.is_empty())
+                    assert backward is None or backward.is_equal(back)
+                    carried = fast.carried(entry)
+                    assert (carried is not None) == (not (back.is_empty() and forth.is_empty()))
+                    seen[backward is None] += 1
+                    equal = isl.Constraint.equality_from_aff(slow.distance(entry))
+                    slow.pairs = slow.pairs.add_constraint(equal)
+                    more = fast.enter(entry)
+                    assert more or slow.pairs.is_empty()
+                    assert fast.pairs.is_equal(slow.pairs)
+                    assert fast.is_empty() == slow.pairs.is_empty()
+    assert min(seen) > 2, seen
