@@ -9,7 +9,7 @@ for i_t in range((N + 31) // 32):  # parallel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import (
@@ -28,7 +28,8 @@ from weft.codegen.loop_printer import print_stmt
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute
 from weft.frontend.scalar_printer import scalar_text
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, Tree
+from weft.polyhedral.transform.scheduled import Scheduled, rewrite
 
 _TYPED = re.compile(r"\b\w*(?:float|int)\d\w*\((-?[\d.e+-]+|-?inf|nan)\)")
 _FOLDS = {"add": "+=", "mul": "*=", "and": "&=", "or": "|=", "xor": "^="}
@@ -39,11 +40,27 @@ def schedule_text(scheduled: Scheduled) -> str:
 
     Raises ``BudgetError`` if isl needs too long to find the loops' bounds.
     """
-    kernel = build_kernel(scheduled.scop, scheduled.tree, scheduled.scop.name)
-    return "\n".join(_lines(simplify_kernel(kernel).body, ""))
+    marks: dict[str, str] = {}
+    tree = _unmarked(scheduled.tree, marks)
+    kernel = build_kernel(scheduled.scop, tree, scheduled.scop.name)
+    return "\n".join(_lines(simplify_kernel(kernel).body, "", marks))
 
 
-def _lines(stmt: Stmt, pad: str) -> Iterator[str]:
+def _unmarked(tree: Tree, marks: dict[str, str]) -> Tree:
+    """``tree`` as plain loops; what was said of them goes to ``marks``, by the outermost one."""
+
+    def change(node: Tree) -> Tree | None:
+        match node:
+            case Mark(RegisterTile(rows, lanes), Band(loops) as band):
+                marks[loops[0].name] = f"register tile {' x '.join(map(str, (*rows, lanes)))}"
+                return band
+        return None
+
+    return rewrite(tree, change)
+
+
+def _lines(stmt: Stmt, pad: str, marks: Mapping[str, str]) -> Iterator[str]:
+    """``marks``: what is said of a loop beside its kind, by name."""
     while isinstance(stmt, Let):
         yield f"{pad}{stmt.name} = {scalar_text(stmt.value)}"
         stmt = stmt.body
@@ -51,21 +68,21 @@ def _lines(stmt: Stmt, pad: str) -> Iterator[str]:
     match stmt:
         case Block(stmts):
             for each in stmts:
-                yield from _lines(each, pad)
+                yield from _lines(each, pad, marks)
         case For():
-            kind = "" if stmt.kind == "serial" else f"  # {stmt.kind}"
-            yield f"{pad}for {stmt.var} in range({_range(stmt)}):{kind}"
-            yield from _lines(stmt.body, deeper)
+            said = marks.get(stmt.var, "" if stmt.kind == "serial" else stmt.kind)
+            yield f"{pad}for {stmt.var} in range({_range(stmt)}):" + (f"  # {said}" if said else "")
+            yield from _lines(stmt.body, deeper, marks)
         case If():
             yield f"{pad}if {_text(stmt.condition)}:"
-            yield from _lines(stmt.then, deeper)
+            yield from _lines(stmt.then, deeper, marks)
             if stmt.otherwise != Block(()):
                 yield f"{pad}else:"
-                yield from _lines(stmt.otherwise, deeper)
+                yield from _lines(stmt.otherwise, deeper, marks)
         case Allocate(buffer, body):
             shape = ", ".join(_text(size) for size in buffer.shape)
             yield f"{pad}{buffer.name} = {buffer.dtype}[{shape}]  # {buffer.scope}"
-            yield from _lines(body, pad)
+            yield from _lines(body, pad, marks)
         case Store(buffer, indices, value):
             yield f"{pad}{_element(buffer, indices)} = {_text(value)}"
         case Update():

@@ -41,6 +41,7 @@ from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
 from weft.polyhedral.transform.unroll import unroll
 from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
@@ -105,6 +106,7 @@ class Schedule:
     vectorize = _step(vectorize)
     unroll = _step(unroll)
     unroll_and_jam = _step(unroll_and_jam)
+    tensorize = _step(tensorize)
     set_kinds = _step(set_kinds)
 
     # Where values are kept.
