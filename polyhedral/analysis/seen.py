@@ -52,11 +52,23 @@ class Seen:
             result = result.subtract_range(self.inside).union(deeper)
         if result.intersect_range(self.inside).is_empty():
             return result
-        names = ", ".join(s.name for s in self.transparent)
+        return self._closed(step)
+
+    def _closed(self, step: isl.UnionMap) -> isl.UnionMap:
+        """The same where copies take turns without end (load, fold, store, load, …).
+
+        What they see is the one relation that solves "what I see directly, and what is seen behind
+        that": values come from the past, and no chain of copies is endless. isl guesses it.
+        """
+        inwards, outwards = step.intersect_range(self.inside), step.subtract_range(self.inside)
+        closure, _ = inwards.transitive_closure()
+        result = outwards.union(closure.apply_range(outwards))
+        if result.is_equal(outwards.union(inwards.apply_range(result))):
+            return result
         raise IllegalScheduleError(
             "WEFT-E0443",
             "copies hand values on to themselves",
-            where=names,
+            where=", ".join(s.name for s in self.transparent),
             why="what such a statement computes cannot be told from the flow of values",
         )
 

@@ -21,20 +21,18 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
-from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop
-from weft.polyhedral.scop import Access, Body, Scope, Statement
-from weft.polyhedral.transform.insert import Place, insert
-from weft.polyhedral.transform.local_tile import (
-    Copying,
-    LocalTile,
-    copying,
-    layout_of,
-    local_tile,
+from weft.polyhedral.scop import Scope, Statement
+from weft.polyhedral.transform.insert import Place
+from weft.polyhedral.transform.local_copy import (
+    Request,
+    loops_through,
+    refusal,
+    tile_for,
+    with_copy,
+    with_tile,
 )
-from weft.polyhedral.transform.scheduled import Scheduled, fresh, loops_above, transformation
+from weft.polyhedral.transform.local_tile import LocalTile
+from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 _Read = tuple[str, int]  # statement, operand
 
@@ -70,117 +68,39 @@ def cache_read(
     names.
     """
     chosen = (statements,) if isinstance(statements, str) else tuple(statements)
-    reads = _reads(scheduled, tensor, chosen, operand)
-    uses = [(scheduled.scop.statement(s), scheduled.scop.statement(s).reads[k]) for s, k in reads]
-    scheduled.loop(loop)
-    loops = _around(scheduled, loop, chosen)
-    tile = _tile(scheduled, tensor, uses, loops, (order, panels), (name, scope))
-    taken = {*scheduled.scop.parameters, *scheduled.names()}
-    own = [fresh(f"{tile.tensor.name}_{d}", taken) for d in range(_stored(tile))]
-    dims = (*_outer_names(loops, {*scheduled.scop.parameters, *own}), *own)
-    space = copying(scheduled.scop, tile, uses, dims, pad=pad)
-    copy = _copy(scheduled, tile, space)
+    request = Request("WEFT-E0465", order, panels, name, scope)
+    if not chosen:
+        raise refusal(request, tensor, "no statement is named that reads it")
+    loops = loops_through(scheduled, loop, chosen)
+    reads = _reads(scheduled, tensor, chosen, operand, request)
+    of = scheduled.scop.statement
+    uses = [(of(s), of(s).reads[k]) for s, k in reads]
+    tile = tile_for(scheduled, tensor, uses, loops, request)
     place = _place(loop, before, after, chosen)
-    nest = Band(tuple(Loop(d, {copy.name: Var(d)}) for d in own), Leaf(copy.name))
-    outer = [{copy.name: Var(d)} for d in dims[: len(loops)]]
-    tree = insert(scheduled.tree, place, nest, outer)
-    wanted = set(reads)
-    changed = tuple(_redirect(s, wanted, tile) for s in scheduled.scop.statements)
-    scop = replace(
-        scheduled.scop,
-        tensors=(*scheduled.scop.tensors, tile.tensor),
-        statements=(*changed, copy),
-    )
-    return replace(scheduled, scop=scop, tree=tree)
-
-
-def _refuse(tensor: str, why: str, hint: str = "") -> IllegalScheduleError:
-    return IllegalScheduleError("WEFT-E0465", f"{tensor} cannot be copied", why=why, hint=hint)
+    now = with_copy(with_tile(scheduled, tile), tile, uses, place, pad=pad)
+    statements_ = tuple(_redirect(s, set(reads), tile) for s in now.scop.statements)
+    return replace(now, scop=replace(now.scop, statements=statements_))
 
 
 def _reads(
-    scheduled: Scheduled, tensor: str, statements: Seq[str], operand: int | None
+    scheduled: Scheduled,
+    tensor: str,
+    statements: Seq[str],
+    operand: int | None,
+    request: Request,
 ) -> list[_Read]:
     """The reads to redirect, (statement, operand)."""
     found: list[_Read] = []
     for name in statements:
-        loops_above(scheduled.tree, name)  # says so where there is no such statement
-        statement = scheduled.scop.statement(name)
-        mine = [k for k, a in enumerate(statement.reads) if a.tensor == tensor]
-        mine = [k for k in mine if operand is None or k == operand]
+        reads = scheduled.scop.statement(name).reads
+        mine = [k for k, a in enumerate(reads) if a.tensor == tensor and operand in (None, k)]
         if not mine:
             which = "" if operand is None else f" as operand {operand}"
-            raise _refuse(tensor, f"{name} does not read it{which}")
-        if any(statement.reads[k].may for k in mine):
-            raise _refuse(tensor, f"{name} reads it at data-dependent indices")
+            raise refusal(request, tensor, f"{name} does not read it{which}")
+        if any(reads[k].may for k in mine):
+            raise refusal(request, tensor, f"{name} reads it at data-dependent indices")
         found += [(name, k) for k in mine]
-    if not found:
-        raise _refuse(tensor, "no statement is named that reads it")
     return found
-
-
-def _around(scheduled: Scheduled, loop: str, statements: Seq[str]) -> tuple[Loop, ...]:
-    """``loop`` and the loops around it, outermost first."""
-    for name in statements:
-        above = loops_above(scheduled.tree, name)
-        names = [x.name for x in above]
-        if loop not in names:
-            raise IllegalScheduleError("WEFT-E0470", f"{name} is not inside loop {loop}")
-    return above[: names.index(loop) + 1]
-
-
-def _tile(
-    scheduled: Scheduled,
-    tensor: str,
-    uses: Seq[tuple[Statement, Access]],
-    loops: tuple[Loop, ...],
-    layout: tuple[Seq[int] | None, Mapping[int, int] | None],
-    named: tuple[str | None, Scope],
-) -> LocalTile:
-    scop = scheduled.scop
-    source = scop.tensor(tensor)
-    order, panels = layout
-    rank = len(source.shape)
-    if order is not None and sorted(order) != list(range(rank)):
-        raise _refuse(tensor, f"the order {list(order)} does not name each of its {rank} dims once")
-    if any(d not in range(rank) or width < 1 for d, width in (panels or {}).items()):
-        raise _refuse(tensor, f"it has {rank} dims to be cut into panels of 1 or more")
-    boxes = windows(scop, uses, loops)
-    if boxes is None:
-        hint = "choose one of several reads by its operand number"
-        raise _refuse(tensor, "its reads touch no box of closed form in an iteration", hint)
-    taken = {t.name for t in scop.tensors} | {s.name for s in scop.statements}
-    name = fresh(named[0] or f"{tensor}_tile", taken)
-    layout_ = layout_of(boxes, order, panels)
-    tile = local_tile(scop, name, source, uses, loops, boxes, layout_, named[1])
-    if tile is None:
-        raise _refuse(tensor, "a loop around it has values without bounds in closed form")
-    return tile
-
-
-def _stored(tile: LocalTile) -> int:
-    return len(tile.tensor.shape) - tile.tensor.contracted
-
-
-def _outer_names(loops: Seq[Loop], taken: set[str]) -> list[str]:
-    return [fresh(loop.name, taken) for loop in loops]
-
-
-def _copy(scheduled: Scheduled, tile: LocalTile, space: Copying) -> Statement:
-    value: Expr = Load(0, (), tile.source.dtype)
-    for c in space.real:
-        holds = c.expr.equal(0) if c.equality else c.expr >= 0
-        value = select(holds, value, literal(0, value.dtype))
-    taken = {s.name for s in scheduled.scop.statements}
-    return Statement(
-        fresh(f"copy_{tile.tensor.name}", taken),
-        space.dims,
-        space.domain,
-        (),
-        writes=(space.local,),
-        reads=(replace(space.remote, guard=space.real),),
-        body=Body((), (value,)),
-    )
 
 
 def _place(loop: str, before: str | None, after: str | None, readers: Seq[str]) -> Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import islpy as isl
 import pytest
 
 from tests.polyhedral.scops import Constraint, Var, at, box, scop, statement, tensor
@@ -43,10 +44,25 @@ def test_what_is_behind_copies() -> None:
         assert direct.is_equal(instances(of, [of.statement("near"), of.statement("far")]))
 
 
-def test_a_copy_onto_itself_ends() -> None:
+def test_a_copy_onto_itself() -> None:
+    """Every instance sees the same element behind all those before it."""
     of = scop(
         (tensor("T", 8, role="input"),),
         statement("slide", box(i=7), at("T", i + 1), (at("T", i),)),
+    )
+    with bounded():
+        behind = Seen(of, flow(of), of.statements).by([Read("slide", 0)])
+        assert behind.domain().is_equal(instances(of, of.statements))
+        kind, name, _, point = sample_named(behind.range())
+        assert (kind, name, point) == ("A", "T", (0,))
+        assert behind.range().is_equal(isl.UnionSet.from_point(behind.range().sample_point()))
+
+
+def test_copies_in_turns_that_no_closed_form_describes() -> None:
+    """i sees i // 3, and so on: in the end the first ternary digit of i."""
+    of = scop(
+        (tensor("T", 81, role="input"),),
+        statement("slide", box(i=(3, 81)), at("T", i), (at("T", i // 3),)),
     )
     with bounded(), pytest.raises(IllegalScheduleError) as caught:
         Seen(of, flow(of), of.statements)
