@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.codegen.collapse_parallel import collapse_parallel
+from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_region import form_region
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.simplify import simplify_kernel
@@ -15,6 +16,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("simplify", simplify_kernel),
     ("split_tails", split_tails),
     ("unswitch", unswitch),
+    ("cut_ranges", cut_ranges),
     ("collapse_parallel", collapse_parallel),
     ("form_region", form_region),
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from weft.codegen.conditions import both, parts_of
 from weft.codegen.loop_ir import Block, For, If, Kernel, Let, Stmt, children, walk
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
@@ -38,8 +39,8 @@ def _split(loop: For, left: int) -> Stmt:
     found = next(_conditions(loop), None) if left else None
     if found is None:
         return loop
-    met = _decided(loop.body, found, holds=True)
-    unmet = _decided(loop.body, found, holds=False)
+    met = decided(loop.body, found, holds=True)
+    unmet = decided(loop.body, found, holds=False)
     otherwise = _split(replace(loop, body=unmet), left - 1) if _does(unmet) else Block(())
     return If(found, _split(replace(loop, body=met), left - 1), otherwise)
 
@@ -50,17 +51,26 @@ def _conditions(loop: For) -> Iterator[Expr]:
     for stmt in walk(loop.body):
         if isinstance(stmt, Let):
             bound.add(stmt.name)
-        if isinstance(stmt, If) and not any(
-            isinstance(n, Load) or (isinstance(n, Var) and n.name in bound)
-            for n in walk_expr(stmt.condition)
-        ):
-            yield stmt.condition
+        if isinstance(stmt, If):
+            for part in parts_of(stmt.condition):
+                if not any(
+                    isinstance(n, Load) or (isinstance(n, Var) and n.name in bound)
+                    for n in walk_expr(part)
+                ):
+                    yield part
 
 
-def _decided(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
-    if isinstance(stmt, If) and stmt.condition == condition:
-        return _decided(stmt.then if holds else stmt.otherwise, condition, holds=holds)
-    return map_children(stmt, lambda part: _decided(part, condition, holds=holds))
+def decided(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
+    """``stmt`` where ``condition`` is known to hold, or not to."""
+    if isinstance(stmt, If) and condition in parts_of(stmt.condition):
+        if not holds:
+            return decided(stmt.otherwise, condition, holds=False)
+        rest = [part for part in parts_of(stmt.condition) if part != condition]
+        then = decided(stmt.then, condition, holds=True)
+        if not rest:
+            return then
+        return If(both(rest), then, decided(stmt.otherwise, condition, holds=True))
+    return map_children(stmt, lambda part: decided(part, condition, holds=holds))
 
 
 def _does(stmt: Stmt) -> bool:

@@ -23,7 +23,7 @@ from weft.polyhedral.scop import Scop, Statement
 
 TYPICAL_ELEMENTS = 4_000_000  # of an array whose size is not known
 MAX_SLOPE = 3
-MIN_STEPS, MAX_STEPS = 4, 64
+MIN_STEPS, MAX_STEPS = 16, 32
 
 
 @dataclass(frozen=True, slots=True)
