@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from weft.codegen.loop_ir import Allocate, For, If, Kernel, Stmt, children
+from weft.codegen.loop_ir import Allocate, For, If, Kernel, Let, Stmt, children
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal
@@ -41,27 +41,31 @@ def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
     if not variables:
         return _split(body)
     variable, rest = variables[0], variables[1:]
-    bounds = dict.fromkeys(_tail_bounds(body, variable))
-    limits = [limit for limit in (_full_below(b, variable) for b in bounds) if limit is not None]
+    bounds = dict.fromkeys(_tail_bounds(body, variable, frozenset()))
+    limits = {b: limit for b in bounds if (limit := _full_below(b, variable)) is not None}
     if not limits:
         return _tell_apart(body, rest)
     full = body
-    for bound in bounds:
+    for bound in limits:
         full = _with_bound(full, bound, _constant_part(bound))
     condition: Expr = literal(True, "bool")
-    for limit in dict.fromkeys(limits):
+    for limit in dict.fromkeys(limits.values()):
         condition = condition & Apply("lt", (Var(variable), limit))
     return If(condition, _tell_apart(full, rest), _tell_apart(body, rest))
 
 
-def _tail_bounds(stmt: Stmt, var: str) -> Iterator[Expr]:
-    """Upper bounds ``min(constant, …)`` of the point loops below that depend on ``var``."""
+def _tail_bounds(stmt: Stmt, var: str, inside: frozenset[str]) -> Iterator[Expr]:
+    """Upper bounds ``min(constant, …)`` of the point loops below that depend on ``var``, and on
+    none of the variables bound ``inside``, which the condition could not mention."""
     match stmt:
         case For(upper=upper, kind="vector" | "unrolled") if _constant_part(upper) is not None:
-            if mentions(upper, (var,)):
+            if mentions(upper, (var,)) and not mentions(upper, tuple(inside)):
                 yield upper
+    match stmt:
+        case For(var=name) | Let(name=name):
+            inside = inside | {name}
     for child in children(stmt):
-        yield from _tail_bounds(child, var)
+        yield from _tail_bounds(child, var, inside)
 
 
 def _constant_part(bound: Expr) -> Literal | None:

@@ -9,6 +9,7 @@ from weft import dtypes
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Stmt, Store, walk
 from weft.codegen.loop_printer import print_stmt
+from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.split_tails import split_tails
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
 
@@ -77,3 +78,37 @@ def test_symbolic_partial_tiles_use_no_registers() -> None:
         if isinstance(stmt, Allocate)
     ]
     assert scopes.count("register") == 1 and scopes.count("local") == 3
+
+
+def test_bounds_that_a_loop_between_decides_stay() -> None:
+    """No condition outside that loop can tell whether a tile is full."""
+    points = For(
+        "v", literal(0), apply("min", literal(4), n + u * 4 - t * 16), "unrolled",
+        Store("x", (t * 16 - u * 4 + v,), literal(1.0, F)),
+    )  # fmt: skip
+    between = For("u", literal(-3), literal(1), "serial", points)
+    x = Buffer("x", F, (n,), (literal(1),))
+    kernel = Kernel("k", ("n",), (x,), For("t", literal(0), (n + 15) // 16, "serial", between))
+    made = split_tails(kernel)
+    verify_kernel(made)
+    memory = {"x": np.zeros(21, np.float32)}
+    interpret(made, {"n": 21}, memory)
+    assert memory["x"].all()
+
+
+def test_tiles_that_grow_with_the_loop_keep_their_bounds() -> None:
+    """Where one bound shrinks and another grows, only what shrinks is full below a limit."""
+
+    def row(name: str, room: Expr) -> Stmt:
+        store = Store(name, (t * 4 + v,), literal(1.0, F))
+        return For("v", literal(0), apply("min", literal(4), room), "vector", store)
+
+    x, y = (Buffer(name, F, (n + 4,), (literal(1),)) for name in "xy")
+    body = Block((row("x", n - t * 4), row("y", t + 1)))
+    made = split_tails(
+        Kernel("k", ("n",), (x, y), For("t", literal(0), (n + 3) // 4, "serial", body))
+    )
+    memory = {name: np.zeros(25, np.float32) for name in "xy"}
+    interpret(made, {"n": 21}, memory)
+    assert memory["x"].sum() == 21
+    assert memory["y"].sum() == 1 + 2 + 3 + 4 + 4 + 4

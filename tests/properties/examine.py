@@ -293,11 +293,12 @@ def _run_code(
             return f"its loop IR computes something else at {values}: {text}"
     if native:
         notes["run as native code"] += 1
+        program = executions.compiled(of)
         for values in chosen:
             inputs = inputs_of(original, values)
             expected = expected_at(pair, values)
             at_end = r.random() < 0.5
-            found = executions.run_native(made, of.scop, values, inputs, at_end)
+            found = executions.run_native(program, of.scop, values, inputs, at_end)
             text = executions.difference(found, expected)
             if text:
                 return f"its code computes something else at {values}: {text}"

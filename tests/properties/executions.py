@@ -8,15 +8,22 @@ from itertools import count
 
 import numpy as np
 
-from tests.codegen.kernel_runner import Compiled
+from tests.guarded import Guarded
 from tests.properties.enumeration import Array, shape
+from weft import dtypes
 from weft.cluster_code import nests
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_interpreter import interpret as interpret_kernel
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.native_library import NativeProgram
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.compiled import Compiled
+from weft.frontend.loops.lower import LoopKernel
+from weft.frontend.loops.signature import Argument
 from weft.frontend.scalar_expr import literal
+from weft.kernel_code import compile_kernel
+from weft.options import Options
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children, with_children
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_interpreter import interpret
@@ -117,17 +124,60 @@ def run_loop_ir(made: list[Kernel], scop: Scop, sizes: Sizes, inputs: Arrays) ->
     return _visible(scop, sizes, buffers)
 
 
+def compiled(scheduled: Scheduled) -> Compiled:
+    """Through the whole pipeline, as a loop kernel whose arguments are its sizes and its arrays."""
+    original, scop = _as_kernel(scheduled.original), _as_kernel(scheduled.scop)
+    sizes = [Argument(name, "parameter", dtypes.int64) for name in scop.parameters]
+    arrays = [Argument(t.name, "array", t.dtype, t.shape) for t in original.tensors
+              if t.role in ("input", "inout")]  # fmt: skip
+    given = Scheduled(original, scop, scheduled.tree)
+    kernel = LoopKernel(original, (*sizes, *arrays))
+    return compile_kernel(kernel, OPTIONS, given).compiled
+
+
+OPTIONS = Options(cache=False, workers=0, threads=2, texts=False)
+
+
+def _as_kernel(scop: Scop) -> Scop:
+    """Kernels have no outputs: their arrays are the caller's, before and after."""
+    tensors = tuple(replace(t, role="inout") if t.role == "output" else t for t in scop.tensors)
+    return replace(scop, tensors=tensors)
+
+
 def run_native(
-    made: list[Kernel], scop: Scop, sizes: Sizes, inputs: Arrays, at_end: bool
+    program: Compiled, scop: Scop, sizes: Sizes, inputs: Arrays, at_end: bool
 ) -> dict[str, Array]:
-    """Compiled, every buffer between pages that nobody may touch."""
+    """On two threads, every array and the arena between pages that nobody may touch."""
+    native = NativeProgram(program.objects, program.entry)
     buffers = memory(scop, sizes, inputs)
-    for kernel in made:
-        own = {b.name: buffers[b.name] for b in kernel.buffers}
-        done, status = Compiled(kernel)(_parameters(kernel, sizes), own, at_end)
-        assert status.code == 0, "a check failed"
-        buffers.update(done)
+    arrays = {
+        spec.name: np.array(sizes[spec.name]) if spec.name in sizes else buffers[spec.name]
+        for spec in program.inputs
+    }
+    given = [Guarded.copy(arrays[spec.name], at_end=at_end) for spec in program.inputs]
+    results = [given[pair.input] for pair in sorted(program.in_place, key=lambda p: p.output)]
+    constants = [Guarded.copy(array, at_end=at_end) for _, array in program.constants]
+    parameters = np.array([*(sizes[name] for name in program.parameters), 0], np.int64)
+    room = native.arena_bytes(parameters.ctypes.data, THREADS)
+    assert room >= 0, f"an arena of {room} bytes"
+    arena = Guarded(room, at_end=at_end, alignment=64)
+    tables = [np.array([*(g.address for g in part), 0]) for part in (given, results, constants)]
+    status = np.zeros(4, np.int64)
+    code = native.entry(
+        *(table.ctypes.data for table in tables),
+        arena.address,
+        parameters.ctypes.data,
+        status.ctypes.data,
+        THREADS,
+    )
+    assert code == 0, f"status {status}"
+    for spec, memory_of in zip(program.inputs, given, strict=True):
+        if spec.name in buffers:
+            buffers[spec.name] = np.array(memory_of.array((-1,), spec.dtype.numpy))
     return _visible(scop, sizes, buffers)
+
+
+THREADS = 2
 
 
 def _parameters(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
