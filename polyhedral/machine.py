@@ -1,13 +1,21 @@
-"""Machines as data: what a scheduler needs to know of the processor it schedules for.
+"""Machines as data: what a scheduler needs to know of the processor it schedules for, and the
+instructions that a point band may be mapped onto.
 
 Records of real machines live in ``codegen/machines/`` and ``accel/machines/``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from weft.dtypes import DType
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Load, Var
+from weft.polyhedral.scop import Access, Body, Statement, Update
+
+Layout = Literal["anywhere", "contiguous"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +24,28 @@ class Cache:
 
     size: int
     line: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What a target computes at once, in the IR that programs are written in.
+
+    ``semantics`` is one step for one point of the instruction's dims, an update whose target is
+    the accumulator; steps follow each other over streams that the target does not depend on.
+    ``layouts`` says for each dim how neighbours along it lie in the memory of an operand: anywhere
+    (each point is loaded by itself, and used for all points of the other dims), or contiguous.
+    ``steps`` is the least multiple of points along each dim. With ``any_update``, the monoid and
+    the contribution of ``semantics`` stand for any others on operands of the same shapes.
+    ``cycles``: for one step of the least multiple; ``registers`` hold accumulators and operands.
+    """
+
+    name: str
+    semantics: Statement
+    layouts: Mapping[str, Layout]
+    steps: Mapping[str, int]
+    registers: int
+    cycles: float
+    any_update: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +67,53 @@ class Machine:
     def lanes(self, dtype: DType) -> int:
         """Elements of ``dtype`` in one vector register."""
         return max(1, self.vector_bytes // dtype.itemsize)
+
+    def instructions(self, dtype: DType) -> tuple[Instruction, ...]:
+        """What register tiles of ``dtype`` may be made of, the cheapest first."""
+        fused = outer_product(self, dtype)
+        other = outer_product(self, dtype, any_update=True)
+        return (fused, other) if dtype.is_float else (other,)
+
+
+def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -> Instruction:
+    """``acc[row, lane] += a[row] * b[lane]``: vector multiply-adds of a broadcast element.
+
+    With ``any_update``, any monoid and contribution, as multiplication and addition apart.
+    """
+    product = Load(0, (), dtype) * Load(1, (), dtype)
+    row, lane = Var("row"), Var("lane")
+    step = Statement(
+        "step",
+        ("row", "lane"),
+        (),
+        (0, "row", 0, "lane", 0),
+        writes=(Access("acc", (row, lane)),),
+        reads=(Access("a", (row,)), Access("b", (lane,))),
+        body=Body((), (product,)),
+        update=Update(monoid("add", dtype), ()),
+    )
+    return Instruction(
+        "vector outer product" if any_update else "multiply-add outer product",
+        step,
+        {"row": "anywhere", "lane": "contiguous"},
+        {"row": 1, "lane": machine.lanes(dtype)},
+        machine.vector_registers,
+        (2.0 if any_update else 1.0) / machine.fma_per_cycle,
+        any_update,
+    )
+
+
+MAX_VECTORS = 3  # wider tiles gain nothing and cut more of their lanes off at diagonals and tails
+
+
+def register_tile(machine: Machine, dtype: DType) -> tuple[int, int]:
+    """Rows, and vectors in each, of the outer product's accumulators: the fewest loads for each
+    multiply-add among the tiles that leave registers for one row of operands and some broadcasts.
+
+    8 rows of 3 vectors with 32 registers (measured: 91-94% of the register-only peak, as 6 x 4 and
+    9 x 3; 12 x 2 and 14 x 2 reach 86-90%), 4 of 3 with 16.
+    """
+    del dtype  # an element's size makes a vector's lanes, and leaves the tile's shape
+    free = machine.vector_registers - max(1, machine.vector_registers // 10)
+    tiles = [(max(1, (free - v) // v), v) for v in range(1, MAX_VECTORS + 1)]
+    return min(tiles, key=lambda tile: (tile[0] + tile[1]) / (tile[0] * tile[1]))

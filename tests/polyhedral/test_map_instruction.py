@@ -1,0 +1,130 @@
+"""Which loops of a statement an outer product computes, and what is said where it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft import dtypes
+from weft.dtypes import DType
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Expr, Load, Var, apply
+from weft.polyhedral.machine import Cache, Machine, outer_product, register_tile
+from weft.polyhedral.map_instruction import Mapped, map_instruction
+from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
+
+b, i, j, k, N = map(Var, ("b", "i", "j", "k", "N"))
+f64, i32 = dtypes.float64, dtypes.int32
+WIDE = Machine("wide", 64, 32, (Cache(32768),))
+NARROW = Machine("narrow", 32, 16, (Cache(32768),))
+Places = tuple[tuple[str, tuple[Expr, ...]], ...]
+MATRIX: Places = (("C", (i, j)), ("A", (i, k)), ("B", (k, j)))
+
+
+def mapped(
+    places: Places = MATRIX,
+    value: Expr | None = None,
+    fold: str | None = "add",
+    dtype: DType = f64,
+    *,
+    any_update: bool = False,
+) -> Mapped:
+    """The first of ``places`` is updated by ``value`` of the others."""
+    (target, *reads) = places
+    names = sorted({v.name for _, p in places for e in p for v in (e,) if isinstance(v, Var)})
+    s = Statement(
+        "S",
+        tuple(names),
+        tuple(Constraint(e) for n in names for e in (Var(n), N - 1 - Var(n))),
+        tuple(x for n in names for x in (0, n)) + (0,),
+        (Access(*target),),
+        tuple(Access(*read) for read in reads),
+        Body((), (Load(0, (), dtype) * Load(1, (), dtype) if value is None else value,)),
+        None if fold is None else Update(monoid(fold, dtype), ()),
+    )
+    sizes = {name: len(indices) for name, indices in places}
+    tensors = tuple(Tensor(n, (N,) * rank, dtype) for n, rank in sizes.items())
+    scop = Scop("mapped", ("N",), (), tensors, (s,))
+    return map_instruction(scop, s, outer_product(WIDE, dtype, any_update=any_update))
+
+
+def shown(found: Mapped) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    return [
+        (a.dims["row"], a.dims["lane"], a.streams, tuple(m.tensor for m in a.packs))
+        for a in found.assignments
+    ]
+
+
+def test_matrix_product() -> None:
+    assert shown(mapped()) == [("i", "j", ("k",), ()), ("j", "i", ("k",), ("C", "A"))]
+
+
+def test_transposed_operand_wants_packing() -> None:
+    places: Places = (("C", (i, j)), ("A", (i, k)), ("B", (j, k)))
+    assert shown(mapped(places))[0] == ("i", "j", ("k",), ("B",))
+    assert [m.number for m in mapped(places).assignments[0].packs] == [1]
+
+
+def test_batches_stay_outside() -> None:
+    places: Places = (("C", (b, i, j)), ("A", (b, i, k)), ("B", (k, j)))
+    found = mapped(places)
+    best = found.assignments[0]
+    assert (best.dims["row"], best.dims["lane"], best.outer) == ("i", "j", ("b",))
+    assert ("b", "j", ("k",), ()) in shown(mapped((places[0], ("A", (b, k)), ("B", (k, j)))))
+
+
+def test_subtraction_is_a_product_too() -> None:
+    value = -(Load(0, (), f64) * Load(1, (), f64))
+    assert shown(mapped(value=value))[0] == ("i", "j", ("k",), ())
+
+
+def test_other_monoids_and_contributions() -> None:
+    value = Load(0, (), i32) + Load(1, (), i32)
+    assert "folds with add, not min" in mapped(value=value, fold="min", dtype=i32).refusals[0]
+    assert "not a product" in mapped(value=value, dtype=i32).refusals[0]
+    found = mapped(value=value, fold="min", dtype=i32, any_update=True)
+    assert shown(found)[0] == ("i", "j", ("k",), ())
+
+
+def test_two_products_at_once() -> None:
+    """syr2k: four operands, of the same two shapes."""
+    loads = [Load(n, (), f64) for n in range(4)]
+    places: Places = (
+        ("C", (i, j)), ("A", (i, k)), ("B", (j, k)), ("B", (i, k)), ("A", (j, k)),
+    )  # fmt: skip
+    value = loads[0] * loads[1] + loads[2] * loads[3]
+    found = mapped(places, value, any_update=True)
+    assert ("i", "j", ("k",), ("B", "A")) in shown(found)
+
+
+@pytest.mark.parametrize(
+    "places, why",
+    [
+        ((("C", (i, j)), ("A", (i, k)), ("B", (i, j))), "B changes along i and j"),
+        ((("C", (i, j)), ("A", (i, k)), ("B", (i, k))), "no operand changes along j alone"),
+        ((("C", (i,)), ("A", (i, k)), ("B", (k,))), "updates elements along 1 dims (i)"),
+        ((("C", (i, j)), ("A", (i,)), ("B", (j,))), "there is no stream"),
+    ],
+)
+def test_refusals(places: Places, why: str) -> None:
+    found = mapped(places)
+    assert not found.assignments
+    assert any(why in refusal for refusal in found.refusals)
+
+
+def test_no_update() -> None:
+    assert "no update" in mapped(fold=None).refusals[0]
+
+
+def test_factors_are_of_one_operand_each() -> None:
+    a, c = Load(0, (), f64), Load(1, (), f64)
+    assert "both rows and lanes" in mapped(value=(a + c) * a).refusals[0]
+    assert mapped(value=apply("sqrt", a) * (c + c)).assignments
+
+
+def test_register_tile_fills_the_registers() -> None:
+    assert register_tile(WIDE, f64) == (8, 3)
+    assert register_tile(NARROW, f64) == (4, 3)
+    for machine in (WIDE, NARROW):
+        rows, vectors = register_tile(machine, f64)
+        assert rows * vectors + vectors < machine.vector_registers
+        assert rows * vectors >= machine.fma_latency * machine.fma_per_cycle
