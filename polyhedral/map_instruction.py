@@ -54,7 +54,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """``assignments``, those with the fewest packs first; ``refusals``: what stood against the
+    """``assignments``, those with the fewest packs, then of inner dims, first; ``refusals``: what stood against the
     others, each a sentence."""
 
     assignments: tuple[Assignment, ...]
@@ -100,7 +100,8 @@ def map_instruction(
         outer = tuple(d for d in moving if d not in chosen)
         packs = tuple(_misfits(scop, statement, instruction, given))
         assignments.append(Assignment(instruction, given, streams, outer, packs))
-    assignments.sort(key=lambda a: len(a.packs))
+    inner = {dim: -place for place, dim in enumerate(dims)}
+    assignments.sort(key=lambda a: (len(a.packs), [inner[d] for d in a.dims.values()]))
     return Mapped(tuple(assignments), tuple(refusals))
 
 

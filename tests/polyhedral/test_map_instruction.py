@@ -35,7 +35,7 @@ def mapped(
         "S",
         tuple(names),
         tuple(Constraint(e) for n in names for e in (Var(n), N - 1 - Var(n))),
-        tuple(x for n in names for x in (0, n)) + (0,),
+        (*(x for n in names for x in (0, n)), 0),
         (Access(*target),),
         tuple(Access(*read) for read in reads),
         Body((), (Load(0, (), dtype) * Load(1, (), dtype) if value is None else value,)),
