@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from weft.errors import BudgetError, IllegalScheduleError
+from weft.polyhedral.transform.expand import can_expand
 
 TRIES = 16  # variants, so that an answer takes no longer than a few steps
 
@@ -41,19 +42,33 @@ def _nest(schedule: Any, loop: str) -> list[str]:
 def _other_loop(
     method: str,
 ) -> Callable[[Any, Seq[Any], Mapping[str, Any]], Iterator[Attempt]]:
-    """The same of another loop of the nest; or after skewing the loop by one around it."""
+    """The same with temporaries for each iteration, of another loop of the nest, or after skewing
+    the loop by one around it."""
 
     def variants(schedule: Any, args: Seq[Any], kwargs: Mapping[str, Any]) -> Iterator[Attempt]:
         loop = str(args[0] if args else kwargs["loop"])
         nest = _nest(schedule, loop)
+        last = (method, (loop, *args[1:]), dict(kwargs))
+        yield [*_expanded(schedule, loop), last]
         for other in nest:
             if other != loop:
                 yield [(method, (other, *args[1:]), dict(kwargs))]
         for outer in nest[: nest.index(loop)]:
             wave: Attempt = [("skew", (loop, outer), {}), ("skew", (outer, loop), {})]
-            yield [*wave, (method, (loop, *args[1:]), dict(kwargs))]
+            yield [*wave, last]
 
     return variants
+
+
+def _expanded(schedule: Any, loop: str) -> Attempt:
+    """An element of its own for each iteration of ``loop``, of each temporary that allows it."""
+    scheduled, inside = schedule.scheduled, set(schedule.scheduled.loop(loop).at)
+    written = [w.tensor for s in scheduled.scop.statements if s.name in inside for w in s.writes]
+    return [
+        ("expand", (tensor, [loop]), {})
+        for tensor in dict.fromkeys(written)
+        if can_expand(scheduled, tensor, [loop])
+    ]
 
 
 def _skewed_first(

@@ -23,7 +23,7 @@ def outputs(document: str) -> Iterator[tuple[str, str | None, str]]:
     names: dict[str, object] = {"__name__": "document"}
     with tempfile.TemporaryDirectory() as folder:
         for number, match in enumerate(_BLOCK.finditer(document)):
-            file = Path(folder) / f"block{number}.py"  # functions need a file to show their source
+            file = Path(folder) / f"block {number}"  # functions need a file to show their source
             file.write_text(match[1])
             printed = io.StringIO()
             with redirect_stdout(printed):

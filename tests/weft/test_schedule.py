@@ -8,7 +8,9 @@ import re
 import time
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import weft
 from tests.polyhedral.transform.integer_programs import PROGRAMS
@@ -210,6 +212,24 @@ def test_a_way_out_of_a_parallel_loop() -> None:
     assert told is not None and told.endswith('try: parallel("j_2")')
 
 
+@weft.kernel
+def means(A: weft.f64["M", "N"], B: weft.f64["M"]):
+    for i in range(M):
+        total = 0.0
+        for j in range(N):
+            total += A[i, j]
+        B[i] = total
+
+
+def test_a_way_out_by_private_scalars() -> None:
+    told = means.schedule().why_not("parallel", "i")
+    assert told is not None and told.endswith('try: expand("total", ["i"]), then parallel("i")')
+    s = means.schedule().expand("total", ["i"]).parallel("i")
+    a, b = np.arange(12.0).reshape(3, 4), np.zeros(3)
+    s.compile()(a, b)
+    np.testing.assert_array_equal(b, a.sum(1))
+
+
 def test_why_not_of_no_transformation() -> None:
     with pytest.raises(IllegalScheduleError, match="E0019") as caught:
         lu.schedule().why_not("compile")
@@ -332,6 +352,37 @@ def test_clusters_by_name() -> None:
     found_rows, found_columns = compiled(a, b)
     np.testing.assert_array_equal(found_rows, a.sum(1))
     np.testing.assert_array_equal(found_columns, b.max(1))
+
+
+def test_a_model() -> None:
+    """An imported model: its clusters are scheduled by name, and the schedule is used."""
+    model = dense_model()
+    found = weft.schedules(model)
+    assert list(found) == ["kernel0"]
+    s = found["kernel0"].parallel(found["kernel0"].loops[0])
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    compiled = weft.compile(model, schedule={"kernel0": s})
+    np.testing.assert_array_equal(compiled(x), weft.compile(model)(x))
+    assert compiled.as_text("schedule") == s.tree_text()
+
+
+def dense_model() -> onnx.ModelProto:
+    weights = numpy_helper.from_array(np.ones((4, 5), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])],
+        "dense",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, 4))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 5))],
+        [weights],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_what_kernels_do_not_take() -> None:
+    with pytest.raises(CompileError, match=r"E0017.*not for loop kernels"):
+        weft.compile(lu, in_place={"A": "A"})
+    with pytest.raises(CompileError, match=r"E0015.*schedule is a str"):
+        lu.compile("fast")  # type: ignore[arg-type]
 
 
 def test_schedules_of_something_else() -> None:
