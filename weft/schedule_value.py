@@ -26,7 +26,11 @@ from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_verifier import source_of
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.cache_read import cache_read
+from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.distribute import distribute
+from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.order import order
@@ -110,6 +114,10 @@ class Schedule:
     set_kinds = _step(set_kinds)
 
     # Where values are kept.
+    cache_read = _step(cache_read)
+    cache_write = _step(cache_write)
+    expand = _step(expand)
+    contract = _step(contract)
     promote = _step(promote)
 
     # ---- steps ------------------------------------------------------------------------------
