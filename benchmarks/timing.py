@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
 
 
@@ -27,3 +28,35 @@ def interleaved(
         if time.perf_counter() > end and number >= 4:
             break
     return {name: median(times) for name, times in samples.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """``prepare`` puts everything in place before each ``run``, and is not timed."""
+
+    run: Callable[[], object]
+    prepare: Callable[[], object] = lambda: None
+
+
+def interleaved_restored(
+    contestants: Mapping[str, Contestant], *, seconds: float, rounds: int = 200
+) -> dict[str, list[float]]:
+    """The times of each contestant, in milliseconds, in the order of the rounds.
+
+    The number of rounds follows from the time of the first, which counts as a warm-up where there
+    is time for three more.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in contestants}
+    start = time.perf_counter()
+    while True:
+        for name, contestant in contestants.items():
+            contestant.prepare()
+            begin = time.perf_counter()
+            contestant.run()
+            samples[name].append((time.perf_counter() - begin) * 1e3)
+        done = len(next(iter(samples.values())))
+        spent = time.perf_counter() - start
+        if done > rounds or spent * (done + 1) / done > seconds:
+            break
+    warm = 1 if done > 3 else 0
+    return {name: times[warm:] for name, times in samples.items()}

@@ -35,6 +35,8 @@ class Benchmark:
     published: tuple[tuple[int, ...], ...]  # their values in each of DATASETS
     dtype: str = "float64"  # of the elements, as published
     matrix: bool = False  # one of the suite's cubic dense matrix kernels, reported apart
+    residual: Callable[[Arguments, Arguments], float] | None = None  # of arguments before, after
+    regular: Callable[..., Arguments] | None = None  # inputs on which elements can be compared
 
     def sizes(self, dataset: str) -> dict[str, int]:
         """The published sizes of ``dataset``, by name."""

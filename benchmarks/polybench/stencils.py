@@ -1,6 +1,6 @@
 """PolyBench 4.2.1, stencils: adi, fdtd-2d, heat-3d, jacobi-1d, jacobi-2d, seidel-2d."""
 
-# ruff: noqa: F821
+# ruff: noqa: F821, B007
 # mypy: disable-error-code="name-defined, valid-type, no-untyped-def, misc, attr-defined"
 
 from typing import Any
@@ -99,7 +99,7 @@ def adi_oracle(tsteps: int, u: Array, v: Array, p: Array, q: Array) -> Arguments
 def _sweep(
     given: Array, made: Array, p: Array, q: Array, own: tuple[float, ...], other: tuple[float, ...]
 ) -> None:
-    """One half step: explicit along the rows of ``given``, implicit along the columns of ``made``."""
+    """One half step: explicit along rows of ``given``, implicit along columns of ``made``."""
     n = len(given) - 1
     lower, middle, upper = own
     x, y = other

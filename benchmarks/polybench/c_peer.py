@@ -1,0 +1,106 @@
+"""The same loops in C: printed in the order that the user wrote them, compiled by gcc or clang."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.codegen.c_printer import print_c
+from weft.codegen.fix_parameters import fix_parameters
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_ir import Buffer, Kernel
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.initial import initial
+
+FAST = ("-O3", "-march=native", "-ffast-math")  # as users of the suite compile it
+PLAIN = ("-O1", "-fwrapv", "-ffp-contract=off")  # every operation as it is written
+ALIGNMENT = 64  # bytes, of every array
+
+
+@dataclass(frozen=True, slots=True)
+class CProgram:
+    """A compiled kernel for one set of sizes; calling it works on the arguments in place."""
+
+    text: str
+    buffers: tuple[Buffer, ...]
+    run: Callable[..., None]
+
+    def bound(self, arguments: Mapping[str, Any]) -> Callable[[], None]:
+        """A call without arguments, for timing."""
+        given = [_argument(buffer, arguments[buffer.name]) for buffer in self.buffers]
+        return lambda: self.run(*given)
+
+
+def compilers() -> dict[str, str]:
+    """The C compilers of this machine, by name."""
+    found = {name: shutil.which(name) for name in ("gcc", "clang")}
+    return {name: path for name, path in found.items() if path is not None}
+
+
+def published_loops(scop: Scop, sizes: Mapping[str, int]) -> Kernel:
+    """``scop`` in its textual order at ``sizes``, its temporaries local variables and arrays."""
+    tensors = tuple(
+        replace(t, scope="local") if t.role == "temp" and t.scope == "global" else t
+        for t in scop.tensors
+    )
+    scheduled = initial(replace(scop, tensors=tensors))
+    kernel = build_kernel(scheduled.scop, scheduled.tree, scop.name)
+    aligned = tuple(replace(b, alignment=ALIGNMENT) for b in kernel.buffers)
+    return fix_parameters(replace(kernel, buffers=aligned), sizes)
+
+
+def sizes_of(scop: Scop, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """The parameters of ``scop`` in a call with ``arguments``."""
+    found = {name: int(arguments[name]) for name in scop.parameters if name in arguments}
+    for tensor in scop.tensors:
+        if tensor.name in arguments:
+            shape = np.shape(arguments[tensor.name])
+            for size, length in zip(tensor.shape, shape, strict=True):
+                if isinstance(size, Var):
+                    found[size.name] = length
+    return found
+
+
+def compile_c(
+    scop: Scop, sizes: Mapping[str, int], compiler: str, flags: tuple[str, ...], folder: Path
+) -> CProgram:
+    """The loops of ``scop`` at ``sizes``, built in ``folder``.
+
+    Raises ``RuntimeError`` with the words of a compiler that fails.
+    """
+    kernel = published_loops(scop, sizes)
+    text = print_c(kernel)
+    number = len(list(folder.iterdir()))
+    source = folder / f"{kernel.name}_{number}.c"
+    source.write_text(text)
+    library = source.with_suffix(".so")
+    command = [compiler, *flags, "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    function = getattr(ctypes.CDLL(str(library)), f"kernel_{kernel.name}")
+    function.restype = None
+    return CProgram(text, kernel.buffers, function)
+
+
+def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """``array`` in memory of its own that starts at a multiple of ``ALIGNMENT``."""
+    raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def _argument(buffer: Buffer, value: Any) -> object:
+    if buffer.shape or buffer.writable:
+        return ctypes.c_void_p(value.ctypes.data)
+    return np.ctypeslib.as_ctypes_type(buffer.dtype.numpy)(value)

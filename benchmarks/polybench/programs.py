@@ -1,0 +1,67 @@
+"""A kernel of the suite compiled: parametric, once for all sizes and datasets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import weft
+from weft.benchmarks.polybench.benchmark import Arguments, Benchmark
+from weft.codegen.machines.host import host_machine
+from weft.dtypes import as_dtype
+from weft.executable import Executable
+from weft.frontend.loops.lower import LoopKernel, lower_kernel
+from weft.kernel_code import assumed, compile_kernel
+from weft.passes import Passes
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.scop import Scop
+
+# What proving a schedule right takes: the legality of every dependence, flow, bounds.
+_VALIDATION = ("bounds", "legality", "validation", "verify")
+
+
+@dataclass(frozen=True, slots=True)
+class WeftProgram:
+    """``seconds``: of compiling, from the Python function to machine code in place."""
+
+    kernel: LoopKernel
+    executable: Executable
+    seconds: float
+
+    @property
+    def scop(self) -> Scop:
+        return self.kernel.scop
+
+    @property
+    def validation(self) -> float:
+        """The share of compile time that validation took."""
+        spent: dict[str, float] = dict(self.executable.stats["seconds"])
+        proving = sum(seconds for stage, seconds in spent.items() if stage in _VALIDATION)
+        return proving / self.seconds
+
+    @property
+    def note(self) -> str:
+        """What the schedule is, in a few words."""
+        stats: dict[str, Any] = dict(self.executable.stats)
+        fallback = "SERIAL FALLBACK, " if stats["serial_fallbacks"] else ""
+        return f"{fallback}{stats.get('schedule', str(stats['kernels']) + ' nests')}"
+
+    def run(self, arguments: Arguments) -> None:
+        """In place, as a user calls it."""
+        self.executable(*arguments.values())
+
+
+def compile_weft(
+    benchmark: Benchmark, dtype: str, threads: int, *, time_tile: bool = True
+) -> WeftProgram:
+    """``benchmark`` in ``dtype``, cold. Without ``time_tile``, the best schedule of plain loops."""
+    options = weft.Options(cache=False, threads=threads)
+    start = time.perf_counter()
+    kernel = lower_kernel(benchmark.make(as_dtype(dtype)))
+    scheduled = None
+    if not time_tile:
+        scop = assumed(kernel.scop, Passes(options, kernel.scop.name))
+        scheduled = schedule_loops(scop, host_machine(), time_tile=False)
+    executable = compile_kernel(kernel, options, scheduled)
+    return WeftProgram(kernel, executable, time.perf_counter() - start)

@@ -1,0 +1,227 @@
+"""PolyBench: every kernel verified, then timed beside the same loops compiled by gcc and clang."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import numpy as np
+
+from weft.benchmarks.fma_peak import FmaPeak
+from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark
+from weft.benchmarks.polybench.c_peer import (
+    FAST,
+    PLAIN,
+    compile_c,
+    compilers,
+    sizes_of,
+)
+from weft.benchmarks.polybench.programs import WeftProgram, compile_weft
+from weft.benchmarks.polybench.registry import SUITE
+from weft.benchmarks.polybench.verify import Run, Verdict, fresh, verify
+from weft.benchmarks.timing import Contestant, interleaved_restored
+from weft.cli_progress import progress
+from weft.errors import WeftError
+from weft.polyhedral.scop import Scop
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one run of the suite does."""
+
+    size: str = "large"
+    threads: int = 1
+    kernels: tuple[str, ...] = ()  # all where empty
+    quick: bool = False
+    untiled: bool = False  # beside Weft's own best code without time tiles
+    verify_only: bool = False  # every dtype at mini to medium, nothing timed
+
+    @property
+    def benchmarks(self) -> list[Benchmark]:
+        """Raises ``ValueError`` for a kernel that there is not."""
+        unknown = [name for name in self.kernels if name not in SUITE]
+        if unknown:
+            raise ValueError(f"no kernel {', '.join(unknown)} in {', '.join(SUITE)}")
+        return [SUITE[name] for name in self.kernels or SUITE]
+
+
+def run(settings: Settings) -> list[Row]:
+    """A row for each kernel, and a last one with the geometric means.
+
+    A kernel that fails has a row that says so. Peers that are not on this machine are named on
+    standard error and left out.
+    """
+    peers = compilers()
+    for name in {"gcc", "clang"} - peers.keys():
+        click.echo(f"{name} is not on this machine: no comparison with it", err=True)
+    rows = []
+    benchmarks = settings.benchmarks
+    with tempfile.TemporaryDirectory() as folder, progress("polybench", len(benchmarks)) as step:
+        for benchmark in benchmarks:
+            step(benchmark.name)
+            session = _Session(benchmark, settings, peers, Path(folder))
+            rows += session.verified() if settings.verify_only else [session.row()]
+    return rows if settings.verify_only else [*rows, _summary(rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    benchmark: Benchmark
+    settings: Settings
+    peers: Mapping[str, str]
+    folder: Path
+
+    # ---- right answers ------------------------------------------------------------------------
+
+    def verified(self) -> list[Row]:
+        """A row for each dtype, verified at every dataset that NumPy is fast enough for."""
+        published = self.benchmark.dtype
+        dtypes = (published,) if published.startswith("int") else ("float64", "float32")
+        rows = []
+        for dtype in dtypes:
+            row: Row = {"kernel": self.benchmark.name, "dtype": dtype}
+            try:
+                program = compile_weft(self.benchmark, dtype, self.settings.threads)
+            except WeftError as error:
+                rows.append({**row, "right": False, "note": str(error)})
+                continue
+            verdicts = {size: self._verify(program, dtype, size) for size in DATASETS[:3]}
+            notes = dict.fromkeys(v.note for v in verdicts.values() if v.note)
+            row |= {f"error_{size}": f"{v.error:.1e}" for size, v in verdicts.items()}
+            row["right"] = all(v.good for v in verdicts.values())
+            rows.append({**row, "note": "; ".join(notes)})
+        return rows
+
+    def _verify(self, program: WeftProgram, dtype: str, size: str) -> Verdict:
+        """At ``size``: up to medium against NumPy, beyond against the unscheduled loops."""
+        sizes = self.benchmark.sizes(size)
+        small = DATASETS.index(size) <= DATASETS.index("medium")
+        unscheduled = self._unscheduled(program.scop) if self.peers else None
+        if unscheduled is None and not small:
+            return Verdict(0.0, math.inf, "not verified: no C compiler")
+        run = program.run
+        return verify(self.benchmark, dtype, sizes, run, unscheduled, use_oracle=small)
+
+    def _unscheduled(self, scop: Scop) -> Run:
+        """The published loops, every operation as written."""
+        compiler = next(iter(self.peers.values()))
+
+        def run(arguments: Arguments) -> None:
+            program = compile_c(scop, sizes_of(scop, arguments), compiler, PLAIN, self.folder)
+            program.bound(arguments)()
+
+        return run
+
+    # ---- times --------------------------------------------------------------------------------
+
+    def row(self) -> Row:
+        """Verified at two small datasets and the one that is timed, then timed."""
+        benchmark, size = self.benchmark, self.settings.size
+        row: Row = {"kernel": benchmark.name}
+        try:
+            program = compile_weft(benchmark, benchmark.dtype, self.settings.threads)
+        except WeftError as error:
+            return {**row, "right": False, "note": f"does not compile: {error}"}
+        row |= {"compile_s": round(program.seconds, 2)}
+        row |= {"validation": f"{program.validation:.0%}", "note": program.note}
+        checked = ["mini", size] if self.settings.quick else ["mini", "medium", size]
+        verdicts = [
+            self._verify(program, benchmark.dtype, dataset) for dataset in dict.fromkeys(checked)
+        ]
+        worst = max(verdicts, key=lambda v: v.error / max(v.bound, 1e-300))
+        notes = dict.fromkeys([row["note"], *(v.note for v in verdicts)])
+        row |= {"right": all(v.good for v in verdicts), "error": f"{worst.error:.1e}"}
+        row["note"] = "; ".join(filter(None, notes))
+        if not row["right"]:
+            row["note"] = f"WRONG ANSWER (bound {worst.bound:.0e}); {row['note']}"
+        return self._timed(row, program)
+
+    def _timed(self, row: Row, program: WeftProgram) -> Row:
+        benchmark, settings = self.benchmark, self.settings
+        sizes = benchmark.sizes(settings.size)
+        inputs = benchmark.inputs(np.dtype(benchmark.dtype), **sizes)
+        arguments = fresh(inputs)
+        executable, given = program.executable, tuple(arguments.values())
+        runs: dict[str, Callable[[], object]] = {"weft": lambda: executable(*given)}
+        if settings.untiled:
+            untiled = compile_weft(
+                benchmark, benchmark.dtype, settings.threads, time_tile=False
+            ).executable
+            runs["untiled"] = lambda: untiled(*given)
+        for name, path in self.peers.items():
+            peer = compile_c(program.scop, sizes_of(program.scop, inputs), path, FAST, self.folder)
+            runs[name] = peer.bound(arguments)
+        restore = _restorer(arguments, inputs)
+        contestants = {name: Contestant(run, restore) for name, run in runs.items()}
+        peak = FmaPeak()
+        if benchmark.name == "gemm":
+            contestants["peak"] = Contestant(peak)
+        seconds = 3.0 if settings.quick else 10.0
+        times = interleaved_restored(contestants, seconds=seconds)
+        return {**row, **_figures(benchmark, sizes, times, peak.operations)}
+
+
+def _restorer(arguments: Arguments, inputs: Arguments) -> Callable[[], None]:
+    arrays = [(a, inputs[name]) for name, a in arguments.items() if isinstance(a, np.ndarray)]
+
+    def restore() -> None:
+        for array, value in arrays:
+            np.copyto(array, value)
+
+    return restore
+
+
+def _figures(
+    benchmark: Benchmark,
+    sizes: Mapping[str, int],
+    times: Mapping[str, Sequence[float]],
+    peak_operations: float,
+) -> Row:
+    """Medians and what they say; ``ratio`` is how much faster Weft is than the better peer."""
+    medians = {name: median(samples) for name, samples in times.items()}
+    weft = medians["weft"]
+    figures: Row = {f"{name}_ms": round(ms, 3) for name, ms in medians.items() if name != "peak"}
+    figures["rounds"] = len(times["weft"])
+    figures["gflops"] = round(benchmark.operations(**sizes) / weft / 1e6, 2)
+    peers = [ms for name, ms in medians.items() if name in ("gcc", "clang")]
+    if peers:
+        figures["ratio"] = round(min(peers) / weft, 3)
+    if "untiled" in medians:
+        figures["over_untiled"] = round(medians["untiled"] / weft, 3)
+    if "peak" in medians:
+        peak = peak_operations / medians["peak"] / 1e6
+        figures["peak_gflops"] = round(peak, 1)
+        figures["of_peak"] = f"{figures['gflops'] / peak:.0%}"
+    return figures
+
+
+def _summary(rows: Sequence[Row]) -> Row:
+    """Geometric means of the ratios: of all kernels and of the matrix kernels; totals."""
+    ratios = {row["kernel"]: row["ratio"] for row in rows if "ratio" in row}
+    matrix = [ratio for name, ratio in ratios.items() if SUITE[name].matrix]
+    note = [f"{sum(row['right'] for row in rows)} of {len(rows)} right"]
+    if matrix:
+        note.append(f"matrix kernels {geometric_mean(matrix):.3f}")
+    slow = [name for name, ratio in ratios.items() if ratio < 0.95]
+    note += [f"below 0.95: {', '.join(slow)}"] if slow else []
+    summary: Row = {"kernel": "geometric mean", "note": "; ".join(note)}
+    summary["right"] = all(row["right"] for row in rows)
+    summary["compile_s"] = round(sum(row.get("compile_s", 0.0) for row in rows), 1)
+    if ratios:
+        summary["ratio"] = round(geometric_mean(list(ratios.values())), 3)
+    over = [row["over_untiled"] for row in rows if "over_untiled" in row]
+    if over:
+        summary["over_untiled"] = round(geometric_mean(over), 3)
+    return summary
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
