@@ -54,8 +54,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """``assignments``, those with the fewest packs, then of inner dims, first; ``refusals``: what stood against the
-    others, each a sentence."""
+    """``assignments``, those with the fewest packs first, inner dims before outer ones;
+    ``refusals``: what stood against the others, each a sentence."""
 
     assignments: tuple[Assignment, ...]
     refusals: tuple[str, ...]
