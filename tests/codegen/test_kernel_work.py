@@ -2,8 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from weft.codegen.kernel_work import UNKNOWN, kernel_work
-from weft.codegen.loop_ir import Block, Check, For, If, Kernel, Let, Stmt, Store, Update, While
+from weft.codegen.kernel_work import UNKNOWN, kernel_barriers, kernel_work
+from weft.codegen.loop_ir import (
+    Barrier,
+    Block,
+    Check,
+    For,
+    If,
+    Kernel,
+    Let,
+    Single,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
 from weft.codegen.size_arithmetic import evaluate
 from weft.dtypes import float32, int64
 from weft.frontend.build import monoid
@@ -64,3 +77,13 @@ def test_deep_nests_stay_small() -> None:
         body = loop(f"i{depth}", 0, Var(f"i{depth - 1}") + 1 if depth > 1 else n, body)
     expr = kernel_work(Kernel("k", ("n",), (), body))
     assert evaluate(expr, {"n": 1}) > 0
+
+
+def test_regions_count_what_threads_share_and_how_often_they_meet() -> None:
+    spread = For("i", ZERO, n, "parallel", ADD)
+    step = Block((Barrier(), spread, Barrier(), Single(loop("j", 0, m, ADD))))
+    body = loop("t", 0, m, loop("k", 0, Var("t"), step))
+    kernel = Kernel("k", ("n", "m"), (), body, region=True)
+    sizes = {"n": 1000, "m": 21}
+    assert evaluate(kernel_barriers(kernel), sizes) == 2 * 21 * 10
+    assert evaluate(kernel_work(kernel), sizes) == 3 * 1000 * 21 * 10

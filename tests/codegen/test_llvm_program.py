@@ -19,7 +19,7 @@ from tests.codegen.program_examples import (
 )
 from weft.codegen.llvm_program import KernelSymbols, emit_program, scratch_stride
 from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.loop_ir import Kernel, Store
+from weft.codegen.loop_ir import Barrier, Block, Kernel, Store
 from weft.codegen.native_library import NativeProgram
 from weft.codegen.program import Arena, Buffer, Launch, Output, Program
 from weft.codegen.program_interpreter import interpret_program
@@ -104,6 +104,44 @@ def test_scratch_lies_behind_the_arena_for_every_thread() -> None:
     parameters = np.array([100], np.int64)
     for threads in (1, 2, 8):
         assert native.native.arena_bytes(parameters.ctypes.data, threads) == 448 + 64 * threads
+
+
+TEAM_IR = """
+define void @team(ptr %buffers, ptr %p, ptr %s, ptr %scratch, i64 %begin, i64 %end) {
+  %out = load ptr, ptr %buffers
+  %at = getelementptr float, ptr %out, i64 %begin
+  store float 1.0, ptr %at
+  %shared.p = getelementptr ptr, ptr %buffers, i64 1
+  %shared = load ptr, ptr %shared.p
+  %mark = getelementptr float, ptr %shared, i64 %begin
+  store float 2.0, ptr %mark
+  ret void
+}
+define i64 @team_extent(ptr %params) {
+  ret i64 -1
+}
+"""
+
+
+def test_a_region_gets_threads_that_its_barriers_leave_worth_it() -> None:
+    """``team`` notes which threads took part: two for work of 200, or more with more barriers."""
+    target = host_target()
+    turns = spread(n, Store("y", (i,), zero))
+    y = Buffer("y", float32, (n,), Output(0))
+    symbols = {"team": KernelSymbols("team", "team_extent", literal(64), literal(100))}
+    for barriers, teams in [(0, {99: 1, 200: 2, 5000: 4}), (16, {200: 1, 391: 1, 392: 2, 800: 4})]:
+        body = Block((turns, *(Barrier() for _ in range(barriers))))
+        kernel = Kernel("team", ("n",), (formal("y", n, writable=True),), body, region=True)
+        launch = Launch("team", ("y",))
+        program = Program("p", ("n",), (), (y,), (), (y,), literal(0), (launch,), (kernel,))
+        main = to_object(emit_program(program, symbols, "run", grain=100), target)
+        native = NativeCall(program, [to_object(TEAM_IR, target), main])
+        parameters = np.array([5000], np.int64)
+        assert native.native.arena_bytes(parameters.ctypes.data, 3) == 128 + 3 * 64
+        for size, team in teams.items():
+            out = np.zeros(size, np.float32)
+            native([], [out], [], [size], threads=4)
+            assert out.sum() == team
 
 
 def test_a_launch_gets_the_threads_that_its_work_is_worth() -> None:

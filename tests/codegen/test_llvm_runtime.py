@@ -68,6 +68,7 @@ def test_the_pool_grows_to_the_largest_team_and_no_further() -> None:
 def test_concurrent_callers_run_on_their_own_threads() -> None:
     """Twelve Python threads call at once, for a while; every result is right."""
     native = NativeCall(long_chain(20, literal(1000)))
+    before = native_library.workers()
     wrong: list[str] = []
 
     def caller(seed: int) -> None:
@@ -88,7 +89,7 @@ def test_concurrent_callers_run_on_their_own_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert native_library.workers() <= 4
+    assert native_library.workers() <= max(before, 3)
 
 
 def test_a_forked_child_starts_afresh() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft import dtypes
 from weft.codegen.loop_ir import (
     Allocate,
+    Barrier,
+    Block,
     Buffer,
     Check,
     For,
     If,
     Kernel,
     Let,
+    Single,
     Stmt,
     Store,
     Update,
@@ -31,6 +36,23 @@ x = Load("x", (i,), F)
 
 def kernel(body: Stmt, *buffers: Buffer) -> Kernel:
     return Kernel("k", ("n",), buffers or (X, Y), For("i", literal(0), n, "serial", body), ("m",))
+
+
+def region(body: Stmt) -> Kernel:
+    return Kernel("k", ("n",), (X, Y), body, ("m",), region=True)
+
+
+def spread(body: Stmt) -> For:
+    return For("i", literal(0), n, "parallel", body)
+
+
+SHARED = Buffer("s", F, (n,), (literal(1),), "shared")
+FIRST = Store("y", (literal(0),), Load("x", (literal(0),), F))
+
+
+def test_a_good_region() -> None:
+    inside = Store("s", (i,), x)
+    verify_kernel(region(Allocate(SHARED, Block((spread(inside), Barrier(), Single(FIRST))))))
 
 
 def test_a_good_kernel() -> None:
@@ -57,6 +79,15 @@ BAD: dict[str, Kernel] = {
     ),
     "y has a stride per dimension": kernel(
         Store("y", (i,), x), X, Buffer("y", F, (n,), ())
+    ),
+    "a barrier or a single where no team is": kernel(Barrier()),
+    "a barrier or a single where no team": region(Single(Barrier())),
+    "a barrier or a single where": region(spread(Single(FIRST))),
+    "every thread of a team has the same effect": region(FIRST),
+    "a team is in a vector loop": region(For("i", literal(0), n, "vector", Single(FIRST))),
+    "s is shared by a team, or by nobody": region(spread(Allocate(SHARED, Store("s", (i,), x)))),
+    "s is shared by a team, or by": region(
+        Allocate(replace(SHARED, scope="local"), spread(Store("s", (i,), x)))
     ),
     "loop i has int64 bounds, step > 0": Kernel(
         "k", ("n",), (X, Y), For("i", literal(0), n, "serial", Store("y", (i,), x), 0)
