@@ -3,7 +3,7 @@
     for t in range(steps): … f[t] …      f of T elements       assume steps <= T
 
 Of each access that could leave its tensor, the sizes for which it does not, wherever it is
-performed at all. An access that stays inside for small sizes only is a mistake in the program, not
+performed at all. An access that stays inside for small arrays only is a mistake in the program, not
 an assumption: nothing is assumed then, and the bounds check explains. What is assumed is what the
 code is proved for, and is checked when it is called.
 """
@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import islpy as isl
 
+from weft.frontend.scalar_expr import Var, walk
 from weft.polyhedral.named_isl import (
     access_map,
     bounded,
@@ -28,7 +29,7 @@ _PARAM = isl.dim_type.param
 
 def assume_sizes(scop: Scop) -> Scop:
     """``scop`` with a context in which no access is out of bounds, if conjunctions say so that
-    bound no size from above by a number. Otherwise ``scop`` itself.
+    bound no size of a tensor from above by a number. Otherwise ``scop`` itself.
 
     Data-dependent accesses are checked when they happen.
     """
@@ -50,7 +51,7 @@ def assume_sizes(scop: Scop) -> Scop:
         if not found:
             return scop
         assumed = replace(scop, context=tuple(dict.fromkeys((*scop.context, *found))))
-        return assumed if _as_large(context_set(assumed), context) else scop
+        return assumed if _as_large(assumed, context) else scop
 
 
 def _needed(performed: isl.Set, bad: isl.Set) -> isl.BasicSet | None:
@@ -63,10 +64,20 @@ def _needed(performed: isl.Set, bad: isl.Set) -> isl.BasicSet | None:
     return one if isl.Set.from_basic_set(one).is_disjoint(bad) else None
 
 
-def _as_large(assumed: isl.Set, context: isl.Set) -> bool:
-    """Whether every size may still be as large as before."""
+def _as_large(scop: Scop, context: isl.Set) -> bool:
+    """Whether every size of a tensor may still be as large as in ``context``."""
+    assumed = context_set(scop)
+    sizes = {
+        node.name
+        for tensor in scop.tensors
+        for size in tensor.shape
+        for node in walk(size)
+        if isinstance(node, Var)
+    }
     return not assumed.is_empty() and all(
-        not _is_bounded(assumed, k) or _is_bounded(context, k) for k in range(context.dim(_PARAM))
+        _is_bounded(context, k) or not _is_bounded(assumed, k)
+        for k, name in enumerate(scop.parameters)
+        if name in sizes
     )
 
 

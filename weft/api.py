@@ -194,6 +194,8 @@ def lower(
     what ``compile`` takes; open sizes of an ONNX model become symbols.
     """
     chosen = replace(_chosen(target, options), texts=True)
+    if isinstance(source, Kernel):
+        return Stages(source.lower(options=chosen), stage)
     graph = import_model(open_model(source)[0]) if _is_onnx(source) else _graph(source, None)
     return Stages(lower_graph(graph, chosen).passes.texts, stage)
 

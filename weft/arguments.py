@@ -93,12 +93,15 @@ def as_array(value: object, spec: ArraySpec) -> np.ndarray:
 
 def _number(value: int | float | np.integer, spec: ArraySpec) -> np.ndarray:
     """A Python number, or an integer of any width, as an array without dimensions."""
-    dtype, whole = spec.dtype, isinstance(value, int | np.integer)
     if isinstance(value, np.floating):  # np.float64 is a float, but of a dtype of its own
         return np.asarray(value)
-    if isinstance(value, bool) == (dtype.kind == "bool") and (whole or dtype.is_float):
-        if not dtype.is_integer or dtype.lowest <= value <= dtype.highest:
-            return np.asarray(value, dtype.numpy)
+    dtype = spec.dtype
+    fits = dtype.is_float and not isinstance(value, bool)
+    if not isinstance(value, float):
+        within = dtype.is_float or dtype.lowest <= value <= dtype.highest
+        fits = within and isinstance(value, bool) == (dtype.kind == "bool")
+    if fits:
+        return np.asarray(value, dtype.numpy)
     raise CallError(
         "WEFT-E0603",
         f"input {spec.name!r} is {value!r}, which {dtype} does not hold",

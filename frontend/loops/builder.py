@@ -13,6 +13,7 @@ from weft.frontend import build
 from weft.frontend.loops.accesses import Reads, access
 from weft.frontend.loops.conditions import Way, both
 from weft.frontend.loops.source import Source
+from weft.frontend.loops.values import is_pure
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, walk
 from weft.polyhedral.scop import (
@@ -157,6 +158,8 @@ class ScopBuilder:
             )
         reads = Reads()
         exprs: list[Expr] = []
+        if place.guard is not None:
+            place, parts = self._anywhere(place, place.guard, parts)
         for part in parts:
             exprs += [_guarded(part, place.guard), *part.target.indices]
         done = iter(reads.translate(exprs))
@@ -182,6 +185,24 @@ class ScopBuilder:
                 origin,
             )
         )
+
+    def _anywhere(
+        self, place: Place, guard: Expr, parts: Sequence[Assignment]
+    ) -> tuple[Place, list[Assignment]]:
+        """A data-dependent element, where the guard is false, is any: it is left as it is.
+
+        That takes one, so nothing happens to a tensor that has none.
+        """
+        done: list[Assignment] = []
+        for part in parts:
+            if not is_pure(*part.target.indices):
+                tensor, indices = str(part.target.source), part.target.indices
+                sizes = tuple(Constraint(size - 1) for size in self.tensors[tensor].shape)
+                place = place.where(Way(sizes))
+                chosen = tuple(select(guard, index, 0) for index in indices)
+                part = replace(part, target=Load(tensor, chosen, part.target.dtype))
+            done.append(part)
+        return place, done
 
     def _becomes_written(self, name: str) -> None:
         if self.tensors[name].role == "input":

@@ -113,7 +113,7 @@ def read_source(function: Callable[..., Any]) -> Source:
     except SyntaxError as error:
         raise _unreadable(name, str(error)) from None
     found = tree.body[0]
-    if not isinstance(found, ast.FunctionDef):
+    if not isinstance(found, ast.FunctionDef) or found.name != function.__name__:
         raise _unreadable(name, "it is a lambda or a coroutine, not a plain def")
     ast.increment_lineno(tree, start - 1)
     return Source(function, file, text, found, indent, start - 1, dict(_cells(function)))

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,24 +177,26 @@ def choose(condition: Expr, if_true: Scalar, if_false: Scalar) -> Scalar:
     return Scalar(select(condition, convert(if_true, dtype), convert(if_false, dtype)), weak)
 
 
+_PYTHON: dict[str, Callable[..., float]] = {
+    "neg": operator.neg, "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "div": operator.truediv, "pow": operator.pow, "shl": operator.lshift, "and": operator.and_,
+    "or": operator.or_, "xor": operator.xor,
+}  # fmt: skip
+
+
 def _folded(op: str, args: list[Expr]) -> Expr:
-    """``op`` on ``args``; of literals its value, as Python has it."""
+    """``op`` on ``args``; of numbers its value, as Python has it."""
     expr = apply(op, *args)
     values = [a.value for a in args if isinstance(a, Literal)]
     if len(values) < len(args) or expr.dtype not in (dtypes.float64, dtypes.int64):
         return expr
-    match op, values:
-        case "neg", [a]:
-            return literal(-a, expr.dtype)
-        case "add", [a, b]:
-            return literal(a + b, expr.dtype)
-        case "sub", [a, b]:
-            return literal(a - b, expr.dtype)
-        case "mul", [a, b]:
-            return literal(a * b, expr.dtype)
-        case "div", [a, b] if b != 0:
-            return literal(a / b, dtypes.float64)
-    return expr
+    try:
+        value = _PYTHON[op](*values)
+    except (ArithmeticError, KeyError, ValueError):  # left to run time, where all is defined
+        return expr
+    if isinstance(value, complex) or isinstance(value, int) != expr.dtype.is_integer:
+        return expr
+    return number(value).expr
 
 
 def loads(*exprs: Expr) -> list[Load]:
@@ -200,6 +204,6 @@ def loads(*exprs: Expr) -> list[Load]:
     return [node for expr in exprs for node in walk(expr) if isinstance(node, Load)]
 
 
-def is_pure(expr: Expr) -> bool:
-    """Whether ``expr`` has the same value wherever its variables have."""
-    return not loads(expr)
+def is_pure(*exprs: Expr) -> bool:
+    """Whether ``exprs`` have the same values wherever their variables have."""
+    return not loads(*exprs)

@@ -3,7 +3,7 @@
 Sizes of signatures are names of the function's body, which linters do not know.
 """
 
-# ruff: noqa: F821
+# ruff: noqa: B007, F821, F841
 
 import math
 from collections.abc import Callable
