@@ -141,4 +141,4 @@ def _element(dependence: Dependence, values: dict[str, int]) -> str:
     if access.may:
         return f"an element of {access.tensor}"
     indices = ", ".join(str(affine(index).value(values)) for index in access.indices)
-    return f"{access.tensor}[{indices}]"
+    return f"{access.tensor}[{indices}]" if indices else access.tensor
