@@ -9,11 +9,11 @@ Dims that the loops say nothing about contribute their whole range, a size in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import Affine, FloorDiv, Term, to_expr
+from weft.frontend.scalar_affine import Affine, FloorDiv, Term, to_expr, variable
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.quasi_affine import affine
@@ -78,6 +78,8 @@ def _steps(index: Affine, statement: Statement, forms: Sequence[Affine]) -> tupl
         steps = known.solve(Affine(((floor, 1),)))
         if steps is not None:  # numerator = divisor * floor + remainder
             known.add(floor.numerator, [step * floor.divisor for step in steps])
+    for dim, steps in _bands(statement, known):
+        known.add(variable(dim), steps)
     whole = known.integers(index)
     if whole is not None:
         return whole
@@ -86,6 +88,23 @@ def _steps(index: Affine, statement: Statement, forms: Sequence[Affine]) -> tupl
     for part in parts:
         total = [a + b for a, b in zip(total, part or [0] * len(forms), strict=True)]
     return tuple(total)
+
+
+def _bands(statement: Statement, known: _Combinations) -> Iterator[tuple[str, list[Fraction]]]:
+    """The dims that the domain keeps within a constant of a combination of the loops."""
+    limits: dict[tuple[str, int], list[list[Fraction]]] = {}
+    for form in (affine(c.expr) for c in statement.domain):
+        for term, sign in form.terms:
+            if isinstance(term, str) and abs(sign) == 1 and term in statement.dims:
+                rest = form - variable(term).scaled(sign)
+                steps = known.solve(rest)
+                if steps is not None and any(steps):
+                    limits.setdefault((term, sign), []).append([-sign * s for s in steps])
+    for (dim, sign), found in limits.items():
+        other = limits.get((dim, -sign), [])
+        common = next((steps for steps in found if steps in other), None)
+        if sign > 0 and common is not None:
+            yield dim, common
 
 
 class _Combinations:

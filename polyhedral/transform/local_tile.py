@@ -88,9 +88,12 @@ class LocalTile:
 
     def redirected(self, access: Access, statement: str) -> Access:
         """``access``, of the source inside the window, as an access of the tile."""
-        outer = tuple(loop.at[statement] for loop in self.loops)
-        place = [inside(b, i, outer) for b, i in zip(self.boxes, access.indices, strict=True)]
-        indices = (*outer, *self.layout.indices(place))
+        return self.relative(access, tuple(loop.at[statement] for loop in self.loops))
+
+    def relative(self, access: Access, values: tuple[Expr, ...]) -> Access:
+        """The same, for given ``values`` of the loops."""
+        place = [inside(b, i, values) for b, i in zip(self.boxes, access.indices, strict=True)]
+        indices = (*values, *self.layout.indices(place))
         return replace(access, tensor=self.tensor.name, indices=indices)
 
 
@@ -163,6 +166,22 @@ def copying(
     return Copying((*outer, *stored), tuple(domain), local, remote, tuple(real))
 
 
+def needed(
+    scop: Scop, tile: LocalTile, uses: Seq[Use], outer: Seq[str], element: Seq[Expr]
+) -> tuple[Constraint, ...]:
+    """Where ``uses`` touch ``element`` of the source, in the iteration of the tile's loops whose
+    values are the dims ``outer``; of their convex hull."""
+    values = [Var(d) for d in outer]
+    at = {
+        name: inside(box, index, values)
+        for name, box, index in zip(_LOCALS, tile.boxes, element, strict=False)
+    }
+    names = (*outer, *_LOCALS[: len(tile.boxes)])
+    with bounded(what="the footprint of a tile"):
+        found = _constraints(scop, _hull(scop, tile, uses), names)
+    return tuple(_at(c, at) for c in found)
+
+
 def _rounded(tile: LocalTile) -> list[Expr]:
     """The sizes of the window, those in panels up to whole panels."""
     width = dict(tile.layout.panels)
@@ -173,7 +192,7 @@ def _rounded(tile: LocalTile) -> list[Expr]:
 
 
 def _at(constraint: Constraint, values: dict[str, Expr]) -> Constraint:
-    return replace(constraint, expr=substitute(constraint.expr, values))
+    return replace(constraint, expr=to_expr(affine(substitute(constraint.expr, values))))
 
 
 _LOCALS = tuple(f"local {d}" for d in range(64))  # no user name has a space
@@ -197,7 +216,14 @@ def _hull(scop: Scop, tile: LocalTile, uses: Seq[Use]) -> isl.BasicSet:
                 for b, p in zip(tile.boxes, local_names, strict=True)]  # fmt: skip
     limits += _within(elements, tile.source.shape)
     box = constrained(space, (*names, *_LOCALS[:rank]), limits)
-    return touched.coalesce().remove_divs().simple_hull().intersect(box)
+    touched = touched.coalesce()
+    around = _convex(touched.project_out(isl.dim_type.set, count, rank))
+    around = around.add_dims(isl.dim_type.set, rank)
+    return _convex(touched).intersect(box).intersect(around)
+
+
+def _convex(points: isl.Set) -> isl.BasicSet:
+    return points.remove_divs().coalesce().simple_hull()
 
 
 def _constraints(scop: Scop, hull: isl.BasicSet, names: Seq[str]) -> tuple[Constraint, ...]:
