@@ -56,8 +56,8 @@ def test_golden() -> None:
     assert statement_text(now.scop.statements[-1]) == (
         "copy_L[i_t, j_t, k_t, L_0, L_1] at ()\n"
         "  where i_t >= 0 and j_t >= 0 and N - j_t * 4 - 1 >= 0 and k_t >= 0 and L_0 >= 0"
-        " and 3 - L_0 >= 0 and M - i_t * 4 - L_0 - 1 >= 0 and L_1 >= 0 and 1 - L_1 >= 0"
-        " and K - k_t * 2 - L_1 - 1 >= 0\n"
+        " and 3 - L_0 >= 0 and M - L_0 - i_t * 4 - 1 >= 0 and L_1 >= 0 and 1 - L_1 >= 0"
+        " and K - L_1 - k_t * 2 - 1 >= 0\n"
         "  r0 = A[L_0 + i_t * 4, L_1 + k_t * 2]\n"
         "  L[i_t, j_t, k_t, L_0, L_1] = r0"
     )
