@@ -16,6 +16,7 @@ from dataclasses import replace
 from weft.codegen.loop_ir import Allocate, For, If, Kernel, Let, Stmt, children
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
+from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal
 from weft.polyhedral.analysis.linear import linear, mentions
 
@@ -101,11 +102,28 @@ def _without_dynamic_registers(stmt: Stmt) -> Stmt:
     """Demote unrolled loops without constant trips, and registers that they would index."""
     match stmt:
         case For(kind="unrolled") if not _constant_trips(stmt):
-            return replace(stmt, kind="serial", body=_without_dynamic_registers(stmt.body))
+            body = _without_dynamic_registers(stmt.body)
+            counted = _from_zero(replace(stmt, body=body))
+            return replace(stmt, kind="serial", body=body) if counted is None else counted
         case Allocate(buffer, body) if buffer.scope == "register" and _dynamic_loops(body):
             local = replace(buffer, scope="local")
             return Allocate(local, _without_dynamic_registers(body))
     return map_children(stmt, _without_dynamic_registers)
+
+
+def _from_zero(loop: For) -> For | None:
+    """``loop`` with constant bounds, if it turns equally often whatever its bounds are."""
+    extent = simplify(loop.upper - loop.lower)
+    if not isinstance(extent, Literal):
+        return None
+    var = f"{loop.var}.turn"
+    return replace(
+        loop,
+        var=var,
+        lower=literal(0),
+        upper=extent,
+        body=Let(loop.var, loop.lower + Var(var), loop.body),
+    )
 
 
 def _constant_trips(loop: For) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import isfunction
 from typing import Any, Concatenate, ParamSpec
 
 from weft.errors import BudgetError, CompileError, IllegalScheduleError
@@ -247,7 +248,9 @@ def not_a_schedule(name: str, value: object) -> CompileError:
     )
 
 
-TRANSFORMATIONS = tuple(n for n, v in vars(Schedule).items() if hasattr(v, "__wrapped__"))
+TRANSFORMATIONS = tuple(
+    name for name, v in vars(Schedule).items() if isfunction(v) and hasattr(v, "__wrapped__")
+)
 """The methods of ``Schedule`` that are steps."""
 
 _VIOLATIONS = {"WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}

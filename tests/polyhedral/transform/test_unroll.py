@@ -6,7 +6,11 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, matmul, read
 from tests.polyhedral.transform.machine_code import computes, outline
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_ir import For, walk
+from weft.codegen.optimise_kernel import optimise_kernel
 from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_expr import literal
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.unroll import unroll
@@ -57,3 +61,11 @@ def test_errors() -> None:
         unroll(initial(matmul()), "k", 0)
     with pytest.raises(IllegalScheduleError, match=r"E0450.*'x'"):
         unroll(initial(matmul()), "x", 2)
+
+
+def test_it_is_written_out() -> None:
+    """The emitter unrolls loops of constant bounds; that of the band moves along with i."""
+    now = unroll(initial(band()), "j")
+    kernel = optimise_kernel(build_kernel(now.scop, now.tree, "test"))
+    (unrolled,) = [s for s in walk(kernel.body) if isinstance(s, For) and s.kind == "unrolled"]
+    assert (unrolled.lower, unrolled.upper) == (literal(0), literal(3))
