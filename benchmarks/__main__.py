@@ -1,8 +1,9 @@
-"""``python -m benchmarks SUITE [--threads N] [--quick] [--json FILE]``"""
+"""``python -m benchmarks SUITE [options]``: one suite, its answers checked, a row for each case."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,29 +13,94 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.benchmarks import blind, chain, models
+from weft.benchmarks.polybench.benchmark import DATASETS
+from weft.benchmarks.polybench.run import Settings
+from weft.benchmarks.polybench.run import run as run_polybench
 
 Rows = list[dict[str, Any]]
+Command = Callable[..., None]
 
-SUITES: dict[str, Callable[[int, bool], Rows]] = {
-    "models": models.run,
-    "chain": lambda threads, quick: chain.run(quick),
-    "blind": blind.run,
-}
+_WIDTH = 200  # columns where the output is no terminal
 
 
-@click.command()
-@click.argument("suite", type=click.Choice(sorted(SUITES)))
-@click.option("--threads", default=1, show_default=True, help="Threads of every contestant.")
-@click.option("--quick", is_flag=True, help="Fewer repetitions and sizes.")
-@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default=None)
-def main(suite: str, threads: int, quick: bool, path: Path | None) -> None:
+def _common(command: Command) -> Command:
+    """The options of every suite."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        click.option("--json", "path", type=path, default=None, help="Write the rows here too."),
+        click.option("--quick", is_flag=True, help="Fewer repetitions and sizes."),
+        click.option("--threads", default=1, show_default=True, help="Threads of Weft."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def main() -> None:
     """Run one suite, check its answers and print a row for each case, losses included."""
-    rows = SUITES[suite](threads, quick)
+
+
+@main.command("models")
+@_common
+def _models(threads: int, quick: bool, path: Path | None) -> None:
+    """The embedded models beside onnxruntime, which gets as many threads."""
+    _show("models", models.run(threads, quick), path)
+
+
+@main.command("chain")
+@_common
+def _chain(threads: int, quick: bool, path: Path | None) -> None:
+    """Compile time of elementwise chains against their length."""
+    _show("chain", chain.run(quick), path)
+
+
+@main.command("blind")
+@_common
+def _blind(threads: int, quick: bool, path: Path | None) -> None:
+    """The same computation under other names, beside the built-in operator."""
+    _show("blind", blind.run(threads, quick), path)
+
+
+@main.command("polybench")
+@_common
+@click.option("--size", type=click.Choice(DATASETS), default="large", show_default=True)
+@click.option("--kernels", default="", help="Names with commas between; all by default.")
+@click.option("--untiled", is_flag=True, help="Beside Weft's best code without time tiles.")
+@click.option("--verify", is_flag=True, help="Verify all dtypes at mini to medium; time nothing.")
+def _polybench(
+    threads: int,
+    quick: bool,
+    path: Path | None,
+    size: str,
+    kernels: str,
+    untiled: bool,
+    verify: bool,
+) -> None:
+    """The 30 kernels of PolyBench 4.2.1 beside gcc and clang on one thread.
+
+    Exits with 1 where an answer is wrong or a kernel does not compile.
+    """
+    chosen = tuple(name.strip() for name in kernels.split(",") if name.strip())
+    settings = Settings(size, threads, chosen, quick, untiled, verify)
+    try:
+        _ = settings.benchmarks
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--kernels") from None
+    rows = run_polybench(settings)
+    _show(f"polybench {'' if verify else size}", rows, path)
+    if not all(row["right"] for row in rows):
+        sys.exit(1)
+
+
+def _show(title: str, rows: Rows, path: Path | None) -> None:
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(*columns, title=suite)
+    if "note" in columns:  # the longest comes last
+        columns = [key for key in columns if key != "note"] + ["note"]
+    table = Table(*columns, title=title)
     for row in rows:
         table.add_row(*(str(row.get(key, "")) for key in columns))
-    Console(width=200).print(table)
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDTH)).print(table)
     if path is not None:
         path.write_text(json.dumps(rows, indent=1))
 

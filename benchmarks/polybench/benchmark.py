@@ -23,7 +23,9 @@ class Benchmark:
 
     ``inputs(numpy dtype, **sizes)`` are fresh arguments, ``oracle(**arguments)`` what the arrays
     that the kernel writes must hold afterwards, by name, in float64 or exact integers.
-    ``operations(**sizes)`` counts the arithmetic of the published loops to leading order.
+    Some published inputs are a fixed point of their kernel or an ill-conditioned problem: answers
+    are compared on ``regular`` ones too. ``operations(**sizes)`` counts the arithmetic of the
+    published loops to leading order.
     """
 
     name: str
@@ -36,7 +38,7 @@ class Benchmark:
     dtype: str = "float64"  # of the elements, as published
     matrix: bool = False  # one of the suite's cubic dense matrix kernels, reported apart
     residual: Callable[[Arguments, Arguments], float] | None = None  # of arguments before, after
-    regular: Callable[..., Arguments] | None = None  # inputs on which elements can be compared
+    regular: Callable[..., Arguments] | None = None  # more inputs, well-conditioned and uneven
 
     def sizes(self, dataset: str) -> dict[str, int]:
         """The published sizes of ``dataset``, by name."""
@@ -52,6 +54,20 @@ def _as_dtype(value: Any, real: np.dtype[Any]) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         return np.ascontiguousarray(value, dtype=real)
     return float(real.type(value)) if isinstance(value, float) else value
+
+
+def noisy(inputs: Callable[..., Arguments]) -> Callable[..., Arguments]:
+    """``inputs`` with noise of ±0.5 on every float array."""
+
+    def made(real: np.dtype[Any], **sizes: int) -> Arguments:
+        random = np.random.default_rng(1)
+        given = inputs(np.dtype(np.float64), **sizes)
+        for name, value in given.items():
+            if isinstance(value, np.ndarray):
+                given[name] = value + random.uniform(-0.5, 0.5, value.shape)
+        return as_dtype(given, real)
+
+    return made
 
 
 def filled(*shape: int, value: float = 0.0) -> Array:

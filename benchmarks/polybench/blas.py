@@ -16,6 +16,7 @@ from weft.benchmarks.polybench.benchmark import (
     broadcast,
     filled,
     grid,
+    noisy,
 )
 from weft.dtypes import DType
 
@@ -284,35 +285,42 @@ BENCHMARKS = (
         ("NI", "NJ", "NK"),
         ((20, 25, 30), (60, 70, 80), (200, 220, 240), (1000, 1100, 1200), (2000, 2300, 2600)),
         matrix=True,
+        regular=noisy(gemm_inputs),
     ),
     Benchmark(
         "gemver", gemver, gemver_inputs, gemver_oracle,
         lambda N: 10.0 * N * N,
         ("N",), ((40,), (120,), (400,), (2000,), (4000,)),
+        regular=noisy(gemver_inputs),
     ),
     Benchmark(
         "gesummv", gesummv, gesummv_inputs, gesummv_oracle,
         lambda N: 4.0 * N * N,
         ("N",), ((30,), (90,), (250,), (1300,), (2800,)),
+        regular=noisy(gesummv_inputs),
     ),
     Benchmark(
         "symm", symm, symm_inputs, symm_oracle,
         lambda M, N: 2.0 * M * M * N,
         ("M", "N"), _RANK, matrix=True,
+        regular=noisy(symm_inputs),
     ),
     Benchmark(
         "syr2k", syr2k, syr2k_inputs, syr2k_oracle,
         lambda M, N: 2.0 * M * N * N,
         ("M", "N"), _RANK, matrix=True,
+        regular=noisy(syr2k_inputs),
     ),
     Benchmark(
         "syrk", syrk, syrk_inputs, syrk_oracle,
         lambda M, N: 1.0 * M * N * N,
         ("M", "N"), _RANK, matrix=True,
+        regular=noisy(syrk_inputs),
     ),
     Benchmark(
         "trmm", trmm, trmm_inputs, trmm_oracle,
         lambda M, N: 1.0 * M * M * N,
         ("M", "N"), _RANK, matrix=True,
+        regular=noisy(trmm_inputs),
     ),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from weft.benchmarks.polybench.benchmark import (
     broadcast,
     filled,
     grid,
+    noisy,
 )
 from weft.dtypes import DType
 
@@ -126,10 +127,12 @@ BENCHMARKS = (
         "correlation", correlation, correlation_inputs, correlation_oracle,
         lambda M, N: 1.0 * M * M * N,
         ("M", "N"), _SIZES, matrix=True,
+        regular=noisy(correlation_inputs),
     ),
     Benchmark(
         "covariance", covariance, covariance_inputs, covariance_oracle,
         lambda M, N: 1.0 * M * M * N,
         ("M", "N"), _SIZES, matrix=True,
+        regular=noisy(covariance_inputs),
     ),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from weft.benchmarks.polybench.benchmark import (
     broadcast,
     filled,
     grid,
+    noisy,
 )
 from weft.dtypes import DType
 
@@ -251,6 +252,7 @@ BENCHMARKS = (
             (800, 900, 1100, 1200), (1600, 1800, 2200, 2400),
         ),
         matrix=True,
+        regular=noisy(two_mm_inputs),
     ),
     Benchmark(
         "3mm", three_mm, three_mm_inputs, three_mm_oracle,
@@ -261,16 +263,19 @@ BENCHMARKS = (
             (800, 900, 1000, 1100, 1200), (1600, 1800, 2000, 2200, 2400),
         ),
         matrix=True,
+        regular=noisy(three_mm_inputs),
     ),
     Benchmark(
         "atax", atax, atax_inputs, atax_oracle,
         lambda M, N: 4.0 * M * N,
         ("M", "N"), _ATAX,
+        regular=noisy(atax_inputs),
     ),
     Benchmark(
         "bicg", bicg, bicg_inputs, bicg_oracle,
         lambda M, N: 4.0 * M * N,
         ("M", "N"), _ATAX,
+        regular=noisy(bicg_inputs),
     ),
     Benchmark(
         "doitgen", doitgen, doitgen_inputs, doitgen_oracle,
@@ -278,10 +283,12 @@ BENCHMARKS = (
         ("NQ", "NR", "NP"),
         ((8, 10, 12), (20, 25, 30), (40, 50, 60), (140, 150, 160), (220, 250, 270)),
         matrix=True,
+        regular=noisy(doitgen_inputs),
     ),
     Benchmark(
         "mvt", mvt, mvt_inputs, mvt_oracle,
         lambda N: 4.0 * N * N,
         ("N",), ((40,), (120,), (400,), (2000,), (4000,)),
+        regular=noisy(mvt_inputs),
     ),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from weft.benchmarks.polybench.benchmark import (
     as_dtype,
     filled,
     grid,
+    noisy,
 )
 from weft.dtypes import DType
 
@@ -162,6 +163,10 @@ def floyd_warshall_inputs(whole: np.dtype[Any], N: int) -> Arguments:
     return {"path": np.where(far, 999, i * j % 7 + 1).astype(whole)}
 
 
+def floyd_warshall_random(whole: np.dtype[Any], N: int) -> Arguments:
+    return {"path": np.random.default_rng(N).integers(1, 1000, (N, N)).astype(whole)}
+
+
 def floyd_warshall_oracle(path: Array) -> Arguments:
     path = path.copy()
     for k in range(len(path)):
@@ -198,6 +203,12 @@ def nussinov_inputs(whole: np.dtype[Any], N: int) -> Arguments:
     return {"seq": ((np.arange(N) + 1) % 4).astype(whole), "table": np.zeros((N, N), whole)}
 
 
+def nussinov_random(whole: np.dtype[Any], N: int) -> Arguments:
+    random = np.random.default_rng(N)
+    table = random.integers(0, 3, (N, N)).astype(whole)
+    return {"seq": random.integers(0, 4, N).astype(whole), "table": table}
+
+
 def nussinov_oracle(seq: Array, table: Array) -> Arguments:
     table = table.copy()
     n = len(seq)
@@ -219,18 +230,18 @@ BENCHMARKS = (
         "deriche", deriche, deriche_inputs, deriche_oracle,
         lambda W, H: 32.0 * W * H,
         ("W", "H"), ((64, 64), (192, 128), (720, 480), (4096, 2160), (7680, 4320)),
-        dtype="float32",
+        dtype="float32", regular=noisy(deriche_inputs),
     ),
     Benchmark(
         "floyd-warshall", floyd_warshall, floyd_warshall_inputs, floyd_warshall_oracle,
         lambda N: 2.0 * N**3,
         ("N",), ((60,), (180,), (500,), (2800,), (5600,)),
-        dtype="int32",
+        dtype="int32", regular=floyd_warshall_random,
     ),
     Benchmark(
         "nussinov", nussinov, nussinov_inputs, nussinov_oracle,
         lambda N: N**3 / 3.0,
         ("N",), ((60,), (180,), (500,), (2500,), (5500,)),
-        dtype="int32",
+        dtype="int32", regular=nussinov_random,
     ),
 )  # fmt: skip

@@ -84,6 +84,12 @@ def durbin_inputs(real: np.dtype[Any], N: int) -> Arguments:
     return as_dtype({"r": N + 1.0 - np.arange(N), "y": filled(N)}, real)
 
 
+def durbin_regular(real: np.dtype[Any], N: int) -> Arguments:
+    """A diagonally dominant Toeplitz matrix: its errors stay as small as they are."""
+    r = 0.4 * 0.5 ** np.arange(N) * np.cos(np.arange(N))
+    return as_dtype({"r": r, "y": filled(N)}, real)
+
+
 def durbin_oracle(r: Array, y: Array) -> Arguments:
     r = r.astype(np.longdouble)  # every step multiplies the errors of the one before
     y = np.zeros_like(r)
@@ -255,6 +261,13 @@ def trisolv_inputs(real: np.dtype[Any], N: int) -> Arguments:
     return as_dtype({"L": L, "x": filled(N, value=-999.0), "b": np.arange(N) + 0.0}, real)
 
 
+def trisolv_regular(real: np.dtype[Any], N: int) -> Arguments:
+    random = np.random.default_rng(N)
+    L = random.uniform(-1.0, 1.0, (N, N)) / max(N, 1) + 2.0 * np.eye(N)
+    x, b = filled(N, value=-999.0), random.uniform(-1.0, 1.0, N)
+    return as_dtype({"L": L, "x": x, "b": b}, real)
+
+
 def trisolv_oracle(L: Array, x: Array, b: Array) -> Arguments:
     x = np.zeros(len(b))
     for i in range(len(b)):
@@ -271,7 +284,7 @@ BENCHMARKS = (
     Benchmark(
         "durbin", durbin, durbin_inputs, durbin_oracle,
         lambda N: 2.0 * N * N,
-        ("N",), _SQUARE,
+        ("N",), _SQUARE, regular=durbin_regular,
     ),
     Benchmark(
         "gramschmidt", gramschmidt, gramschmidt_inputs, gramschmidt_oracle,
@@ -292,6 +305,6 @@ BENCHMARKS = (
     Benchmark(
         "trisolv", trisolv, trisolv_inputs, trisolv_oracle,
         lambda N: 1.0 * N * N,
-        ("N",), _SQUARE,
+        ("N",), _SQUARE, regular=trisolv_regular,
     ),
 )  # fmt: skip

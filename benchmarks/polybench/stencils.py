@@ -16,6 +16,7 @@ from weft.benchmarks.polybench.benchmark import (
     broadcast,
     filled,
     grid,
+    noisy,
 )
 from weft.dtypes import DType
 
@@ -329,31 +330,37 @@ BENCHMARKS = (
         "adi", adi, adi_inputs, adi_oracle,
         lambda TSTEPS, N: 30.0 * TSTEPS * N * N,
         ("TSTEPS", "N"), ((20, 20), (40, 60), (100, 200), (500, 1000), (1000, 2000)),
+        regular=noisy(adi_inputs),
     ),
     Benchmark(
         "fdtd-2d", fdtd_2d, fdtd_2d_inputs, fdtd_2d_oracle,
         lambda TMAX, NX, NY: 11.0 * TMAX * NX * NY,
         ("TMAX", "NX", "NY"),
         ((20, 20, 30), (40, 60, 80), (100, 200, 240), (500, 1000, 1200), (1000, 2000, 2600)),
+        regular=noisy(fdtd_2d_inputs),
     ),
     Benchmark(
         "heat-3d", heat_3d, heat_3d_inputs, heat_3d_oracle,
         lambda TSTEPS, N: 30.0 * TSTEPS * N**3,
         ("TSTEPS", "N"), ((20, 10), (40, 20), (100, 40), (500, 120), (1000, 200)),
+        regular=noisy(heat_3d_inputs),
     ),
     Benchmark(
         "jacobi-1d", jacobi_1d, jacobi_1d_inputs, jacobi_1d_oracle,
         lambda TSTEPS, N: 6.0 * TSTEPS * N,
         ("TSTEPS", "N"), ((20, 30), (40, 120), (100, 400), (500, 2000), (1000, 4000)),
+        regular=noisy(jacobi_1d_inputs),
     ),
     Benchmark(
         "jacobi-2d", jacobi_2d, jacobi_2d_inputs, jacobi_2d_oracle,
         lambda TSTEPS, N: 10.0 * TSTEPS * N * N,
         ("TSTEPS", "N"), _DENSE,
+        regular=noisy(jacobi_2d_inputs),
     ),
     Benchmark(
         "seidel-2d", seidel_2d, seidel_2d_inputs, seidel_2d_oracle,
         lambda TSTEPS, N: 9.0 * TSTEPS * N * N,
         ("TSTEPS", "N"), ((20, 40), (40, 120), (100, 400), (500, 2000), (1000, 4000)),
+        regular=noisy(seidel_2d_inputs),
     ),
 )  # fmt: skip

@@ -64,20 +64,19 @@ def verify(
     use_oracle: bool,
 ) -> Verdict:
     """``run`` at ``sizes``, against the oracle or else against ``unscheduled``, which must be given
-    then; the worse of two verdicts where one is on the residual."""
-    real = np.dtype(dtype)
-    verdicts = []
-    inputs = benchmark.inputs(real, **sizes)
-    if benchmark.residual is not None:
+    then: the worse verdict of those on the published and on regular inputs."""
+    real, verdicts = np.dtype(dtype), []
+    oracle = benchmark.oracle if use_oracle else None
+    for make in (benchmark.inputs, benchmark.regular):
+        if make is None:
+            continue
+        inputs = make(real, **sizes)
         got = fresh(inputs)
         run(got)
-        verdicts.append(Verdict(benchmark.residual(wide(inputs), wide(got)), RESIDUALS[dtype]))
-        assert benchmark.regular is not None
-        inputs = benchmark.regular(real, **sizes)
-    got = fresh(inputs)
-    run(got)
-    oracle = benchmark.oracle if use_oracle else None
-    verdicts.append(compared(dtype, inputs, got, oracle, unscheduled))
+        if benchmark.residual is not None and make is benchmark.inputs:
+            verdicts.append(Verdict(benchmark.residual(wide(inputs), wide(got)), RESIDUALS[dtype]))
+        else:
+            verdicts.append(compared(dtype, inputs, got, oracle, unscheduled))
     return max(verdicts, key=lambda verdict: verdict.error / max(verdict.bound, 1e-300))
 
 
@@ -102,14 +101,18 @@ def compared(
 
 
 def distance(got: Mapping[str, Any], want: Mapping[str, Any]) -> float:
-    """The largest relative distance in norm over the arrays of ``want``; inf where NaN."""
+    """The largest relative distance in norm over the arrays of ``want``."""
     return max((_distance(got[name], value) for name, value in want.items()), default=0.0)
 
 
 def _distance(got: Array, want: Array) -> float:
-    difference = got.astype(np.float64) - want.astype(np.float64)
-    norm = float(np.linalg.norm(want.astype(np.float64).ravel()))
-    error = float(np.linalg.norm(difference.ravel())) / (norm or 1.0)
+    """Elements that must be NaN (0 / 0 at degenerate sizes) have to be, and no others."""
+    missing = np.isnan(want)
+    if (np.isnan(got) != missing).any():
+        return float("inf")
+    actual, expected = (x[~missing].astype(np.float64) for x in (got, want))
+    norm = float(np.linalg.norm(expected))
+    error = float(np.linalg.norm(actual - expected)) / (norm or 1.0)
     return error if np.isfinite(error) else float("inf")
 
 
