@@ -24,7 +24,7 @@ import islpy as isl
 
 from weft.errors import BudgetError, InternalError
 from weft.frontend.scalar_affine import Affine, FloorDiv, floor_divide, to_expr, variable
-from weft.frontend.scalar_expr import Expr, Var
+from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
@@ -214,6 +214,8 @@ def affine_of(aff: isl.Aff, dims: Sequence[str]) -> Affine:
 
 def constraints_of(basic_set: isl.BasicSet, dims: Sequence[str]) -> tuple[Constraint, ...]:
     """The constraints that define ``basic_set``, whose dimensions are called ``dims``."""
+    if basic_set.is_empty():
+        return (Constraint(literal(-1)),)
     known = isl.Set.from_basic_set(basic_set).compute_divs().get_basic_sets()
     if len(known) != 1:
         raise ValueError("the set needs more than one conjunction of constraints")
