@@ -25,7 +25,7 @@ from weft.errors import BudgetError, CompileError, IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Apply, Expr, rewrite
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.schedule_tree import Kind, Tree
+from weft.polyhedral.schedule_tree import Kind, Mark, Tree, walk
 from weft.polyhedral.scop import Body, Scop, Statement
 from weft.polyhedral.scop_verifier import verify
 from weft.polyhedral.transform.scheduled import with_loops
@@ -122,6 +122,8 @@ def _compare(pair: Pair, truth: Verdict, error: CompileError | None) -> tuple[st
         if claim is False or (claim is None and not wrong):
             return kind, f"refused for a reason that is none: {error}"
         return "out of bounds", ""
+    if error.code == "WEFT-E0424":
+        return "no register tile", ""
     if not pair.changed:
         return kind, f"refused as if storage had changed: {error}"
     if "do not follow it" in error.what:  # storage is contracted along loops, step by step
@@ -247,7 +249,7 @@ def _run(pair: Pair, r: Random, effort: Effort, notes: Counter[str]) -> str:
         problem = _run_at(pair, values)
         if problem:
             return f"{problem} at {values}"
-    code = r.random()
+    code = r.random() * (1 if not _has_marks(pair) else 0.1)
     if code < effort.loop_ir:
         notes["run as loop IR"] += 1
         return _run_code(pair, chosen, r, native=code < effort.native, notes=notes)
@@ -274,6 +276,11 @@ def _run_at(pair: Pair, values: Mapping[str, int]) -> str:
     disturbed = executions.run_disturbed(of.scop, of.tree, values, inputs)
     text = executions.difference(disturbed, expected) if disturbed else ""
     return f"accepted, but with parallel and vector loops in another order {text}" if text else ""
+
+
+def _has_marks(pair: Pair) -> bool:
+    """Whether code differs from what interpreters of schedules see: register tiles."""
+    return any(isinstance(node, Mark) for node in walk(pair.scheduled.tree))
 
 
 def _run_code(

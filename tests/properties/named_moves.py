@@ -1,7 +1,7 @@
 """The named transformations of ``polyhedral/transform`` with random arguments.
 
 A new transformation joins the fuzzer by a function here and an entry in ``LOOPS`` (the tree alone
-changes) or ``DATA`` (storage or instances change). A move gives None where it finds nothing to
+changes), ``TEXTUAL`` or ``LOCAL`` (storage or instances change). A move gives None where it finds nothing to
 apply to; an ``IllegalScheduleError`` is the transformation's own refusal.
 """
 
@@ -12,8 +12,11 @@ from dataclasses import replace
 from random import Random
 
 from weft.frontend.scalar_expr import Var
-from weft.polyhedral.schedule_tree import Band, Sequence, walk
-from weft.polyhedral.scop import Scop
+from weft.polyhedral.schedule_tree import Band, Leaf, Sequence, walk
+from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.transform.cache_read import cache_read
+from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand import expand
@@ -36,7 +39,8 @@ from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.stage_result import stage_result
-from weft.polyhedral.transform.tile import tile, tile_name
+from weft.polyhedral.transform.tensorize import tensorize
+from weft.polyhedral.transform.tile import point_name, tile, tile_name
 from weft.polyhedral.transform.unroll import unroll
 from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
 from weft.polyhedral.transform.vectorize import vectorize
@@ -163,9 +167,27 @@ def _order(r: Random, of: Scheduled) -> Scheduled | None:
     return order(of)
 
 
+def _tensorize(r: Random, of: Scheduled) -> Scheduled | None:
+    """Rows and lanes of an update in registers, over a stream."""
+    found = [b for b in walk(of.tree) if isinstance(b, Band) and isinstance(b.child, Leaf)]
+    found = [b for b in found if len(b.loops) > 1]
+    if not found:
+        return None
+    band = r.choice(found)
+    names = r.sample([x.name for x in band.loops], min(3, len(band.loops)))
+    stream, lane, rows = names[0], names[1], names[2:]
+    outer = [x.name for x in band.loops if x.name not in names]
+    made = tile(of, {name: r.choice((2, 4)) for name in (*rows, lane)})
+    tiles = [tile_name(name) for name in (*rows, lane)]
+    points = [point_name(name) for name in (*rows, lane)]
+    made = reorder(made, [*outer, *tiles, stream, *points])
+    return tensorize(made, [stream], points[:-1], points[-1])
+
+
 LOOPS: dict[NamedMove, int] = {
     _split: 3, _tile: 5, _reorder: 5, _fuse: 5, _distribute: 4, _skew: 4, _shift: 3, _reverse: 2,
     _parallel: 4, _vectorize: 4, _unroll: 1, _unroll_and_jam: 2, _sink: 1, _order: 1,
+    _tensorize: 1,
 }  # fmt: skip
 
 
@@ -193,7 +215,7 @@ def _pack(r: Random, of: Scheduled) -> Scheduled | None:
     return _again(of, scop)
 
 
-def _cache_write(r: Random, of: Scheduled) -> Scheduled | None:
+def _stage(r: Random, of: Scheduled) -> Scheduled | None:
     tensor = r.choice(of.scop.tensors).name
     readers = {s.name for s, _, is_write in accesses_of(of.scop, tensor) if not is_write}
     chosen = frozenset(name for name in sorted(readers) if r.random() < 0.6)
@@ -202,6 +224,54 @@ def _cache_write(r: Random, of: Scheduled) -> Scheduled | None:
 
 def _inline(r: Random, of: Scheduled) -> Scheduled | None:
     return _again(of, inline_producer(of.scop, r.choice(of.scop.statements).name))
+
+
+def _inside(r: Random, of: Scheduled) -> tuple[Statement, str] | None:
+    """A statement, and one of the loops around it."""
+    s = r.choice(of.scop.statements)
+    around = loops_above(of.tree, s.name)
+    return (s, r.choice(around).name) if around else None
+
+
+def _cache_read(r: Random, of: Scheduled) -> Scheduled | None:
+    found = _inside(r, of)
+    if found is None or not found[0].reads:
+        return None
+    s, loop = found
+    operand = r.randrange(len(s.reads))
+    tensor = s.reads[operand].tensor
+    rank = len(s.reads[operand].indices)
+    chosen = [s.name, *(o.name for o in of.scop.statements if o is not s and r.random() < 0.3)]
+    several = r.random() < 0.3
+    return cache_read(
+        of,
+        tensor,
+        chosen if several else s.name,
+        loop,
+        operand=None if several or r.random() < 0.5 else operand,
+        order=r.sample(range(rank), rank) if r.random() < 0.3 else None,
+        panels={r.randrange(rank): r.choice((2, 4))} if rank and r.random() < 0.3 else None,
+        pad=r.random() < 0.3,
+    )
+
+
+def _cache_write(r: Random, of: Scheduled) -> Scheduled | None:
+    found = _inside(r, of)
+    if found is None:
+        return None
+    s, loop = found
+    tensor = r.choice(s.writes).tensor
+    writers = {o.name for o, _, is_write in accesses_of(of.scop, tensor) if is_write}
+    inside = [name for name in of.loop(loop).at if name in writers]
+    chosen = inside if r.random() < 0.7 else [s.name]
+    rank = len(s.writes[0].indices)
+    order = r.sample(range(rank), rank) if r.random() < 0.2 else None
+    return cache_write(of, tensor, chosen, loop, order=order)
+
+
+def _contract(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _temporary(r, of.scop)
+    return None if name is None else contract(of, name)
 
 
 def _expand_all(r: Random, of: Scheduled) -> Scheduled | None:
@@ -275,7 +345,12 @@ def _overlap(r: Random, of: Scheduled) -> Scheduled | None:
     return share(start, shared, list(names))
 
 
-DATA: dict[NamedMove, int] = {
-    _pack: 5, _cache_write: 4, _inline: 3, _expand_all: 2, _separate: 1, _expand: 3, _promote: 4,
-    _overlap: 4,
+TEXTUAL: dict[NamedMove, int] = {
+    _pack: 4, _stage: 3, _inline: 3, _expand_all: 2, _separate: 1, _overlap: 5,
 }  # fmt: skip
+"""What begins again from the initial schedule of the changed program."""
+
+LOCAL: dict[NamedMove, int] = {
+    _expand: 3, _promote: 3, _cache_read: 6, _cache_write: 5, _contract: 3,
+}  # fmt: skip
+"""What goes by the loops that there are."""

@@ -14,7 +14,7 @@ from random import Random
 
 from tests.properties.enumeration import Array, Program, TooLarge
 from tests.properties.executions import difference, run
-from tests.properties.named_moves import DATA, LOOPS, NamedMove
+from tests.properties.named_moves import LOCAL, LOOPS, TEXTUAL, NamedMove
 from tests.properties.random_affine import Affine, inputs_of, random_affine
 from tests.properties.tree_moves import BREAKS, MOVES, choose, identical, loops
 from weft.errors import CompileError, IllegalScheduleError, InternalError
@@ -25,7 +25,7 @@ from weft.polyhedral.transform.scheduled import Scheduled
 
 SCHEDULES = 8  # for each program
 MOST_LOOPS = 14
-DATA_SHARE = 0.25
+DATA_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def random_pair(seed: int) -> Pair:
     pair = Pair(seed, subject, initial(subject.affine.scop), subject.oracle)
     if r.random() < DATA_SHARE:
         for _ in range(r.choice((1, 1, 2))):
-            _change_data(r, pair)
+            _change_data(r, pair, TEXTUAL)
     aim = r.random()
     if aim < 0.05:
         for _ in range(r.randint(1, 5)):
@@ -92,8 +92,8 @@ def random_pair(seed: int) -> Pair:
         _move(r, pair, MOVES, lambda tree: pair.oracle.judge(tree).legal)
         if len(pair.moves) >= 5:
             break
-    if pair.changed and r.random() < 0.5:
-        _change_data(r, pair)
+    if r.random() < (0.5 if pair.changed else 0.15):
+        _change_data(r, pair, LOCAL)
     if aim > 0.5:
         _break(r, pair)
     return pair
@@ -155,10 +155,10 @@ def _sound(affine: Affine, made: Scheduled, oracle: Program) -> bool:
         return False
 
 
-def _change_data(r: Random, pair: Pair) -> None:
+def _change_data(r: Random, pair: Pair, table: dict[NamedMove, int]) -> None:
     """A transformation of storage or instances, if one of a few applies and stays small."""
     for _ in range(4):
-        move = choose(r, DATA)  # type: ignore[arg-type]
+        move = choose(r, table)  # type: ignore[arg-type]
         made = _apply(r, pair, move)  # type: ignore[arg-type]
         if made is None or made.scop is pair.scheduled.scop:
             continue
