@@ -180,3 +180,11 @@ def test_data_dependent_index_is_refused() -> None:
     space = named_isl.tuple_space(scop(()), "S", 2)
     with pytest.raises(CompileError):
         named_isl.to_aff(i * j, ("i", "j"), space)
+
+
+def test_constraints_of_nothing_never_hold() -> None:
+    nothing = _small((*box(i=5), Constraint(i - 9)), dims=("i",))
+    whole = scop((tensor("A", 5),), nothing)
+    space = named_isl.statement_space(whole, nothing)
+    again = named_isl.constraints_of(isl.BasicSet.empty(space), nothing.dims)
+    assert isl.Set(named_isl.constrained(space, nothing.dims, again)).is_empty()
