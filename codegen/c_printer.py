@@ -213,7 +213,7 @@ class _Function:
                     yield from self._lines(otherwise, scope, depth + 1, spread)
                 yield f"{pad}}}"
             case Single(body):
-                yield from [f"{pad}#pragma omp single nowait"] if self.kernel.region else []
+                yield from [f"{pad}#pragma omp master"] if self.kernel.region else []
                 yield f"{pad}{{"
                 yield from self._lines(body, scope, depth + 1, False)
                 yield f"{pad}}}"

@@ -11,7 +11,7 @@
              | Update(targets: (buffer, indices)…, monoid, values)
              | Check(condition, code, detail)               on failure: record and go on
              | Allocate(buffer, body)                       any scope but global, uninitialised
-             | Single(body)                                 one thread of the team runs it
+             | Single(body)                                 the first thread of the team runs it
              | Barrier                                      all threads of the team meet
              | Prefetch(buffer, indices, write)             a hint, without effect
              | Comment(text)
