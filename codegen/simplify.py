@@ -1,7 +1,8 @@
 """Simplify: index arithmetic in normal form, decided conditions, loops of one turn, dead code.
 
 Loop variables have known ranges, and inside an ``If`` its condition narrows them, so that most
-``min``s, floors and remainders that tiling brings vanish here.
+``min``s, floors and remainders that tiling brings vanish here. Short unrolled loops in vector loops
+are written out: a sum in each copy is then a sum along the vector loop (unroll and jam).
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
     While,
+    walk,
 )
 from weft.frontend.scalar_affine import Range, bounds, simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, substitute
 
 Ranges = Mapping[str, Range]
+_WRITTEN_OUT = 64  # statements that an unrolled loop in a vector loop may grow to
 
 
 def simplify_kernel(kernel: Kernel) -> Kernel:
@@ -41,10 +44,12 @@ def simplify_kernel(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is known here: ``ranges`` of variables, and ``values`` to put for those that vanish."""
+    """What is known here: ``ranges`` of variables, and ``values`` to put for those that vanish.
+    ``lanes``: in a vector loop."""
 
     ranges: Ranges
     values: Mapping[str, Expr]
+    lanes: bool = False
 
     def expr(self, expr: Expr) -> Expr:
         return simplify(substitute(expr, dict(self.values)), self.ranges)
@@ -92,9 +97,14 @@ class _Scope:
             return Block(())
         if trips == (1, 1) and isinstance(lower, Literal | Var) and loop.kind != "vector":
             return self._with_value(loop.var, lower).stmt(loop.body)
+        if self.lanes and loop.kind == "unrolled" and _short(loop, lower, upper):
+            turns = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
+            return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in turns])
         last = bounds(upper - 1, self.ranges)[1]
         first = bounds(lower, self.ranges)[0]
-        body = self._with_range(loop.var, (first, last)).stmt(loop.body)
+        inside = self._with_range(loop.var, (first, last))
+        inside = replace(inside, lanes=True) if loop.kind == "vector" else inside
+        body = inside.stmt(loop.body)
         return body if _empty(body) else replace(loop, lower=lower, upper=upper, body=body)
 
     def _if(self, stmt: If) -> Stmt:
@@ -129,16 +139,17 @@ class _Scope:
         return _Scope(
             {n: r for n, r in self.ranges.items() if n != name},
             {n: v for n, v in self.values.items() if n != name},
+            self.lanes,
         )
 
     def _with_value(self, name: str, value: Expr) -> _Scope:
-        return _Scope(self.ranges, {**self.values, name: value})
+        return _Scope(self.ranges, {**self.values, name: value}, self.lanes)
 
     def _with_range(self, name: str, limits: Range) -> _Scope:
         if limits[0] is not None and limits[0] == limits[1]:
             return self._with_value(name, literal(limits[0]))
         hidden = self._hiding(name)
-        return _Scope({**hidden.ranges, name: limits}, hidden.values)
+        return _Scope({**hidden.ranges, name: limits}, hidden.values, self.lanes)
 
     def _given(self, condition: Expr, holds: bool) -> _Scope:
         """This scope where ``condition`` is known to hold (or not)."""
@@ -160,6 +171,14 @@ class _Scope:
         if high is not None:
             old_high = high if old_high is None else min(high, old_high)
         return self._with_range(name, (old_low, old_high))
+
+
+def _short(loop: For, lower: Expr, upper: Expr) -> bool:
+    """Whether ``loop`` is worth writing out."""
+    if not (isinstance(lower, Literal) and isinstance(upper, Literal)):
+        return False
+    turns = len(range(int(lower.value), int(upper.value), loop.step))
+    return turns * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT
 
 
 def block(stmts: list[Stmt]) -> Stmt:

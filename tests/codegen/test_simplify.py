@@ -93,3 +93,15 @@ def test_long_chains_of_lets_cost_no_stack() -> None:
     memory = {"x": np.zeros(100, np.float32)}
     interpret(result, {}, memory)
     assert memory["x"][0] == 3000
+
+
+def test_unrolled_loops_in_vector_loops_are_written_out() -> None:
+    """So that each copy of a sum is a sum of its own along the vector loop."""
+    copies = For("t", literal(0), literal(3), "unrolled", store(t * 30 + i))
+    shown = simplified(For("i", literal(0), n, "vector", copies), "n")
+    assert "unrolled" not in shown
+    assert [f"x[i{more}]" in shown for more in ("", " + 30", " + 60")] == [True] * 3
+    outside = For(
+        "t", literal(0), literal(3), "unrolled", For("i", literal(0), n, "vector", copies)
+    )
+    assert simplified(outside, "n").count("unrolled") == 1
