@@ -86,7 +86,11 @@ def _polybench(
         _ = settings.benchmarks
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--kernels") from None
-    rows = run_polybench(settings)
+    rows = []
+    for row in run_polybench(settings):
+        rows.append(row)
+        if not sys.stderr.isatty():  # where there is no progress bar
+            click.echo(" ".join(f"{key}={value}" for key, value in row.items()), err=True)
     _show(f"polybench {'' if verify else size}", rows, path)
     if not all(row["right"] for row in rows):
         sys.exit(1)

@@ -95,7 +95,8 @@ def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """``array`` in memory of its own that starts at a multiple of ``ALIGNMENT``."""
     raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    flat = raw[start : start + array.nbytes].view(array.dtype)
+    copy: np.ndarray[Any, Any] = flat.reshape(array.shape)
     copy[...] = array
     return copy
 

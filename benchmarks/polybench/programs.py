@@ -36,9 +36,9 @@ class WeftProgram:
     @property
     def validation(self) -> float:
         """The share of compile time that validation took."""
-        spent: dict[str, float] = dict(self.executable.stats["seconds"])
-        proving = sum(seconds for stage, seconds in spent.items() if stage in _VALIDATION)
-        return proving / self.seconds
+        stats: dict[str, Any] = dict(self.executable.stats)
+        spent = sum(s for stage, s in stats["seconds"].items() if stage in _VALIDATION)
+        return float(spent / self.seconds)
 
     @property
     def note(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -53,23 +53,26 @@ class Settings:
         return [SUITE[name] for name in self.kernels or SUITE]
 
 
-def run(settings: Settings) -> list[Row]:
-    """A row for each kernel, and a last one with the geometric means.
+def run(settings: Settings) -> Iterator[Row]:
+    """A row for each kernel as it is done, and a last one with the geometric means.
 
     A kernel that fails has a row that says so. Peers that are not on this machine are named on
     standard error and left out.
     """
     peers = compilers()
-    for name in {"gcc", "clang"} - peers.keys():
+    for name in sorted({"gcc", "clang"} - peers.keys()):
         click.echo(f"{name} is not on this machine: no comparison with it", err=True)
-    rows = []
+    rows: list[Row] = []
     benchmarks = settings.benchmarks
     with tempfile.TemporaryDirectory() as folder, progress("polybench", len(benchmarks)) as step:
         for benchmark in benchmarks:
             step(benchmark.name)
             session = _Session(benchmark, settings, peers, Path(folder))
-            rows += session.verified() if settings.verify_only else [session.row()]
-    return rows if settings.verify_only else [*rows, _summary(rows)]
+            found = session.verified() if settings.verify_only else [session.row()]
+            yield from found
+            rows += found
+    if not settings.verify_only:
+        yield _summary(rows)
 
 
 @dataclass(frozen=True, slots=True)

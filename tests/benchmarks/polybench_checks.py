@@ -1,0 +1,55 @@
+"""What every kernel of the suite must do, from its compiled form and from its printed C."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from weft.benchmarks.polybench.benchmark import Arguments, Benchmark, Sizes
+from weft.benchmarks.polybench.c_peer import PLAIN, compile_c, compilers, sizes_of
+from weft.benchmarks.polybench.programs import compile_weft
+from weft.benchmarks.polybench.verify import verify
+from weft.dtypes import as_dtype
+from weft.errors import CallError
+from weft.frontend.loops.lower import lower_kernel
+
+NASTY = ((0,) * 5, (1,) * 5, (2,) * 5, (3, 5, 7, 4, 6), (7, 3, 2, 5, 4), (17, 19, 23, 13, 11))
+
+READ_ELEMENT_0 = {"durbin", "correlation", "fdtd-2d"}  # as published, of empty arrays too
+
+
+def check_answers(benchmark: Benchmark, dtype: str) -> None:
+    """At mini and at nasty sizes, from one compilation; with the serial fallback nowhere."""
+    program = compile_weft(benchmark, dtype, threads=1)
+    assert program.executable.stats["serial_fallbacks"] == 0
+    cases: list[Sizes] = [benchmark.sizes("mini")]
+    cases += [dict(zip(benchmark.names, sizes)) for sizes in NASTY]  # noqa: B905
+    for sizes in cases:
+        try:
+            verdict = verify(benchmark, dtype, sizes, program.run, None, use_oracle=True)
+        except CallError:
+            assert 0 in sizes.values() and benchmark.name in READ_ELEMENT_0, sizes
+            continue
+        assert verdict.good, f"{benchmark.name} at {sizes}: {verdict}"
+
+
+def check_printed_c(benchmarks: list[Benchmark]) -> None:
+    """The C of the published loops gives the oracle's answers."""
+    found = compilers()
+    if not found:
+        pytest.skip("no C compiler on this machine: the printed C is not run")
+    compiler = next(iter(found.values()))
+    for benchmark in benchmarks:
+        scop = lower_kernel(benchmark.make(as_dtype(benchmark.dtype))).scop
+
+        with tempfile.TemporaryDirectory() as folder:
+
+            def run(arguments: Arguments, scop=scop, folder=folder) -> None:  # type: ignore[no-untyped-def]
+                sizes = sizes_of(scop, arguments)
+                compile_c(scop, sizes, compiler, PLAIN, Path(folder)).bound(arguments)()
+
+            sizes = benchmark.sizes("mini")
+            verdict = verify(benchmark, benchmark.dtype, sizes, run, None, use_oracle=True)
+            assert verdict.good, f"{benchmark.name}: {verdict}"

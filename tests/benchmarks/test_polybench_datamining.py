@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.polybench_checks import check_answers, check_printed_c
+from weft.benchmarks.polybench.benchmark import Benchmark
+from weft.benchmarks.polybench.datamining import BENCHMARKS
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda b: b.name)
+def test_the_compiled_kernel_gives_numpys_answers(benchmark: Benchmark) -> None:
+    check_answers(benchmark, benchmark.dtype)
+
+
+def test_the_printed_c_gives_numpys_answers() -> None:
+    check_printed_c(list(BENCHMARKS))
