@@ -32,6 +32,7 @@ from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, Tree
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite
 
 _TYPED = re.compile(r"\b\w*(?:float|int)\d\w*\((-?[\d.e+-]+|-?inf|nan)\)")
+_MADE_UP = re.compile(r"\b([A-Za-z_]\w*)\.(\d+)")  # names that the compiler gave
 _FOLDS = {"add": "+=", "mul": "*=", "and": "&=", "or": "|=", "xor": "^="}
 
 
@@ -43,7 +44,8 @@ def schedule_text(scheduled: Scheduled) -> str:
     marks: dict[str, str] = {}
     tree = _unmarked(scheduled.tree, marks)
     kernel = build_kernel(scheduled.scop, tree, scheduled.scop.name)
-    return "\n".join(_lines(simplify_kernel(kernel).body, "", marks))
+    text = "\n".join(_lines(simplify_kernel(kernel).body, "", marks))
+    return _MADE_UP.sub(r"\1_\2", text)
 
 
 def _unmarked(tree: Tree, marks: dict[str, str]) -> Tree:

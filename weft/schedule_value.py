@@ -29,12 +29,16 @@ from weft.polyhedral.schedule_verifier import source_of
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.compute_at import compute_at
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.distribute import distribute
+from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.order import order
+from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
@@ -114,9 +118,13 @@ class Schedule:
     tensorize = _step(tensorize)
     set_kinds = _step(set_kinds)
 
-    # Where values are kept.
+    # Where values are computed and kept.
+    compute_at = _step(compute_at)
+    inline = _step(inline)
     cache_read = _step(cache_read)
     cache_write = _step(cache_write)
+    pack = _step(pack)
+    double_buffer = _step(double_buffer)
     expand = _step(expand)
     contract = _step(contract)
     promote = _step(promote)

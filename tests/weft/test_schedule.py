@@ -115,6 +115,44 @@ def test_compiled(sizes: tuple[int, int, int]) -> None:
     np.testing.assert_array_equal(c, a @ b)
 
 
+@weft.kernel
+def smooth(A: weft.i64["N"], C: weft.i64["N"]):
+    B = weft.empty(N, dtype=weft.i64)
+    for i in range(1, N - 1):
+        B[i] = A[i - 1] + A[i] + A[i + 1]
+    for i in range(2, N - 2):
+        C[i] = B[i - 1] + B[i] + B[i + 1]
+
+
+SMOOTHED = {
+    "split": lambda s: s.split("i", 3).split("i_2", 4, tile="outer", point="inner"),
+    "fuse": lambda s: s.fuse("i", "i_2", shift=1).unroll("i", 4),
+    "compute_at": lambda s: s.split("i_2", 8).compute_at("S0", "i_2_t").parallel("i_2_t"),
+    "inline": lambda s: s.inline("S0").vectorize("i_2"),
+    "shift": lambda s: s.fuse("i", "i_2", shift=1).shift("S1", "i", 3).split("i", 4),
+    "cache_read": lambda s: s.split("i_2", 4).cache_read("B", "S1", "i_2_t").parallel("i_2_t"),
+    "pack": lambda s: s.split("i_2", 4).pack("B", "S1", "i_2_t", {0: 4}).unroll("i_2_p"),
+    "double_buffer": lambda s: (
+        s.split("i", 4).cache_read("A", "S0", "i_t").double_buffer("A_tile").vectorize("i_p")
+    ),
+    "cache_write": lambda s: s.split("i_2", 4).cache_write("C", "S1", "i_2_t").reverse("i"),
+    "reverse": lambda s: s.reverse("i").reverse("i_2").tile({"i": 4, "i_2": 3}),
+}
+
+
+@pytest.mark.parametrize("steps", SMOOTHED)
+def test_what_is_compiled_is_right(steps: str) -> None:
+    made = SMOOTHED[steps](smooth.schedule())
+    assert smooth.schedule().replay(str(made)) == made
+    run = made.compile()
+    for n in (0, 1, 4, 5, 17, 41):
+        a = np.random.default_rng(n).integers(-99, 99, n)
+        expected, found = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        smooth.python(a, expected)
+        run(a, found)
+        np.testing.assert_array_equal(found, expected, err_msg=f"{n} of {made}")
+
+
 def test_ways_to_compile() -> None:
     a, b, c = np.arange(6).reshape(2, 3), np.arange(12).reshape(3, 4), np.zeros((2, 4), int)
     for compiled in (matmul.compile(tiled()), weft.compile(matmul, schedule=tiled())):
