@@ -15,7 +15,8 @@ For each read of each instance, and for the final value of each tensor that outl
   side. A statement that was changed in this way (an inlined producer, a hoisted constant) is
   compared by the set of all that it reads, else read by read.
 * Of an associative and commutative update, a read must see the same contributions, in any order,
-  each once; other updates keep their order.
+  each once; other updates keep their order. Contributions may come by way of partial results, and
+  the first one may overwrite what starts as the identity (``partial_results``).
 * What the bodies compute is not looked at.
 
 What is unchanged between the two Scops (``unchanged``) need not be compared, nor its flow computed,
@@ -54,6 +55,7 @@ from weft.polyhedral.named_isl import (
     tuple_space,
 )
 from weft.polyhedral.order_check import keeps_dependences
+from weft.polyhedral.partial_results import Opened, opened, why_not_combining
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import (
     for_parameters,
@@ -85,6 +87,8 @@ class _Comparison:
         self.transformed = transformed
         self.folding = folding(original)
         self.origins = _origins(original, transformed)
+        self.combining = self._combining()
+        self.opened = self._opened()
         ordered = keeps_dependences(transformed, tree)
         self.unchanged = Unchanged(original, transformed, self.origins if ordered else {})
         self.stands_for = self._stands_for()
@@ -102,6 +106,42 @@ class _Comparison:
         after = flow_under(transformed, tree, self._folds, wanted)
         self.before, self.after = Seen(original, before, gone), Seen(transformed, after, new)
         self.composed = instances(transformed, [s for s in new if len(s.reads) != 1])
+        self._silent = [self._starts_and_contributions(o) for o in self.opened]
+
+    def _combining(self) -> tuple[Statement, ...]:
+        """The new updates: they fold partial results."""
+        found = []
+        for s in self.transformed.statements:
+            if s.update is not None and s.name not in self.origins:
+                why = why_not_combining(self.transformed, s, self.origins, self.folding)
+                if why:
+                    _misleading(s, why)
+                found.append(s)
+        return tuple(found)
+
+    def _opened(self) -> tuple[Opened, ...]:
+        """The updates that statements other than updates stand for."""
+        found: dict[Opened, None] = {}
+        for s in self.transformed.statements:
+            source = (
+                self.original.statement(self.origins[s.name].statement)
+                if s.name in self.origins
+                else None
+            )
+            if source is None or (source.update and source.update.monoid) == (
+                s.update and s.update.monoid
+            ):
+                continue
+            known = None if s.update else opened(self.original, source, self.folding)
+            if known is None:
+                _misleading(s, f"only one of it and {source.name} is that kind of update")
+            found[known] = None
+        return tuple(found)
+
+    def _starts_and_contributions(self, of: Opened) -> tuple[isl.UnionSet, isl.UnionSet]:
+        original = self.original
+        starts = instances(original, [original.statement(name) for name in of.starts])
+        return starts, instances(original, [original.statement(of.update)])
 
     def run(self) -> None:
         for statement in self.changed:
@@ -109,6 +149,7 @@ class _Comparison:
         for final in self.finals:
             self._equal(f"the final value of {final.name}", [final], self.before.by([final]))
         self._contributions_once()
+        self._combined_once()
 
     def _is_changed(self, statement: Statement) -> bool:
         """Whether ``statement`` stands for an original one and may see something else than it."""
@@ -132,6 +173,8 @@ class _Comparison:
         return [read for s in sources for read in reads_of(s, s.name in self.folding)]
 
     def _folds(self, statement: Statement) -> bool:
+        if statement in self.combining:
+            return True
         origin = self.origins.get(statement.name)
         return origin is not None and origin.statement in self.folding and reassociable(statement)
 
@@ -179,6 +222,8 @@ class _Comparison:
         """Check that ``reads`` see what stands for ``expected``."""
         actual = self.after.by(reads).apply_range(self.stands_for)
         expected = expected.intersect_params(context_set(self.transformed))
+        if len(reads) == 1:
+            actual, expected = self._without_starts(actual), self._without_starts(expected)
         if actual.is_equal(expected):
             return
         surplus, missing = actual.subtract(expected), expected.subtract(actual)
@@ -196,6 +241,13 @@ class _Comparison:
             why=f"{self._shown(reader, self.transformed)} {', but '.join(parts)}",
             hint="some tile, halo, copy or buffer comes too early or too late, or is too small",
         )
+
+    def _without_starts(self, seen: isl.UnionMap) -> isl.UnionMap:
+        """``seen`` without the identity that a fold starts with, where contributions follow it."""
+        for starts, contributions in self._silent:
+            folded = seen.intersect_range(contributions).domain()
+            seen = seen.subtract(seen.intersect_domain(folded).intersect_range(starts))
+        return seen
 
     def _where(self, reader: isl.UnionSet) -> str:
         kind, name, _, _ = sample_named(reader)
@@ -216,15 +268,29 @@ class _Comparison:
             own = self.stands_for.intersect_domain(instances(self.transformed, clones))
             twice = own.apply_range(own.reverse())
             twice = twice.subtract(own.domain().identity())
-            if not twice.is_empty() and not self._copied_into(clones):
+            if not twice.is_empty() and not self.combining and not self._copied_into(clones):
                 twice = twice.intersect(self._same_element(clones))
             if not twice.is_empty():
                 self._refuse_twice(twice)
 
+    def _combined_once(self) -> None:
+        """No two instances fold partial results with a contribution in common into one element."""
+        if not self.combining:
+            return
+        folds = instances(self.transformed, self.combining)
+        reads = [read for s in self.combining for read in self._reads_of([s])]
+        behind = self.after.by(reads).apply_range(self.stands_for)
+        twice = behind.apply_range(behind.reverse()).subtract(folds.identity())
+        if not twice.is_empty() and not self._copied_into(self.combining):
+            twice = twice.intersect(self._same_element(self.combining))
+        if not twice.is_empty():
+            self._raise_twice(twice)
+
     def _copied_into(self, clones: Sequence[Statement]) -> bool:
         """Whether an accumulator of ``clones`` may start from a copy of another one."""
         accumulators = {s.writes[0].tensor for s in clones}
-        return any(w.tensor in accumulators for s in self.after.transparent for w in s.writes)
+        copies = (s for s in self.after.transparent if s.reads and s.update is None)
+        return any(w.tensor in accumulators for s in copies for w in s.writes)
 
     def _same_element(self, clones: Sequence[Statement]) -> isl.UnionMap:
         into = isl.UnionMap.empty(parameter_space(self.transformed))
@@ -242,16 +308,19 @@ class _Comparison:
             pairs = twice.intersect(seen.reverse().apply_range(seen))
             if pairs.is_empty():
                 continue
-            first = isl.UnionSet.from_point(pairs.domain().sample_point())
-            second = pairs.intersect_domain(first).range()
-            raise IllegalScheduleError(
-                "WEFT-E0441",
-                "a contribution to a reduction is counted twice",
-                where=self._where(first),
-                why=f"{self._shown(first, self.transformed)} and "
-                f"{self._shown(second, self.transformed)} both add the same",
-                hint="tiles that overlap may recompute values, but not fold into one accumulator",
-            )
+            self._raise_twice(pairs)
+
+    def _raise_twice(self, pairs: isl.UnionMap) -> NoReturn:
+        first = isl.UnionSet.from_point(pairs.domain().sample_point())
+        second = pairs.intersect_domain(first).range()
+        raise IllegalScheduleError(
+            "WEFT-E0441",
+            "a contribution to a reduction is counted twice",
+            where=self._where(first),
+            why=f"{self._shown(first, self.transformed)} and "
+            f"{self._shown(second, self.transformed)} both add the same",
+            hint="tiles that overlap may recompute values, but not fold into one accumulator",
+        )
 
 
 def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:
@@ -262,8 +331,6 @@ def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:
         origin = statement.origin
         if origin is None or not origin.statement:
             if statement.name not in by_name:
-                if statement.update is not None:
-                    _misleading(statement, "it is an update, but of no original statement")
                 continue
             origin = Origin(statement.name, tuple(Var(d) for d in statement.dims))
         source = by_name.get(origin.statement)
@@ -271,9 +338,6 @@ def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:
             _misleading(statement, f"the original has no statement {origin.statement!r}")
         if len(source.dims) != len(origin.instance):
             _misleading(statement, f"{source.name} has the dims {', '.join(source.dims)}")
-        old, now = source.update, statement.update
-        if (old and old.monoid) != (now and now.monoid):
-            _misleading(statement, f"only one of it and {source.name} is that kind of update")
         found[statement.name] = origin
     return found
 

@@ -26,11 +26,12 @@ from tests.polyhedral.scops import (
     statement,
     tensor,
 )
+from weft import dtypes
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr, literal
 from weft.frontend.tensor_expr import Monoid
 from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Scop
+from weft.polyhedral.scop import Access, Body, Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.pack_operand import pack_operand
@@ -457,7 +458,13 @@ def test_an_update_must_stay_one() -> None:
     of = gemm(8)
     plain = replace(of.statements[1], update=None)
     new = replace(of, statements=(of.statements[0], plain))
-    _refused(of, new, _in_order(new), "WEFT-E0442")
+    _refused(of, new, _in_order(new))  # the last contribution is no fold
+    fold = replace(of.statements[0], update=of.statements[1].update)
+    _refused(of, replace(of, statements=(fold, of.statements[1])), _in_order(of), "WEFT-E0442")
+    one = replace(of.statements[0], body=Body((), (literal(1.0, dtypes.float32),)))
+    of = replace(of, statements=(one, of.statements[1]))
+    new = replace(of, statements=(one, plain))
+    _refused(of, new, _in_order(new), "WEFT-E0442")  # nothing may overwrite what is not identity
 
 
 def test_a_new_update_is_refused() -> None:
