@@ -1,9 +1,9 @@
 """Loads and stores: how an address varies over the lanes decides the instruction.
 
-The same address in all lanes is a scalar access, consecutive addresses are a vector access, small
-constant strides whole vectors and shuffles, anything else a gather or scatter. Lanes that are
-masked off touch no memory. Registers (stack slots that LLVM promotes) are read whole and
-blended, since no one else can see them.
+The same address in all lanes is a scalar access, consecutive addresses (backwards as well) are a
+vector access, small constant strides whole vectors and shuffles, other strides an access for each
+lane, anything else a gather or scatter. Lanes that are masked off touch no memory. Registers (stack
+slots that LLVM promotes) are read whole and blended, since no one else can see them.
 """
 
 from __future__ import annotations
@@ -50,9 +50,15 @@ def _load(frame: Frame, buffer: Binding, offset: Value | Ramp, type_: str) -> Va
         mask = None if _is_whole(buffer, offset) else mask
         pointer = b.element(buffer.pointer, type_, offset.base)
         return _vector_load(frame, pointer, type_, offset.lanes, mask, align)
+    if isinstance(offset, Ramp) and offset.stride.const == -1:
+        pointer = b.element(buffer.pointer, type_, b.materialise(_lowest(frame, offset)))
+        turned = None if mask is None else _backwards(frame, mask)
+        return _backwards(frame, _vector_load(frame, pointer, type_, offset.lanes, turned, align))
     leading = integer(lanes.count) if mask is None else lanes.first
     if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES and leading:
         return _strided_load(frame, buffer, offset, type_, leading)
+    if isinstance(offset, Ramp) and mask is None:
+        return _load_lanes(frame, _pointers(frame, buffer, offset, type_), type_, align)
     if isinstance(offset, Ramp) or offset.lanes:
         pointers = b.element(buffer.pointer, type_, b.materialise(offset))
         return _gather(frame, pointers, type_, mask, align)
@@ -60,6 +66,32 @@ def _load(frame: Frame, buffer: Binding, offset: Value | Ramp, type_: str) -> Va
     if mask is None or not lanes.may_be_empty:
         return b.load(pointer, type_, align=align)
     return _guarded_load(frame, pointer, type_, mask, align)
+
+
+def _pointers(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> list[Value]:
+    """The address of each lane, one after the other by a stride."""
+    b = frame.b
+    places = [b.add(offset.base, b.mul(offset.stride, integer(k))) for k in range(offset.lanes)]
+    return [b.element(buffer.pointer, type_, b.materialise(place)) for place in places]
+
+
+def _load_lanes(frame: Frame, pointers: list[Value], type_: str, align: int) -> Value:
+    """A scalar load for each lane: quicker than a gather where the stride is the same anyway."""
+    b = frame.b
+    vector = Value("poison", type_, len(pointers))
+    for lane, pointer in enumerate(pointers):
+        vector = b.insert(vector, b.load(pointer, type_, align=align), integer(lane))
+    return vector
+
+
+def _lowest(frame: Frame, offset: Ramp) -> Value | Ramp:
+    """The address of the last lane of a ramp that runs backwards, which is the first in memory."""
+    return frame.b.add(offset.base, integer(1 - offset.lanes))
+
+
+def _backwards(frame: Frame, value: Value) -> Value:
+    """The lanes of ``value`` in the opposite order."""
+    return frame.b.shuffle(value, None, list(reversed(range(value.lanes))))
 
 
 def _is_whole(buffer: Binding, offset: Ramp) -> bool:
@@ -192,10 +224,22 @@ def store(frame: Frame, buffer: Binding, offset: Value | Ramp, value: Value) -> 
             mask = None
         _vector_store(frame, pointer, stored, mask, align)
         return
+    if isinstance(offset, Ramp) and offset.stride.const == -1:
+        pointer = b.element(buffer.pointer, type_, b.materialise(_lowest(frame, offset)))
+        turned = None if mask is None else _backwards(frame, mask)
+        _vector_store(
+            frame, pointer, _backwards(frame, b.splat(stored, offset.lanes)), turned, align
+        )
+        return
     if isinstance(offset, Value) and not offset.lanes and not stored.lanes:
         b.store(stored, b.element(buffer.pointer, type_, offset), align)
         return
     lanes = frame.lanes.count
+    if isinstance(offset, Ramp) and mask is None:
+        stored = b.splat(stored, lanes)
+        for lane, pointer in enumerate(_pointers(frame, buffer, offset, type_)):
+            b.store(b.extract(stored, integer(lane)), pointer, align)
+        return
     pointers = b.splat(b.element(buffer.pointer, type_, b.materialise(offset)), lanes)
     _scatter(frame, pointers, b.splat(stored, lanes), mask, align)
 
