@@ -136,12 +136,11 @@ class Counter:
         highs: list[Polynomial] = []
         rest = []
         for limit in limits:
-            parts = limit.coefficients(name)
-            factor = parts.get(1, Polynomial()).value({}) if 1 in parts else Fraction()
-            others = parts.get(0, Polynomial())
+            factor = limit.slope(name)
             if factor == 0:
                 rest.append(limit)
                 continue
+            others = limit - symbol(name) * factor
             slack = (abs(factor) - 1) / (2 * abs(factor)) if factor.denominator == 1 else 0
             self.exact &= abs(factor) == 1
             bound = others / -factor + (slack if factor > 0 else -slack)
@@ -172,18 +171,18 @@ class Counter:
         if not names:
             return self._certain(form)
         name, outer = names[-1], tuple(names[:-1])
-        factor = form.coefficients(name).get(1)
-        if factor is None:
+        factor = form.slope(name)
+        if factor == 0:
             return self.holds(form, outer, limits)
         exact = self.exact
         lows, highs, _ = self.bounds(name, limits)
         self.exact = exact
-        ends = lows if factor.value({}) > 0 else highs
+        ends = lows if factor > 0 else highs
         return any(self.holds(form.replaced(name, end), outer, limits) for end in ends)
 
     def _certain(self, form: Polynomial) -> bool:
         """Whether a linear form of sizes is at least 0 for all of them that are large."""
-        total = Fraction()
+        total = 0
         for monomial, c in form.terms:
             if not monomial:
                 total += c

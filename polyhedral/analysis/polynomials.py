@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb
+from math import comb, gcd, lcm
 
 from weft.frontend.scalar_affine import Affine
 
@@ -20,15 +20,22 @@ Number = int | Fraction
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """Sum of coefficient times monomial; no coefficient is 0, no monomial stands twice."""
+    """``(sum of coefficient times monomial) / divisor``; no coefficient is 0, no monomial stands
+    twice, and nothing divides all coefficients and the divisor."""
 
-    terms: tuple[tuple[Monomial, Fraction], ...] = ()
+    terms: tuple[tuple[Monomial, int], ...] = ()
+    divisor: int = 1
 
     def __add__(self, other: Polynomial | Number) -> Polynomial:
-        total = dict(self.terms)
-        for monomial, c in _polynomial(other).terms:
-            total[monomial] = total.get(monomial, Fraction()) + c
-        return _of(total)
+        other = _polynomial(other)
+        if not other.terms or not self.terms:
+            return self if not other.terms else other
+        common = lcm(self.divisor, other.divisor)
+        mine, theirs = common // self.divisor, common // other.divisor
+        total = {monomial: c * mine for monomial, c in self.terms}
+        for monomial, c in other.terms:
+            total[monomial] = total.get(monomial, 0) + c * theirs
+        return _of(total, common)
 
     __radd__ = __add__
 
@@ -36,12 +43,16 @@ class Polynomial:
         return self + _polynomial(other) * -1
 
     def __mul__(self, other: Polynomial | Number) -> Polynomial:
-        total: dict[Monomial, Fraction] = {}
+        other = _polynomial(other)
+        if len(other.terms) == 1 and not other.terms[0][0]:
+            factor = other.terms[0][1]
+            return _of({m: c * factor for m, c in self.terms}, self.divisor * other.divisor)
+        total: dict[Monomial, int] = {}
         for one, c in self.terms:
-            for two, d in _polynomial(other).terms:
+            for two, d in other.terms:
                 key = _product(one, two)
-                total[key] = total.get(key, Fraction()) + c * d
-        return _of(total)
+                total[key] = total.get(key, 0) + c * d
+        return _of(total, self.divisor * other.divisor)
 
     __rmul__ = __mul__
 
@@ -52,38 +63,53 @@ class Polynomial:
         return frozenset(name for monomial, _ in self.terms for name, _ in monomial)
 
     def value(self, values: Mapping[str, Number]) -> Fraction:
-        total = Fraction()
+        total: Number = 0
         for monomial, c in self.terms:
+            part: Number = c
             for name, power in monomial:
-                c *= Fraction(values[name]) ** power
-            total += c
-        return total
+                part *= values[name] ** power
+            total += part
+        return Fraction(total) / self.divisor
 
     def replaced(self, name: str, value: Polynomial) -> Polynomial:
         """This with ``value`` in place of the variable ``name``."""
-        total, powers = Polynomial(), [number(1)]
-        for power, factor in self.coefficients(name).items():
-            while len(powers) <= power:
-                powers.append(powers[-1] * value)
-            total = total + factor * powers[power]
+        parts = self.coefficients(name)
+        if list(parts) == [0] or not parts:
+            return self
+        total, power = Polynomial(), number(1)
+        for exponent in range(max(parts) + 1):
+            if exponent:
+                power = power * value
+            if exponent in parts:
+                total = total + parts[exponent] * power
         return total
 
     def coefficients(self, name: str) -> dict[int, Polynomial]:
         """Power of ``name`` → what it is multiplied with."""
-        found: dict[int, dict[Monomial, Fraction]] = {}
+        found: dict[int, dict[Monomial, int]] = {}
         for monomial, c in self.terms:
-            power = dict(monomial).get(name, 0)
-            rest = tuple(factor for factor in monomial if factor[0] != name)
+            power = next((p for n, p in monomial if n == name), 0)
+            rest = tuple(x for x in monomial if x[0] != name) if power else monomial
             found.setdefault(power, {})[rest] = c
-        return {power: _of(rest) for power, rest in found.items()}
+        return {power: _of(rest, self.divisor) for power, rest in found.items()}
+
+    def constant(self) -> Fraction:
+        """The coefficient of no variable at all."""
+        return Fraction(next((c for m, c in self.terms if not m), 0), self.divisor)
+
+    def slope(self, name: str) -> Fraction:
+        """The coefficient of ``name`` alone."""
+        return Fraction(next((c for m, c in self.terms if m == ((name, 1),)), 0), self.divisor)
 
     def summed(self, name: str, low: Polynomial, high: Polynomial) -> Polynomial:
         """The sum over ``name`` from ``low`` to ``high`` (inclusive; 0 where high = low - 1)."""
         total = Polynomial()
         for power, factor in self.coefficients(name).items():
+            if power == 0:
+                total = total + factor * (high - low + 1)
+                continue
             sums = _power_sum(power)
-            upper, lower = sums.replaced("n", high), sums.replaced("n", low - 1)
-            total = total + factor * (upper - lower)
+            total = total + factor * (sums.replaced("n", high) - sums.replaced("n", low - 1))
         return total
 
     def __str__(self) -> str:
@@ -93,18 +119,19 @@ class Polynomial:
         ordered = sorted(self.terms, key=lambda t: (-sum(p for _, p in t[0]), t[0]))
         text = ""
         for monomial, c in ordered:
+            piece = _piece(monomial, Fraction(abs(c), self.divisor))
             sign = "-" if c < 0 else "+"
-            piece = _piece(monomial, abs(c))
             text += f" {sign} {piece}" if text else f"{'-' if c < 0 else ''}{piece}"
         return text
 
 
 def number(value: Number) -> Polynomial:
-    return Polynomial((((), Fraction(value)),)) if value else Polynomial()
+    exact = Fraction(value)
+    return Polynomial((((), exact.numerator),), exact.denominator) if value else Polynomial()
 
 
 def symbol(name: str) -> Polynomial:
-    return Polynomial(((((name, 1),), Fraction(1)),))
+    return Polynomial(((((name, 1),), 1),))
 
 
 def _polynomial(value: Polynomial | Number) -> Polynomial:
@@ -140,11 +167,21 @@ def _power_sum(power: int) -> Polynomial:
     return rest / (power + 1)
 
 
-def _of(terms: Mapping[Monomial, Fraction]) -> Polynomial:
-    return Polynomial(tuple(sorted((m, c) for m, c in terms.items() if c)))
+def _of(terms: Mapping[Monomial, int], divisor: int) -> Polynomial:
+    kept = [(m, c) for m, c in terms.items() if c]
+    if not kept:
+        return Polynomial()
+    common = gcd(divisor, *(c for _, c in kept)) if divisor != 1 else 1
+    if common != 1:
+        kept = [(m, c // common) for m, c in kept]
+    if len(kept) > 1:
+        kept.sort()
+    return Polynomial(tuple(kept), divisor // common)
 
 
 def _product(one: Monomial, two: Monomial) -> Monomial:
+    if not one or not two:
+        return one or two
     powers = dict(one)
     for name, power in two:
         powers[name] = powers.get(name, 0) + power

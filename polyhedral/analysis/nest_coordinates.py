@@ -1,0 +1,182 @@
+"""A statement's instances in the coordinates of the loops around it: what some of them leave open.
+
+The loops ``t // 32, (t + i) // 64, t, t + i`` have two coordinates, ``t`` and ``t + i``. Inside the
+first two loops both are known up to 32 and 64 values, inside the third ``t`` is known, and so on.
+How often a loop runs and how far an index reaches meanwhile are then sums and spans of coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from math import gcd
+
+from weft.frontend.scalar_affine import Affine, FloorDiv
+from weft.polyhedral.analysis.counting import Counter, Region, Unbounded, region
+from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
+from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.schedule_tree import Loop
+from weft.polyhedral.scop import Statement
+
+_LIMITS = 60  # constraints that a projection may come to
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What a loop around says: ``coordinate`` is known but for ``step`` values in a row."""
+
+    coordinate: str
+    step: Fraction
+
+
+class NestCoordinates:
+    """``statement`` under ``loops``, outermost first."""
+
+    def __init__(self, statement: Statement, loops: Sequence[Loop], counter: Counter) -> None:
+        self.statement = statement
+        self._counter = counter
+        self.names: list[str] = []
+        self._stride: dict[str, Fraction] = {}  # distance of neighbouring values
+        self._dims: dict[str, Polynomial] = {}  # what dims are, as far as it is known
+        self.fixed = [self._enter(loop) for loop in loops]
+        for dim in statement.dims:
+            if dim not in self._dims:
+                self._solve(f"dim {dim}", symbol(dim), dim)
+        base = region(statement.domain)
+        self._region = Region([self.of(limit) for limit in base.limits], base.share, base.exact)
+        self._projected: dict[frozenset[str], list[Polynomial]] = {}
+        self._sums: dict[tuple[frozenset[str], Polynomial], Polynomial] = {}
+        self._spans: dict[tuple[frozenset[str], str], Polynomial] = {}
+
+    def of(self, form: Polynomial) -> Polynomial:
+        """``form``, over the dims, over the coordinates."""
+        for dim, value in self._dims.items():
+            form = form.replaced(dim, value)
+        return form
+
+    def index(self, form: Affine) -> Polynomial:
+        """An index, over the coordinates."""
+        return self.of(of_affine(form)[0])
+
+    def known(self, depth: int) -> dict[str, Fraction]:
+        """Coordinates that the first ``depth`` loops fix → the values in a row that they leave."""
+        found: dict[str, Fraction] = {}
+        for fixed in self.fixed[:depth]:
+            if fixed is not None:
+                least = min(fixed.step, found.get(fixed.coordinate, fixed.step))
+                found[fixed.coordinate] = least
+        return found
+
+    def summed(self, depth: int, weight: Polynomial | None = None) -> Polynomial:
+        """``weight`` (default 1), over the coordinates known, summed over all iterations of the
+        first ``depth`` loops. Raises Unbounded."""
+        known = self.known(depth)
+        share = self._region.share
+        for name, step in known.items():
+            share /= max(step, self._stride[name])
+        weight = number(1) if weight is None else weight
+        if not weight.variables() & set(self.names):
+            return self._sum(frozenset(known), number(1)) * weight * share
+        return self._sum(frozenset(known), weight) * share
+
+    def _sum(self, known: frozenset[str], weight: Polynomial) -> Polynomial:
+        key = known, weight
+        if key not in self._sums:
+            names = [name for name in self.names if name in known]
+            whole = Region(self._project(known), exact=self._region.exact)
+            self._sums[key] = self._counter.total(names, whole, weight)
+        return self._sums[key]
+
+    def span(self, name: str, depth: int) -> Polynomial:
+        """How many values in a row the coordinate takes in one iteration of the first ``depth``
+        loops. Raises Unbounded."""
+        known = self.known(depth)
+        if name in known:
+            return number(known[name])
+        key = frozenset(known), name
+        if key not in self._spans:
+            limits = self._project(key[0] | {name})
+            lows, highs, rest = self._counter.bounds(name, limits)
+            if not lows or not highs:
+                raise Unbounded(name)
+            outer = [n for n in self.names if n in known]
+            low = self._counter.tightest(lows, 1, outer, rest)
+            high = self._counter.tightest(highs, -1, outer, rest)
+            ranges = [last - first + 1 for last in high for first in low]
+            self._spans[key] = min(ranges, key=self._counter.nominal)
+        return self._spans[key]
+
+    def _enter(self, loop: Loop) -> Fixed | None:
+        parts = _stepped(affine(loop.at[self.statement.name]), self.statement.dims)
+        if parts is None:
+            return None
+        form, step = of_affine(parts[0])[0], Fraction(parts[1])
+        content = _content(form, self.statement.dims)
+        if content == 0:
+            return None
+        left = self.of(form / content)
+        step /= content
+        open_dims = [d for d in self.statement.dims if d in left.variables()]
+        if open_dims:
+            name = f"loop {loop.name}"
+            self._solve(name, left, min(open_dims, key=lambda d: abs(left.slope(d)) != 1))
+            return Fixed(name, step)
+        return next(
+            (
+                Fixed(name, step / abs(left.slope(name)))
+                for name in self.names
+                if left.variables() & set(self.names) == {name}
+            ),
+            None,
+        )
+
+    def _solve(self, name: str, form: Polynomial, dim: str) -> None:
+        """Let the coordinate ``name`` be ``form``, and work out ``dim`` from it."""
+        factor = form.slope(dim)
+        value = symbol(dim) + (symbol(name) - form) / factor
+        self._dims = {d: old.replaced(dim, value) for d, old in self._dims.items()} | {dim: value}
+        self.names.append(name)
+        self._stride[name] = abs(factor)
+
+    def _project(self, kept: frozenset[str]) -> list[Polynomial]:
+        """The limits of the coordinates ``kept`` alone (Fourier-Motzkin)."""
+        if kept not in self._projected:
+            limits = self._region.limits
+            for name in reversed(self.names):
+                if name in kept or not any(name in x.variables() for x in limits):
+                    continue
+                exact = self._counter.exact
+                lows, highs, rest = self._counter.bounds(name, limits)
+                self._counter.exact = exact
+                pairs = [high - low for low in lows for high in highs if high != low]
+                limits = list(dict.fromkeys([*rest, *pairs]))[:_LIMITS]
+            self._projected[kept] = limits
+        return self._projected[kept]
+
+
+def _stepped(form: Affine, dims: Sequence[str]) -> tuple[Affine, int] | None:
+    """``v`` and ``T`` for a loop over ``v``, ``v // T`` or, inside that, ``v % T``."""
+    floors = [(t, c) for t, c in form.terms if isinstance(t, FloorDiv)]
+    linear = Affine(tuple((t, c) for t, c in form.terms if isinstance(t, str)), form.constant)
+    if not floors:
+        return linear, 1
+    if linear.variables() & set(dims):
+        return linear, 1
+    (floor, factor), *others = floors
+    if others or abs(factor) != 1 or any(isinstance(t, FloorDiv) for t, _ in floor.numerator.terms):
+        return None
+    return floor.numerator, floor.divisor
+
+
+def _content(form: Polynomial, dims: Sequence[str]) -> Fraction:
+    """The greatest number whose multiples all coefficients of ``dims`` are."""
+    factors = [form.slope(d) for d in dims if d in form.variables()]
+    if not factors:
+        return Fraction()
+    denominator = reduce(lambda a, b: a * b // gcd(a, b), (f.denominator for f in factors), 1)
+    return Fraction(gcd(*(int(f * denominator) for f in factors)), denominator)
+
+
+__all__ = ["Fixed", "NestCoordinates"]
