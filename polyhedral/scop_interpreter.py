@@ -139,6 +139,8 @@ def _box(statement: Statement, parameters: Mapping[str, int]) -> list[tuple[int,
         form = to_affine(constraint.expr)
         if form is not None:
             facts += [form, form.scaled(-1)] if constraint.equality else [form]
+    if any(fact.is_constant and fact.constant < 0 for fact in facts):
+        return [(0, -1)] * len(statement.dims)
     ranges: dict[str, Range] = {name: (value, value) for name, value in parameters.items()}
     for _ in range(len(statement.dims) + 1):
         ranges = narrow(ranges, facts)
