@@ -158,9 +158,9 @@ def copying(
             whole = whole.intersect(around.add_dims(isl.dim_type.set, rank))
             sizes = tile.tensor.shape[len(outer) :]
             domain = [*_constraints(scop, around, outer), *_within(indices, sizes)]
-            real = [_at(c, at) for c in _constraints(scop, hull.gist(whole), names)]
+            real = _at(_constraints(scop, hull.gist(whole), names), at)
         else:
-            domain += [_at(c, at) for c in _constraints(scop, hull, names)]
+            domain += _at(_constraints(scop, hull, names), at)
     local = Access(tile.tensor.name, (*values, *indices))
     remote = Access(tile.source.name, element)
     return Copying((*outer, *stored), tuple(domain), local, remote, tuple(real))
@@ -179,7 +179,7 @@ def needed(
     names = (*outer, *_LOCALS[: len(tile.boxes)])
     with bounded(what="the footprint of a tile"):
         found = _constraints(scop, _hull(scop, tile, uses), names)
-    return tuple(_at(c, at) for c in found)
+    return tuple(_at(found, at))
 
 
 def _rounded(tile: LocalTile) -> list[Expr]:
@@ -191,8 +191,15 @@ def _rounded(tile: LocalTile) -> list[Expr]:
     ]
 
 
-def _at(constraint: Constraint, values: dict[str, Expr]) -> Constraint:
-    return replace(constraint, expr=to_expr(affine(substitute(constraint.expr, values))))
+def _at(constraints: Seq[Constraint], values: dict[str, Expr]) -> list[Constraint]:
+    """``constraints`` for given ``values`` of some dims, those left out that hold anyway."""
+    found = []
+    for c in constraints:
+        form = affine(substitute(c.expr, values))
+        holds = form.constant == 0 if c.equality else form.constant >= 0
+        if not (form.is_constant and holds):
+            found.append(replace(c, expr=to_expr(form)))
+    return found
 
 
 _LOCALS = tuple(f"local {d}" for d in range(64))  # no user name has a space
