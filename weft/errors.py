@@ -46,7 +46,7 @@ class ExpressionError(CompileError, ValueError):
 
 
 class KernelError(CompileError, ValueError):
-    """A loop kernel uses what cannot be compiled, at file:line:column (E0160 to E0179)."""
+    """A loop kernel uses what cannot be compiled, at file:line:column (E016x, E017x)."""
 
 
 class ModelError(CompileError, ValueError):

@@ -2,16 +2,19 @@
 
 An affine subscript becomes an access that is known exactly. Any other is a may access: it stands
 for every element of its tensor, and which one it is is computed, and checked, when it is performed.
-A load that is selected under affine conditions is guarded by them.
+A load that is selected under affine conditions is guarded by them, and one whose subscript is
+affine by cases becomes several: ``x[max(i - 1, 0)]`` is ``x[i - 1] if i >= 1 else x[0]``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.frontend.loops.affine import cases, split
+from weft.frontend.loops.values import loads
 from weft.frontend.scalar_affine import to_affine, to_expr
 from weft.frontend.scalar_condition import conjunction
-from weft.frontend.scalar_expr import Expr, Load, literal
+from weft.frontend.scalar_expr import Expr, Load, literal, rewrite, select
 from weft.frontend.scalar_paths import Path, path_guards, walk_scalar
 from weft.polyhedral.scop import Access, Constraint
 
@@ -25,6 +28,7 @@ class Reads:
 
     def translate(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
         """``exprs`` over operands: ``Load(k, ())`` for the value of ``accesses[k]``."""
+        exprs = [rewrite(expr, _by_cases) for expr in exprs]
         paths = path_guards(*exprs)
         done: dict[int, Expr] = {}
         for node in walk_scalar(*exprs):
@@ -42,6 +46,27 @@ class Reads:
         if number == len(self.accesses):
             self.accesses.append(made)
         return Load(number, (), load.dtype)
+
+
+def _by_cases(node: Expr) -> Expr | None:
+    """A load with min, max, abs or a conditional in its subscripts, selected by their cases."""
+    if not isinstance(node, Load):
+        return None
+    for number, index in enumerate(node.indices):
+        branches = None if to_affine(index) is not None or loads(index) else split(index)
+        if branches is not None and cases(index) is not None:
+            condition, *sides = branches
+            one, other = (
+                Load(node.source, replaced(node.indices, number, side), node.dtype)
+                for side in sides
+            )
+            return select(condition, _by_cases(one) or one, _by_cases(other) or other)
+    return None
+
+
+def replaced(indices: tuple[Expr, ...], number: int, index: Expr) -> tuple[Expr, ...]:
+    """``indices`` with another one in place ``number``."""
+    return (*indices[:number], index, *indices[number + 1 :])
 
 
 def access(tensor: str, indices: Sequence[Expr], guard: tuple[Constraint, ...] = ()) -> Access:

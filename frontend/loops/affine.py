@@ -23,9 +23,6 @@ def cases(expr: Expr) -> list[Case] | None:
 
     None where it is not affine, not even by cases, or by more than ``MAX_CASES`` of them.
     """
-    form = to_affine(expr)
-    if form is not None:
-        return [((), form)]
     found: list[Case] = []
     todo: list[tuple[tuple[Constraint, ...], Expr]] = [((), expr)]
     while todo:
@@ -34,15 +31,17 @@ def cases(expr: Expr) -> list[Case] | None:
         if form is not None:
             found.append((known, form))
             continue
-        branches = _branches(current)
+        branches = split(current)
         if branches is None or len(todo) + len(found) >= MAX_CASES:
             return None
-        todo += [((*known, *extra), rest) for extra, rest in reversed(branches)]
+        condition, yes, no = branches
+        todo.append(((*known, *(constraints(condition, False) or ())), no))
+        todo.append(((*known, *(constraints(condition, True) or ())), yes))
     return found
 
 
-def _branches(expr: Expr) -> list[tuple[tuple[Constraint, ...], Expr]] | None:
-    """``expr`` on both sides of the first condition in it that is affine."""
+def split(expr: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """The first condition in ``expr`` that is affine on both sides, and ``expr`` on either."""
     for node in walk(expr):
         if node.dtype != dtypes.int64:
             continue
@@ -57,12 +56,8 @@ def _branches(expr: Expr) -> list[tuple[tuple[Constraint, ...], Expr]] | None:
                 pass
             case _:
                 continue
-        first, second = constraints(condition, True), constraints(condition, False)
-        if first is not None and second is not None:
-            return [
-                (first, _replaced(expr, node, yes)),
-                (second, _replaced(expr, node, no)),
-            ]
+        if constraints(condition, True) is not None and constraints(condition, False) is not None:
+            return condition, _replaced(expr, node, yes), _replaced(expr, node, no)
     return None
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.errors import ExpressionError, KernelError
 from weft.frontend.loops.affine import operands
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.frame import Frame, Knowledge, Restart, Variable
+from weft.frontend.loops.source import located
 from weft.frontend.loops.values import (
     Free,
     Scalar,
@@ -179,16 +179,8 @@ def _joined(known: tuple[DType, bool], value: Scalar) -> tuple[DType, bool]:
 
 
 def _converted(value: Scalar, dtype: DType, frame: Frame, node: ast.stmt) -> Expr:
-    try:
+    with located(frame.source, node):
         return convert(value, dtype)
-    except ExpressionError as error:
-        raise KernelError(
-            error.code,
-            error.what,
-            where=f"{frame.source.where(node)}, {frame.source.code(node)}",
-            why=error.why,
-            hint=error.hint,
-        ) from None
 
 
 def _folding(target: Load, value: Expr) -> Assignment:

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, replace
 from weft.dtypes import DType
 from weft.errors import BudgetError
 from weft.frontend import build
-from weft.frontend.loops.accesses import Reads, access
+from weft.frontend.loops.accesses import Reads, access, replaced
+from weft.frontend.loops.affine import cases
 from weft.frontend.loops.conditions import Way, both
 from weft.frontend.loops.source import Source
 from weft.frontend.loops.values import is_pure
-from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_affine import to_affine, to_expr
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, walk
+from weft.frontend.scalar_printer import scalar_text
+from weft.polyhedral.named_isl import bounded, constrained, tuple_space
 from weft.polyhedral.scop import (
     Access,
     Body,
@@ -143,12 +146,33 @@ class ScopBuilder:
                     self.assume([Constraint(size)])
         return name
 
+    def is_reached(self, place: Place) -> bool:
+        """Whether some sizes and iterations lead there."""
+        scop = Scop(self.name, tuple(self.parameters), (), (), ())
+        space = tuple_space(scop, "S", len(place.dims))
+        with bounded(what="a condition"):
+            everything = (*self.context, *place.domain)
+            return not constrained(space, place.dims, everything).is_empty()
+
     # ---- statements ---------------------------------------------------------------------------
 
     def emit(
         self, place: Place, parts: Sequence[Assignment], source: Source, node: ast.AST
     ) -> None:
-        """The statement that performs ``parts`` at once, what it reads before what it writes."""
+        """What performs ``parts`` at once, everything read before anything is written: a statement
+        for each case of a subscript of theirs, nearly always one."""
+        for number, part in enumerate(parts):
+            found = _cases_of(part.target)
+            for way, target in found:
+                chosen = [*parts[:number], replace(part, target=target), *parts[number + 1 :]]
+                self.emit(place.where(way), chosen, source, node)
+            if found:
+                return
+        self._emit(place, parts, source, node)
+
+    def _emit(
+        self, place: Place, parts: Sequence[Assignment], source: Source, node: ast.AST
+    ) -> None:
         if len(self.statements) >= MAX_STATEMENTS:
             raise BudgetError(
                 "WEFT-E0173",
@@ -171,7 +195,10 @@ class ScopBuilder:
             writes.append(access(str(part.target.source), indices))
             self._becomes_written(str(part.target.source))
         name = self.fresh(place.label or f"S{len(self.statements)}")
-        origin = Origin(name, tuple(map(Var, place.dims)), source.label(node))
+        text = source.label(node)
+        if place.guard is not None:
+            text += f", if {scalar_text(place.guard)}"
+        origin = Origin(name, tuple(map(Var, place.dims)), text)
         self.statements.append(
             Statement(
                 name,
@@ -207,6 +234,20 @@ class ScopBuilder:
     def _becomes_written(self, name: str) -> None:
         if self.tensors[name].role == "input":
             self.tensors[name] = replace(self.tensors[name], role="inout")
+
+
+def _cases_of(target: Load) -> list[tuple[Way, Load]]:
+    """``target`` where a subscript of it that is affine by cases is affine; none if all are."""
+    for number, index in enumerate(target.indices):
+        if to_affine(index) is None and is_pure(index):
+            return [
+                (
+                    Way(known),
+                    replace(target, indices=replaced(target.indices, number, to_expr(form))),
+                )
+                for known, form in cases(index) or ()
+            ]
+    return []
 
 
 def _variables(expr: Expr) -> list[str]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.errors import ExpressionError, KernelError
 from weft.frontend import scalar_expr
 from weft.frontend.loops.frame import Frame, Knowledge, plain
-from weft.frontend.loops.functions import TYPES, call_operator
+from weft.frontend.loops.functions import OPERATORS, TYPES, call_operator
+from weft.frontend.loops.source import located
 from weft.frontend.loops.values import (
     Free,
     Scalar,
@@ -49,16 +50,8 @@ class Expressions:
         self.source = frame.source
 
     def value(self, node: ast.expr) -> Value:
-        try:
+        with located(self.source, node):
             return self._value(node)
-        except ExpressionError as error:
-            raise KernelError(
-                error.code,
-                error.what,
-                where=f"{self.source.where(node)}, {self.source.code(node)}",
-                why=error.why,
-                hint=error.hint,
-            ) from None
 
     def scalar(self, node: ast.expr) -> Scalar:
         """The number that ``node`` is."""
@@ -104,8 +97,8 @@ class Expressions:
                 return self._subscript(node, self.value(inner), index)
             case ast.Tuple(elements):
                 return tuple(self.value(e) for e in elements)
-            case ast.BinOp(left, op, right) if type(op) in _BINARY:
-                return self._binary(_BINARY[type(op)], self.scalar(left), self.scalar(right))
+            case ast.BinOp():
+                return self._chain(node)
             case ast.UnaryOp(ast.Not(), operand):
                 return Scalar(~self.truth(operand))
             case ast.UnaryOp(op, operand):
@@ -131,6 +124,22 @@ class Expressions:
         )
 
     # ---- operators ----------------------------------------------------------------------------
+
+    def _chain(self, node: ast.BinOp) -> Scalar:
+        """``a + b - c …``, from the left: chains may be longer than Python's stack."""
+        chain: list[ast.BinOp] = []
+        inner: ast.expr = node
+        while isinstance(inner, ast.BinOp):
+            chain.append(inner)
+            inner = inner.left
+        result = self.scalar(inner)
+        for step in reversed(chain):
+            if type(step.op) not in _BINARY:
+                self._unknown(step)
+            right = self.scalar(step.right)
+            with located(self.source, step):
+                result = self._binary(_BINARY[type(step.op)], result, right)
+        return result
 
     def _binary(self, op: str, left: Scalar, right: Scalar) -> Scalar:
         if op == "pow" and left.dtype.is_float and right.weak and right.expr == literal(2):
@@ -232,6 +241,9 @@ class Expressions:
             )
         if function is len and len(node.args) == 1:
             return self._length(node)
+        known = (*OPERATORS, scalar_expr.select)
+        if isinstance(function, FunctionType) and function not in known:
+            return self._helper(node, function)
         args = [self.scalar(arg) for arg in node.args]
         dtype = function if isinstance(function, DType) else _type(function)
         if dtype is not None and len(args) == 1:
@@ -249,6 +261,29 @@ class Expressions:
                 " dtypes; kernels are called as statements",
             )
         return result
+
+    def _helper(self, node: ast.Call, function: FunctionType) -> Value:
+        """A call of a plain function: its one return expression, where its arguments are these."""
+        source = self.knowledge.helper(function)
+        callers = (*self.frame.callers, self.source)
+        names = [arg.arg for arg in (*source.tree.args.posonlyargs, *source.tree.args.args)]
+        body = [s for s in source.tree.body if not isinstance(s, ast.Expr)]
+        if source in callers:
+            self.source.refuse("E0169", node, f"{source.name} calls itself")
+        if len(names) != len(node.args):
+            self.source.refuse("E0169", node, f"{source.name} takes {len(names)} arguments")
+        match body:
+            case [ast.Return(ast.expr() as result)]:
+                env = {n: self.value(arg) for n, arg in zip(names, node.args, strict=True)}
+                inner = Frame(source, env, dict.fromkeys(names, "an argument"), callers)
+                return Expressions(inner, self.knowledge).value(result)
+        self.source.refuse(
+            "E0163",
+            node,
+            f"{source.name} cannot be called in an expression",
+            why="it is more than one return statement",
+            hint="kernels, @weft.kernel, are called as statements",
+        )
 
     def _length(self, node: ast.Call) -> Scalar:
         inner = self.value(node.args[0])

@@ -17,12 +17,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from weft.dtypes import DType
-from weft.frontend.loops.source import Source
+from weft.frontend.loops.source import Source, read_source
 from weft.frontend.loops.values import Scalar, Value, View, number
 
 
@@ -52,11 +53,19 @@ class Knowledge:
 
     ``kinds``: dtype of a variable in memory, and whether it is a Python number's.
     ``held``: conditions of ``if`` statements that must be evaluated before their bodies.
+    ``helpers``: the plain functions that expressions call.
     """
 
     in_memory: set[tuple[int, str]] = field(default_factory=set)
     kinds: dict[tuple[int, str], tuple[DType, bool]] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
+    helpers: dict[FunctionType, Source] = field(default_factory=dict)
+
+    def helper(self, function: FunctionType) -> Source:
+        """The source of a plain function, read once."""
+        if function not in self.helpers:
+            self.helpers[function] = read_source(function)
+        return self.helpers[function]
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from weft import dtypes
+from weft.errors import BudgetError
 from weft.frontend.loops.arrays import statement
 from weft.frontend.loops.assign import Assigner
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
@@ -26,6 +27,7 @@ from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.scop import Constraint, Scop
 
+MAX_CONSTRAINTS = 200
 _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.While: ("while", "a for loop over a range, with `if` inside"),
     ast.Break: ("break", "a condition on the rest of the loop's body: `if not found: …`"),
@@ -63,6 +65,13 @@ def lower_kernel(function: LoopFunction) -> LoopKernel:
             return LoopKernel(_Lowering(source, arguments, knowledge).run(), arguments)
         except Restart:
             continue
+        except RecursionError:
+            raise BudgetError(
+                "WEFT-E0173",
+                f"{source.name} is nested too deeply",
+                where=source.where(source.tree),
+                hint="split long elif chains and deeply nested expressions",
+            ) from None
 
 
 class _Lowering:
@@ -256,7 +265,8 @@ class _Lowering:
         self._leave(node.body, inner, "an earlier iteration may have assigned it")
         inner.env[name] = Scalar(turns.value, weak=True)
         outside = place.where(Way(turns.when))
-        self.block(node.body, inner, outside.inside(turns.dim, turns.bounds))
+        if not turns.when or self.builder.is_reached(outside):
+            self.block(node.body, inner, outside.inside(turns.dim, turns.bounds))
 
     def _leave(self, body: list[ast.stmt], frame: Frame, why: str) -> None:
         """After, or around, ``body``: what it assigns may or may not be assigned."""
@@ -268,13 +278,20 @@ class _Lowering:
 
     def _if(self, node: ast.If, frame: Frame, place: Place) -> None:
         decision = decide(node.test, Expressions(frame, self.knowledge))
+        if len(place.domain) > MAX_CONSTRAINTS:
+            raise BudgetError(
+                "WEFT-E0173",
+                f"a statement stands under more than {MAX_CONSTRAINTS} conditions and loops",
+                where=frame.source.where(node),
+                hint="split long elif chains",
+            )
         if id(node) in self.knowledge.held:
             decision = self._hold(decision, node, frame, place)
         first = len(self.builder.statements)
         for ways, body in ((decision.true, node.body), (decision.false, node.orelse)):
-            for way in ways if body else ():
-                branch = replace(frame, env=dict(frame.env))
-                self.block(body, branch, place.where(way))
+            for there in map(place.where, ways if body else ()):
+                if self.builder.is_reached(there):
+                    self.block(body, replace(frame, env=dict(frame.env)), there)
         self._leave([node], frame, f"it depends on the condition at line {node.lineno}")
         guards = [w.guard for w in (*decision.true, *decision.false) if w.guard is not None]
         if self._disturbs(first, guards, place):

@@ -7,12 +7,13 @@ import builtins
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NoReturn
 
-from weft.errors import KernelError
+from weft.errors import ExpressionError, KernelError
 
 
 class LoopFunction:
@@ -32,15 +33,15 @@ class LoopFunction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """``text`` is the function alone; ``tree`` has the line numbers of the file, and its columns
-    less ``indent``."""
+    """``lines`` are those of the function alone, in UTF-8, whose bytes columns count; ``tree`` has
+    the line numbers of the file, and its columns less ``indent``."""
 
     function: FunctionType
     file: str
-    text: str
+    lines: tuple[bytes, ...]
     tree: ast.FunctionDef
     indent: int
-    above: int  # lines of the file above ``text``
+    above: int  # lines of the file above these
     captured: dict[str, Any] = field(default_factory=dict)  # by the closure
 
     @property
@@ -61,18 +62,13 @@ class Source:
 
     def code(self, node: ast.AST) -> str:
         """The source of ``node`` on one line."""
-        found = ast.get_source_segment(self.text, self._relative(node))
-        return " ".join((found or ast.unparse(node)).split())
-
-    def _relative(self, node: ast.AST) -> ast.stmt:
-        """The place of ``node``, its lines counted from the first of ``text``."""
         found: Any = node
-        return ast.Pass(
-            lineno=found.lineno - self.above,
-            end_lineno=found.end_lineno - self.above,
-            col_offset=found.col_offset,
-            end_col_offset=found.end_col_offset,
-        )
+        if getattr(node, "end_lineno", None) is None:
+            return ast.unparse(node)
+        lines = self.lines[found.lineno - 1 - self.above : found.end_lineno - self.above]
+        last = lines[-1][: found.end_col_offset]
+        joined = b" ".join([*lines[:-1], last])[found.col_offset :]
+        return " ".join(joined.decode(errors="replace").split())
 
     def meaning(self, name: str, default: Any = None) -> Any:
         """What ``name`` is outside the function: in its closure, its module or Python itself."""
@@ -90,6 +86,21 @@ class Source:
         self, code: str, node: ast.AST, what: str, *, why: str = "", hint: str = ""
     ) -> NoReturn:
         raise self.error(code, node, what, why=why, hint=hint)
+
+
+@contextmanager
+def located(source: Source, node: ast.AST) -> Iterator[None]:
+    """What expressions refuse in here is refused at ``node``."""
+    try:
+        yield
+    except ExpressionError as error:
+        raise KernelError(
+            error.code,
+            error.what,
+            where=f"{source.where(node)}, {source.code(node)}",
+            why=error.why,
+            hint=error.hint,
+        ) from None
 
 
 def read_source(function: Callable[..., Any]) -> Source:
@@ -116,7 +127,8 @@ def read_source(function: Callable[..., Any]) -> Source:
     if not isinstance(found, ast.FunctionDef) or found.name != function.__name__:
         raise _unreadable(name, "it is a lambda or a coroutine, not a plain def")
     ast.increment_lineno(tree, start - 1)
-    return Source(function, file, text, found, indent, start - 1, dict(_cells(function)))
+    encoded = tuple(line.encode() for line in text.splitlines())
+    return Source(function, file, encoded, found, indent, start - 1, dict(_cells(function)))
 
 
 def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:

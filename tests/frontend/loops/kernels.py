@@ -243,6 +243,26 @@ def whole_arrays(A: weft.f32["N", "M"], B: weft.f32["N + 1", 3]):
     B[0] = columns
 
 
+def bond(a, b):
+    """A plain function of one expression."""
+    return 1 if a + b == 3 else 0
+
+
+def blur(x, i, weight):
+    return weight * (x[max(i - 1, 0)] + x[min(i + 1, len(x) - 1)]) + x[i]
+
+
+@weft.kernel
+def clamped(x: weft.f64["N"], y: weft.f64["N"], z: weft.i64["N"]):
+    """Subscripts with min, max, abs and conditionals; plain functions."""
+    for i in range(N):
+        y[i] += blur(x, i, 0.5)
+        y[max(i - 2, 0)] -= x[abs(i - N // 2)] if i < N - 3 else x[i]
+        z[N - 1 - i if i % 2 == 0 else min(i, N // 2)] += bond(z[i], i)
+        for j in range(abs(i - 3)):
+            z[i] ^= j if j < min(i, 2 * abs(i - 4)) else bond(i, j)
+
+
 def _rng(n: int) -> np.random.Generator:
     return np.random.default_rng(n)
 
@@ -289,6 +309,7 @@ PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
     ),
     "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _i32(-9, 9, n)]),
     "calls": (calls, lambda n: [_definite(n), _rng(n).normal(size=(n, n, n))]),
+    "clamped": (clamped, lambda n: [_floats(n), _floats(n), _whole(0, 5, n)]),
     "whole_arrays": (
         whole_arrays,
         lambda n: [np.ones((n, n + 1), "float32"), np.zeros((n + 1, 3), "float32")],

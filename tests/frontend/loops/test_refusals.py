@@ -9,6 +9,8 @@ import inspect
 import math
 import re
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,16 @@ def an_array_is_no_number(A: weft.f64["N", "N"]):
 @refused
 def unknown_attribute(A: weft.f64["N"]):
     A[0] = A.size  # E0163 shape, and no size
+
+
+def twice(x):
+    x = x + 1
+    return x * 2
+
+
+@refused
+def calls_several_statements(A: weft.f64["N"]):
+    A[0] = twice(A[0])  # E0163 more than one return statement
 
 
 @refused
@@ -381,6 +393,50 @@ again = weft.kernel(recursive)
 def test_recursion_is_refused() -> None:
     with pytest.raises(KernelError, match=r"E0169.*calls itself"):
         again(np.ones(3))
+
+
+def descend(x: float) -> float:
+    return descend(x - 1)
+
+
+def test_recursion_of_plain_functions_is_refused() -> None:
+    @weft.kernel
+    def calls(A: weft.f64["N"]):
+        A[0] = descend(A[0])
+
+    with pytest.raises(KernelError, match=r"E0169.*calls itself"):
+        calls(np.ones(3))
+
+
+def _written(folder: Path, body: str) -> weft.Kernel:
+    """A kernel from a file, its body as given."""
+    path = folder / "written.py"
+    path.write_text(f"import weft\n\n@weft.kernel\ndef k(A: weft.f64['N']):\n{body}\n")
+    spec = spec_from_file_location("written", path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.k
+
+
+def test_long_sums(tmp_path: Path) -> None:
+    terms = " + ".join(f"A[{k % 7}]" for k in range(800))
+    kernel = _written(tmp_path, f"    A[0] = {terms}")
+    assert len(kernel.lowered.scop.statements[0].reads) == 7
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    if N == 0:\n        pass\n"
+        + "".join(f"    elif N == {k}:\n        A[0] = {k}\n" for k in range(1, 900)),
+        "    A[0] = 1\n" * 2500,
+    ],
+    ids=["elif", "statements"],
+)
+def test_what_would_take_for_ever_is_refused(body: str, tmp_path: Path) -> None:
+    with pytest.raises(BudgetError, match="E0173"):
+        _ = _written(tmp_path, body).lowered
 
 
 @pytest.mark.parametrize("thing", [math.sin, lambda A: None, int, eval("lambda: 1")])
