@@ -20,10 +20,12 @@ Layout = Literal["anywhere", "contiguous"]
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One level: ``size`` and ``line`` in bytes, as one core sees it."""
+    """One level: ``size`` and ``line`` in bytes, as one core sees it; ``bandwidth``: bytes that it
+    hands to the level above per cycle (default: typical of second and third levels)."""
 
     size: int
     line: int = 64
+    bandwidth: float = 24.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class Machine:
     """A CPU core with its caches, smallest first.
 
     ``vector_bytes`` and ``vector_registers`` describe the register file; ``fma_latency`` is in
-    cycles, ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions.
+    cycles, ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions. ``frequency`` is in
+    cycles per second, ``memory_bandwidth`` in bytes per second for one core: typical of servers, as
+    is what costs are estimated from; no record is measured unasked, since it is part of cache keys.
     """
 
     name: str
@@ -63,6 +67,14 @@ class Machine:
     fma_latency: int = 4
     fma_per_cycle: int = 2
     loads_per_cycle: int = 2
+    frequency: float = 3.0e9
+    memory_bandwidth: float = 12.0e9
+
+    def bandwidths(self) -> tuple[float, ...]:
+        """Bytes per second out of each memory into the next smaller one: out of the second cache
+        into the first, …, out of main memory into the last cache."""
+        inner = tuple(cache.bandwidth * self.frequency for cache in self.caches[1:])
+        return (*inner, self.memory_bandwidth)
 
     def lanes(self, dtype: DType) -> int:
         """Elements of ``dtype`` in one vector register."""

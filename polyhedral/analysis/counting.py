@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from weft.frontend.scalar_affine import FloorDiv
-from weft.polyhedral.analysis.polynomials import Number, Polynomial, number, of_affine, symbol
+from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.scop import Constraint
 
@@ -67,6 +67,8 @@ class Counter:
     sizes: Mapping[str, int] = field(default_factory=dict)
     exact: bool = True
     _splits: int = 0
+    _bounds: dict[tuple[str, Polynomial], tuple[Fraction, Polynomial]] = field(default_factory=dict)
+    _nominal: dict[Polynomial, Fraction] = field(default_factory=dict)
 
     def total(
         self, names: Sequence[str], region: Region, weight: Polynomial | None = None
@@ -136,14 +138,14 @@ class Counter:
         highs: list[Polynomial] = []
         rest = []
         for limit in limits:
-            factor = limit.slope(name)
+            key = name, limit
+            if key not in self._bounds:
+                self._bounds[key] = _bound(name, limit)
+            factor, bound = self._bounds[key]
             if factor == 0:
                 rest.append(limit)
                 continue
-            others = limit - symbol(name) * factor
-            slack = (abs(factor) - 1) / (2 * abs(factor)) if factor.denominator == 1 else 0
-            self.exact &= abs(factor) == 1
-            bound = others / -factor + (slack if factor > 0 else -slack)
+            self.exact &= factor in (1, -1)
             group = lows if factor > 0 else highs
             if bound not in group:
                 group.append(bound)
@@ -192,10 +194,20 @@ class Counter:
                 total += c * self.sizes.get(monomial[0][0], LARGE)
         return total >= 0
 
-    def nominal(self, form: Polynomial, **values: Number) -> Fraction:
+    def nominal(self, form: Polynomial) -> Fraction:
         """The value of ``form`` where the sizes are what is known of them, else large."""
-        known = {name: values.get(name, self.sizes.get(name, LARGE)) for name in form.variables()}
-        return form.value(known)
+        if form not in self._nominal:
+            known = {name: self.sizes.get(name, LARGE) for name in form.variables()}
+            self._nominal[form] = form.value(known)
+        return self._nominal[form]
 
 
-__all__ = ["LARGE", "Counter", "Region", "Unbounded", "region"]
+def _bound(name: str, limit: Polynomial) -> tuple[Fraction, Polynomial]:
+    """The coefficient of ``name`` in ``limit`` >= 0, and the bound that follows, rounded inwards on
+    average where the coefficient is not 1."""
+    factor = limit.slope(name)
+    if factor == 0:
+        return factor, limit
+    others = limit - symbol(name) * factor
+    slack = (abs(factor) - 1) / (2 * abs(factor)) if factor.denominator == 1 else 0
+    return factor, others * (-1 / factor) + (slack if factor > 0 else -slack)

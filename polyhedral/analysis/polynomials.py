@@ -40,13 +40,18 @@ class Polynomial:
     __radd__ = __add__
 
     def __sub__(self, other: Polynomial | Number) -> Polynomial:
-        return self + _polynomial(other) * -1
+        return self + other * -1
 
     def __mul__(self, other: Polynomial | Number) -> Polynomial:
-        other = _polynomial(other)
+        if not isinstance(other, Polynomial):
+            if other == 1:
+                return self
+            above, below = other.numerator, other.denominator
+            if below == self.divisor == 1:
+                return Polynomial(tuple((m, c * above) for m, c in self.terms if above))
+            return _of({m: c * above for m, c in self.terms}, self.divisor * below)
         if len(other.terms) == 1 and not other.terms[0][0]:
-            factor = other.terms[0][1]
-            return _of({m: c * factor for m, c in self.terms}, self.divisor * other.divisor)
+            return self * Fraction(other.terms[0][1], other.divisor)
         total: dict[Monomial, int] = {}
         for one, c in self.terms:
             for two, d in other.terms:
@@ -110,6 +115,16 @@ class Polynomial:
                 continue
             sums = _power_sum(power)
             total = total + factor * (sums.replaced("n", high) - sums.replaced("n", low - 1))
+        return total
+
+    def rounded(self, values: Mapping[str, Number]) -> Polynomial:
+        """This to about 1% where variables have ``values``: for people to read."""
+        whole, total = abs(self.value(values)), Polynomial()
+        for monomial, c in self.terms:
+            factor = Fraction(c, self.divisor)
+            if abs(Polynomial(((monomial, 1),)).value(values) * factor) * 200 >= whole:
+                simple = factor.limit_denominator(max(8, int(50 / abs(factor))))
+                total = total + Polynomial(((monomial, 1),)) * simple
         return total
 
     def __str__(self) -> str:

@@ -64,6 +64,7 @@ class Traffic:
             for s in scop.statements
         }
         self._groups = {s.name: self._grouped(s) for s in scop.statements}
+        self._iterations: dict[tuple[tuple[str, ...], int], Polynomial] = {}
         self._footprints: dict[tuple[tuple[str, ...], int], Bytes] = {}
 
     # ---- footprints -----------------------------------------------------------------------------
@@ -78,8 +79,11 @@ class Traffic:
 
     def iterations(self, names: tuple[str, ...], depth: int) -> Polynomial:
         """How often the first ``depth`` loops around ``names`` run."""
-        every = (self.nests[name].summed(depth) for name in names)
-        return max(every, key=self._counter.nominal, default=number(0))
+        key = names, depth
+        if key not in self._iterations:
+            every = [self.nests[name].summed(depth) for name in names]
+            self._iterations[key] = max(every, key=self._counter.nominal, default=number(0))
+        return self._iterations[key]
 
     def mean(self, names: tuple[str, ...], depth: int) -> Fraction:
         """Bytes that one iteration touches on average, at the sizes that decisions are for."""
@@ -118,7 +122,7 @@ class Traffic:
         ):
             reach = number(1 + high - low)
             for name, step in steps:
-                reach = reach + (nest.span(name, depth) - 1) * step
+                reach = reach + nest.span(name, depth) * step - step
             least = min(self._counter.nominal(reach), self._counter.nominal(shape[axis]))
             if least < self._counter.nominal(reach):
                 reach = shape[axis]

@@ -1,0 +1,298 @@
+"""What a schedule costs before it runs: operations, bytes per memory level, parallelism, roofline.
+
+Everything is a formula in the symbolic sizes where the domains are boxes, triangles or anything
+else with linear bounds; which of two sizes is larger, and what fits into a cache, is decided at
+``sizes``, and where these are not known, for large ones. ``exact`` tells whether the numbers of
+instances and operations hold for every size that is large enough, or are estimates.
+
+See Williams, Waterman and Patterson, "Roofline" (2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from weft.errors import WeftError
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, walk
+from weft.polyhedral.analysis.counting import LARGE, Counter, Unbounded, region
+from weft.polyhedral.analysis.operation_counts import KINDS, flops, operation_counts
+from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
+from weft.polyhedral.analysis.touched import touched_elements
+from weft.polyhedral.analysis.traffic import Bytes, Traffic
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.named_isl import paths
+from weft.polyhedral.schedule_tree import Loop, Tree
+from weft.polyhedral.scop import Scop
+
+CYCLES = {"div": 8.0, "sqrt": 12.0, "function": 12.0}  # of one vector; others are pipelined
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What passes between a cache of ``capacity`` bytes and the next larger memory."""
+
+    name: str
+    capacity: int
+    moved: Bytes
+    bandwidth: float  # bytes per second
+
+    @property
+    def total(self) -> Polynomial:
+        return sum(self.moved.values(), Polynomial())
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Seconds that each resource needs at least: ``parts`` by name; the longest decides."""
+
+    sizes: Mapping[str, int]
+    flops: float
+    parts: Mapping[str, float]
+
+    @property
+    def bound(self) -> str:
+        return max(self.parts, key=lambda name: self.parts[name])
+
+    @property
+    def seconds(self) -> float:
+        return self.parts[self.bound]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """``instances`` by statement, ``operations`` by kind, ``touched`` bytes by tensor, ``tiles``:
+    bytes that one iteration of a loop touches on average, ``parallel``: iterations that may run at
+    the same time, by the parallel loop. ``missing`` says why there is nothing."""
+
+    machine: Machine
+    instances: Mapping[str, Polynomial] = field(default_factory=dict)
+    operations: Mapping[str, Polynomial] = field(default_factory=dict)
+    touched: Bytes = field(default_factory=dict)
+    tiles: Mapping[str, Fraction] = field(default_factory=dict)
+    levels: tuple[Level, ...] = ()
+    parallel: Mapping[str, Polynomial] = field(default_factory=dict)
+    lanes: int = 1
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    exact: bool = True
+    missing: str = ""
+
+    @property
+    def flops(self) -> Polynomial:
+        """Two for a fused multiplication and addition, one for any other operation."""
+        weights = ((total, flops({kind: 1})) for kind, total in self.operations.items())
+        return sum((total * weight for total, weight in weights), Polynomial())
+
+    @property
+    def parallelism(self) -> float:
+        """Iterations that may run at the same time in the most parallel nest, at ``sizes``."""
+        return max((self._at(p) for p in self.parallel.values()), default=1.0)
+
+    def roofline(self, sizes: Mapping[str, int] | None = None, threads: int = 1) -> Roofline:
+        """The least time for ``sizes`` (default: those of the costs, and large ones otherwise).
+
+        Arithmetic at the machine's peak, caches and memory at their bandwidths, all overlapped.
+        """
+        known = {**self.sizes, **(sizes or {})}
+        machine, names = self.machine, self._names()
+        values = {name: known.get(name, LARGE) for name in sorted(names)}
+        cycles = 0.0
+        for kind, total in self.operations.items():
+            each = CYCLES.get(kind, 1.0 / machine.fma_per_cycle)
+            cycles += float(total.value(values)) * each / self.lanes
+        share = max(1.0, min(float(threads), self.parallelism))
+        parts = {"arithmetic": cycles / machine.frequency / share}
+        for level in self.levels:
+            outer = level.name == self.levels[-1].name
+            moved = float(level.total.value(values)) / level.bandwidth
+            parts[f"into {level.name}"] = moved if outer else moved / share
+        return Roofline(values, float(self.flops.value(values)), parts)
+
+    def rounded(self, form: Polynomial) -> Polynomial:
+        """``form`` to about 1% at ``sizes``: without small terms, with simple coefficients."""
+        values = {n: self.sizes.get(n, LARGE) for n in form.variables()}
+        return form.rounded(values)
+
+    def _names(self) -> frozenset[str]:
+        found = (*self.operations.values(), *(level.total for level in self.levels))
+        return frozenset().union(*(p.variables() for p in found))
+
+    def _at(self, form: Polynomial) -> float:
+        return float(form.value({n: self.sizes.get(n, LARGE) for n in form.variables()}))
+
+    def text(self) -> str:
+        """Some lines for ``explain``."""
+        return "\n".join(_lines(self))
+
+
+def costs(
+    scop: Scop, tree: Tree, machine: Machine, sizes: Mapping[str, int] | None = None
+) -> Costs:
+    """What ``scop`` costs under ``tree`` on ``machine``. Never raises: see ``Costs.missing``."""
+    known = dict(sizes or {})
+    try:
+        return _costs(scop, tree, machine, known)
+    except (Unbounded, WeftError, ArithmeticError, RecursionError) as error:
+        return Costs(machine, sizes=known, missing=f"{type(error).__name__}: {error}")
+
+
+def _costs(scop: Scop, tree: Tree, machine: Machine, sizes: dict[str, int]) -> Costs:
+    counter = Counter(_with_derived(scop, sizes))
+    equations = {name: _of_expr(value) for name, value in scop.derived}
+
+    def shown(form: Polynomial) -> Polynomial:
+        for name, value in reversed(equations.items()):
+            form = form.replaced(name, value)
+        return form
+
+    instances = {s.name: counter.total(s.dims, region(s.domain)) for s in scop.statements}
+    operations: dict[str, Polynomial] = {}
+    for s in scop.statements:
+        for kind, each in operation_counts(s).items():
+            operations[kind] = operations.get(kind, Polynomial()) + instances[s.name] * each
+    exact = counter.exact
+    traffic = Traffic(scop, tree, counter, machine.caches[0].line if machine.caches else 64)
+    sizes_of = {t.name: t.dtype.itemsize for t in scop.tensors}
+    touched = {name: n * sizes_of[name] for name, n in touched_elements(scop, counter).items()}
+    levels = []
+    for number_, (cache, speed) in enumerate(
+        zip(machine.caches, machine.bandwidths(), strict=True), start=1
+    ):
+        moved = {name: shown(total) for name, total in traffic.into(cache.size).items()}
+        levels.append(Level(f"L{number_}", cache.size, moved, speed))
+    return Costs(
+        machine,
+        {name: shown(total) for name, total in instances.items()},
+        {kind: shown(operations[kind]) for kind in KINDS if kind in operations},
+        {name: shown(total) for name, total in touched.items()},
+        _tiles(scop, tree, traffic),
+        tuple(levels),
+        {name: shown(p) for name, p in _parallel(scop, tree, traffic, counter).items()},
+        min((machine.lanes(scop.tensor(w.tensor).dtype) for s in scop.statements for w in s.writes),
+            default=1),
+        sizes,
+        exact,
+    )  # fmt: skip
+
+
+def _of_expr(expr: Expr) -> Polynomial:
+    """The polynomial of a derived size."""
+    found: dict[int, Polynomial] = {}
+    for node in walk(expr):
+        match node, [found[id(child)] for child in node.children]:
+            case Literal(value), _:
+                found[id(node)] = number(int(value))
+            case Var(name), _:
+                found[id(node)] = symbol(name)
+            case Apply("add"), [a, b]:
+                found[id(node)] = a + b
+            case Apply("sub"), [a, b]:
+                found[id(node)] = a - b
+            case Apply("mul"), [a, b]:
+                found[id(node)] = a * b
+            case _:
+                form = to_affine(node)
+                found[id(node)] = number(LARGE) if form is None else of_affine(form)[0]
+    return found[id(expr)]
+
+
+def _with_derived(scop: Scop, sizes: Mapping[str, int]) -> dict[str, int]:
+    known = dict(sizes)
+    for name, value in scop.derived:
+        form = _of_expr(value)
+        if form.variables() <= set(known):
+            known[name] = int(form.value(known))
+    return known
+
+
+def _tiles(scop: Scop, tree: Tree, traffic: Traffic) -> dict[str, Fraction]:
+    """Loop → bytes that one of its iterations touches on average."""
+    below: dict[str, tuple[int, list[str]]] = {}
+    for name, path in paths(tree).items():
+        loops = [entry for entry in path if isinstance(entry, Loop)]
+        for depth, loop in enumerate(loops, start=1):
+            below.setdefault(loop.name, (depth, []))[1].append(name)
+    return {loop: traffic.mean(tuple(names), depth) for loop, (depth, names) in below.items()}
+
+
+def _parallel(scop: Scop, tree: Tree, traffic: Traffic, counter: Counter) -> dict[str, Polynomial]:
+    """Parallel loop → iterations of it and of the parallel loops around it that may run at once."""
+    found: dict[str, Polynomial] = {}
+    for name, path in paths(tree).items():
+        total = number(1)
+        loops = [entry for entry in path if isinstance(entry, Loop)]
+        for depth, loop in enumerate(loops):
+            if loop.kind == "parallel":
+                total = total * _trips(traffic, name, depth, counter)
+                if loop.name not in found or counter.nominal(total) > counter.nominal(
+                    found[loop.name]
+                ):
+                    found[loop.name] = total
+    return found
+
+
+def _trips(traffic: Traffic, name: str, depth: int, counter: Counter) -> Polynomial:
+    """How often the loop at ``depth`` runs, on average, each time that it is reached."""
+    nest = traffic.nests[name]
+    before, after = nest.summed(depth), nest.summed(depth + 1)
+    fixed = nest.fixed[depth]
+    if fixed is not None and fixed.coordinate not in nest.known(depth):
+        each = nest.span(fixed.coordinate, depth) / fixed.step
+        if not each.variables() & set(nest.names):
+            return each
+    least = counter.nominal(before)
+    mean = counter.nominal(after) / least if least else Fraction(1)
+    return number(mean.limit_denominator(100))
+
+
+def _lines(costs: Costs) -> Sequence[str]:
+    if costs.missing:
+        return [f"no estimate: {costs.missing}"]
+    kinds = ", ".join(f"{kind} {total}" for kind, total in costs.operations.items())
+    about = "" if costs.exact else "about "
+    lines = [f"operations: {about}{costs.flops}" + (f"  ({kinds})" if kinds else "")]
+    lines += [f"instances: {', '.join(f'{s} {n}' for s, n in costs.instances.items())}"]
+    lines += [f"touched: {_by_tensor(costs.touched)}"]
+    for level in costs.levels:
+        size = _amount(level.capacity)
+        lines.append(
+            f"into {level.name} ({size}): {level.total} bytes  ({_by_tensor(level.moved)})"
+        )
+    inner = {loop: size for loop, size in costs.tiles.items() if _interesting(costs, size)}
+    if inner:
+        each = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())
+        lines.append(f"footprint of one iteration: {each}")
+    for loop, extent in costs.parallel.items():
+        lines.append(f"parallel: {loop}, {extent} at a time")
+    roof = costs.roofline()
+    at = ", ".join(f"{name} = {value}" for name, value in roof.sizes.items())
+    needs = ", ".join(f"{name} {_time(seconds)}" for name, seconds in roof.parts.items())
+    when = f" for {at}" if at else ""
+    lines.append(f"at least {_time(roof.seconds)}{when}, bound by {roof.bound}  ({needs})")
+    return lines
+
+
+def _interesting(costs: Costs, size: Fraction) -> bool:
+    """Whether the footprint is that of a tile: between a register file and the last cache."""
+    least = costs.machine.vector_bytes * costs.machine.vector_registers
+    return bool(costs.levels) and least <= size <= costs.levels[-1].capacity
+
+
+def _by_tensor(amounts: Bytes) -> str:
+    return ", ".join(f"{tensor} {total}" for tensor, total in amounts.items())
+
+
+def _amount(size: float) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size:.3g} B"
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
