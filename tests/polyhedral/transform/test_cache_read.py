@@ -245,8 +245,9 @@ def test_wrong_options(options: dict[str, object], reason: str) -> None:
 
 
 def test_reads_that_share_no_box() -> None:
-    with pytest.raises(IllegalScheduleError, match="no box of closed form"):
+    with pytest.raises(IllegalScheduleError, match="no box of closed form") as caught:
         cache_read(left_looking(), "A", "S1", "k_t")  # A[i, k] and A[k, j]
+    assert caught.value.code == "WEFT-E0465"
 
 
 def test_outside_the_loop() -> None:
