@@ -18,7 +18,7 @@ from weft.codegen.loop_ir import Block, For, If, Kernel, Let, Stmt, walk
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.unswitch import decided
-from weft.frontend.scalar_expr import Apply, Expr, Load, apply
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, apply
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import linear, mentions
 
@@ -43,6 +43,8 @@ def _cut(stmt: Stmt) -> Stmt:
         return stmt
     if any(isinstance(s, For) for s in walk(stmt.body)):
         return stmt
+    if isinstance(stmt.lower, Literal) and isinstance(stmt.upper, Literal):
+        return stmt  # written out, and its variable may number registers
     cuts = list(_cuts(stmt))
     return _apart(stmt, cuts) if cuts else stmt
 

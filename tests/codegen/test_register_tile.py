@@ -18,12 +18,14 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_target import host_target, to_object
 from weft.codegen.loop_interpreter import interpret as interpret_kernel
-from weft.codegen.loop_ir import Kernel
+from weft.codegen.loop_ir import For, Kernel, Store, walk
+from weft.codegen.loop_ir import Update as LoopUpdate
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.native_library import link
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal
+from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import (
@@ -304,3 +306,27 @@ def test_two_cache_levels_that_tiles_do_not_divide() -> None:
         Mark(RegisterTile((4,), 16), Band(tuple(Loop(n, {"S": e}) for n, e in inner), Leaf("S"))),
     )
     agree(scop, tree, cubes(1, 10, 23, 41))
+
+
+@pytest.mark.parametrize("name", ["cube", "j <= i", "k >= j"])
+def test_tiles_stay_in_registers(name: str) -> None:
+    """Only loops of constant bounds number a tile's elements: a register has no address."""
+    s = statement((*SQUARE, *CUTS[name]), dtypes.float64)
+    scop = program(s, dtypes.float64, {"A": (N, N), "B": (N, N), "C": (N, N)})
+    kernel = optimise_kernel(build_kernel(scop, tiled(3, 8, 8), "tile"))
+    constant: dict[str, bool] = {}
+    numbering: set[str] = set()
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, For):
+            fixed = isinstance(stmt.lower, Literal) and isinstance(stmt.upper, Literal)
+            constant[stmt.var] = constant.get(stmt.var, True) and fixed
+        match stmt:
+            case (
+                LoopUpdate(targets=((str(name_), indices),)) | Store(buffer=name_, indices=indices)
+            ):
+                if "tile" in name_:
+                    numbering |= {
+                        v.name for e in indices for v in walk_expr(e) if isinstance(v, Var)
+                    }
+    assert numbering
+    assert all(constant[v] for v in numbering)
