@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.benchmarks.polybench.benchmark import Arguments
 from weft.codegen.c_printer import print_c
 from weft.codegen.fix_parameters import fix_parameters
 from weft.codegen.from_schedule import build_kernel
@@ -89,6 +90,20 @@ def compile_c(
     function = getattr(ctypes.CDLL(str(library)), f"kernel_{kernel.name}")
     function.restype = None
     return CProgram(text, kernel.buffers, function)
+
+
+def unscheduled(scop: Scop, compiler: str, folder: Path) -> Callable[[Arguments], None]:
+    """The published loops on arguments of any size, every operation as it is written."""
+    known: dict[tuple[tuple[str, int], ...], CProgram] = {}
+
+    def run(arguments: Arguments) -> None:
+        sizes = sizes_of(scop, arguments)
+        key = tuple(sizes.items())
+        if key not in known:
+            known[key] = compile_c(scop, sizes, compiler, PLAIN, folder)
+        known[key].bound(arguments)()
+
+    return run
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -15,20 +15,13 @@ import numpy as np
 
 from weft.benchmarks.fma_peak import FmaPeak
 from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark
-from weft.benchmarks.polybench.c_peer import (
-    FAST,
-    PLAIN,
-    compile_c,
-    compilers,
-    sizes_of,
-)
+from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
 from weft.benchmarks.polybench.programs import WeftProgram, compile_weft
 from weft.benchmarks.polybench.registry import SUITE
 from weft.benchmarks.polybench.verify import Run, Verdict, fresh, verify
 from weft.benchmarks.timing import Contestant, interleaved_restored
 from weft.cli_progress import progress
 from weft.errors import WeftError
-from weft.polyhedral.scop import Scop
 
 Row = dict[str, Any]
 
@@ -107,21 +100,12 @@ class _Session:
         """At ``size``: up to medium against NumPy, beyond against the unscheduled loops."""
         sizes = self.benchmark.sizes(size)
         small = DATASETS.index(size) <= DATASETS.index("medium")
-        unscheduled = self._unscheduled(program.scop) if self.peers else None
-        if unscheduled is None and not small:
+        plain: Run | None = None
+        if self.peers:
+            plain = unscheduled(program.scop, next(iter(self.peers.values())), self.folder)
+        elif not small:
             return Verdict(0.0, math.inf, "not verified: no C compiler")
-        run = program.run
-        return verify(self.benchmark, dtype, sizes, run, unscheduled, use_oracle=small)
-
-    def _unscheduled(self, scop: Scop) -> Run:
-        """The published loops, every operation as written."""
-        compiler = next(iter(self.peers.values()))
-
-        def run(arguments: Arguments) -> None:
-            program = compile_c(scop, sizes_of(scop, arguments), compiler, PLAIN, self.folder)
-            program.bound(arguments)()
-
-        return run
+        return verify(self.benchmark, dtype, sizes, program.run, plain, use_oracle=small)
 
     # ---- times --------------------------------------------------------------------------------
 

@@ -162,7 +162,8 @@ def gramschmidt_oracle(A: Array, R: Array, Q: Array) -> Arguments:
     A, R, Q = A.copy(), R.copy(), Q.copy()
     for k in range(A.shape[1]):
         R[k, k] = np.sqrt(A[:, k] @ A[:, k])
-        Q[:, k] = A[:, k] / R[k, k]
+        with np.errstate(invalid="ignore"):  # a column that depends on others: 0 / 0
+            Q[:, k] = A[:, k] / R[k, k]
         R[k, k + 1 :] = Q[:, k] @ A[:, k + 1 :]
         A[:, k + 1 :] -= np.outer(Q[:, k], R[k, k + 1 :])
     return {"A": A, "R": R, "Q": Q}

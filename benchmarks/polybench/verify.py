@@ -1,7 +1,7 @@
 """Whether a kernel gave the right answer: against NumPy, or against its own unscheduled loops.
 
 The answer is right where ‖got − want‖ ≤ 1e-10 ‖want‖ (float64; 1e-5: float32; 0: integers) for
-every array that the kernel writes. An ill-conditioned problem has no answer of that precision: then
+every array argument. An ill-conditioned problem has no answer of that precision: then
 the bound is ten times what one unit in the last place of the inputs moves the unscheduled answer,
 and the report says so.
 """
@@ -89,7 +89,8 @@ def compared(
 ) -> Verdict:
     """``got`` against what ``oracle``, or else ``unscheduled``, makes of ``inputs``."""
     if oracle is not None:
-        want = oracle(**wide(inputs))
+        given = {name: x for name, x in wide(inputs).items() if isinstance(x, np.ndarray)}
+        want = {**given, **oracle(**wide(inputs))}  # what is only read stays as it is
     else:
         assert unscheduled is not None
         want = _run(unscheduled, inputs)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.benchmarks.polybench.benchmark import Arguments, Benchmark, Sizes
-from weft.benchmarks.polybench.c_peer import PLAIN, compile_c, compilers, sizes_of
+from weft.benchmarks.polybench.benchmark import Benchmark, Sizes
+from weft.benchmarks.polybench.c_peer import compilers, unscheduled
 from weft.benchmarks.polybench.programs import compile_weft
 from weft.benchmarks.polybench.verify import verify
 from weft.dtypes import as_dtype
@@ -40,16 +40,10 @@ def check_printed_c(benchmarks: list[Benchmark]) -> None:
     found = compilers()
     if not found:
         pytest.skip("no C compiler on this machine: the printed C is not run")
-    compiler = next(iter(found.values()))
-    for benchmark in benchmarks:
-        scop = lower_kernel(benchmark.make(as_dtype(benchmark.dtype))).scop
-
-        with tempfile.TemporaryDirectory() as folder:
-
-            def run(arguments: Arguments, scop=scop, folder=folder) -> None:  # type: ignore[no-untyped-def]
-                sizes = sizes_of(scop, arguments)
-                compile_c(scop, sizes, compiler, PLAIN, Path(folder)).bound(arguments)()
-
+    with tempfile.TemporaryDirectory() as folder:
+        for benchmark in benchmarks:
+            scop = lower_kernel(benchmark.make(as_dtype(benchmark.dtype))).scop
+            run = unscheduled(scop, next(iter(found.values())), Path(folder))
             sizes = benchmark.sizes("mini")
             verdict = verify(benchmark, benchmark.dtype, sizes, run, None, use_oracle=True)
             assert verdict.good, f"{benchmark.name}: {verdict}"
