@@ -57,6 +57,7 @@ from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
 from weft.polyhedral.transform.vectorize import vectorize
 from weft.polyhedral.validation import validate
 from weft.schedule_advice import way_out
+from weft.schedule_arguments import checker
 from weft.schedule_script import calls
 from weft.schedule_text import schedule_text
 
@@ -68,9 +69,11 @@ def _step(
     transformation: Callable[Concatenate[Scheduled, P], Scheduled],
 ) -> Callable[Concatenate[Schedule, P], Schedule]:
     """The method that takes one step and proves it legal."""
+    check_arguments = checker(transformation)
 
     @wraps(transformation)
     def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        check_arguments(self, *args, **kwargs)
         after = transformation(self.scheduled, *args, **kwargs)
         try:
             _prove(self.scheduled, after)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import time
+from inspect import signature
 
 import numpy as np
 import onnx
@@ -211,6 +212,36 @@ def test_loops_that_are_apart() -> None:
         "WEFT-E0450: the loops k, j are not directly inside each other",
         "  why: statements stand between them: S1",
     ]
+
+
+@pytest.mark.parametrize(
+    "junk", [None, 3, -1, True, 2.5, "", "S0", [], [3], {3: 3}, object(), b"i"]
+)
+@pytest.mark.parametrize("method", TRANSFORMATIONS)
+def test_junk_is_refused(method: str, junk: object) -> None:
+    """Whatever stands in an argument's place: it works, or the error is one of ours."""
+    step = getattr(smooth.schedule(), method)
+    parameters = [p for p in signature(step).parameters.values() if p.default is p.empty]
+    for place in range(max(1, len(parameters))):
+        arguments = ["i"] * place + [junk] + ["i"] * (len(parameters) - place - 1)
+        try:
+            step(*arguments)
+        except IllegalScheduleError as error:
+            assert error.code.startswith("WEFT-E04")
+        except TypeError as error:
+            assert "argument" in str(error), "Python's own, about how many there are"
+
+
+def test_the_type_of_an_argument() -> None:
+    for step, text in (
+        (lambda s: s.tile([32, 32]), "tile: sizes is [32, 32]\n  try: sizes: Mapping[str, int]"),
+        (lambda s: s.reorder("ji"), "reorder: order is 'ji'\n  try: order: Sequence[str]"),
+        (lambda s: s.unroll("i", True), "unroll: factor is True\n  try: factor: int | None"),
+        (lambda s: s.set_kinds({"i": "fast"}), "set_kinds: kinds is {'i': 'fast'}"),
+    ):
+        with pytest.raises(IllegalScheduleError) as caught:
+            step(matmul.schedule())
+        assert str(caught.value).startswith(f"WEFT-E0460: {text}")
 
 
 # ---- reasons ------------------------------------------------------------------------------------
