@@ -22,6 +22,7 @@ from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.scop import Scop, Statement
 
 TYPICAL_ELEMENTS = 4_000_000  # of an array whose size is not known
+LINE = 64  # bytes; shorter "rows" are the elements of a vector
 MAX_SLOPE = 3
 MIN_STEPS, MAX_STEPS = 16, 32
 
@@ -48,8 +49,11 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
         {n: e // tile.width for n, e in tile.rows.items()},
     )
     loops = (planner.loop("t_t", tiles[0]), planner.loop("w_t", tiles[1]))
-    points = (planner.loop("t", tile.time), planner.loop("w", tile.rows))
-    inside = group.inside(tile.time, tile.rows)
+    points = [planner.loop("t", tile.time)]
+    inside = group.inside(*tiles, tile.time)
+    if any(len(planner.free(inside, n)) > 1 for n in group.names):  # rows are vectors of their own
+        points.append(planner.loop("w", tile.rows))
+        inside = inside.inside(tile.rows)
     return Band((*loops, *points), planner.nest(inside))
 
 
@@ -64,7 +68,7 @@ def time_tile(planner: Planner, group: Group) -> TimeTile | None:
         return None
     search = group.search()
     time = search.valid({name: Var(dims[0]) for name, dims in order.items()})
-    if time is None:
+    if time is None or time.coincident:
         return None
     for slope in range(1, MAX_SLOPE + 1):
         skewed = {
@@ -88,7 +92,7 @@ def _sizes(
         steps = rows // (2 * slope)
         if steps >= MIN_STEPS:
             steps = min(steps, MAX_STEPS)
-            return steps, max(4, slope * steps // 2)
+            return steps, max(4, slope * steps // 2) if row > LINE else cache.size // 4 // row
     return 0, 0
 
 
