@@ -6,7 +6,7 @@ a condition that is affine itself: ``max(i, j)`` is ``i`` where ``i >= j`` and `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from weft import dtypes
 from weft.frontend.scalar_affine import Affine, to_affine, to_expr
@@ -74,6 +74,19 @@ def constraints(condition: Expr, holds: bool) -> tuple[Constraint, ...] | None:
         *(Constraint(to_expr(form)) for form in found.at_least),
         *(Constraint(to_expr(form), equality=True) for form in found.equal),
     )
+
+
+def tightest(known: Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """``known``, affine, in normal form; of ``i >= 1`` and ``i >= 3`` the latter alone."""
+    found: dict[object, tuple[Affine, bool]] = {}
+    for constraint in known:
+        form = to_affine(constraint.expr)
+        assert form is not None, "a constraint that is not affine"
+        key = (form, True) if constraint.equality else form.terms
+        other, _ = found.get(key, (form, False))
+        if form.constant <= other.constant:
+            found[key] = (form, constraint.equality)
+    return tuple(Constraint(to_expr(form), equality) for form, equality in found.values())
 
 
 def operands(op: str, expr: Expr) -> Iterator[Expr]:

@@ -11,7 +11,7 @@ from weft.dtypes import DType
 from weft.errors import BudgetError
 from weft.frontend import build
 from weft.frontend.loops.accesses import Reads, access, replaced
-from weft.frontend.loops.affine import cases
+from weft.frontend.loops.affine import cases, tightest
 from weft.frontend.loops.conditions import Way, both
 from weft.frontend.loops.source import Source
 from weft.frontend.loops.values import is_pure
@@ -61,7 +61,7 @@ class Place:
 
     def where(self, way: Way) -> Place:
         """The same place, where ``way`` holds."""
-        domain = tuple(dict.fromkeys((*self.domain, *way.constraints)))
+        domain = tightest((*self.domain, *way.constraints))
         return replace(self, domain=domain, guard=both(self.guard, way.guard))
 
     def inside(self, dim: str, constraints: Sequence[Constraint]) -> Place:
@@ -69,7 +69,7 @@ class Place:
         return replace(
             self,
             dims=(*self.dims, dim),
-            domain=(*self.domain, *constraints),
+            domain=tightest((*self.domain, *constraints)),
             prefix=(*self.prefix, self.turn.take(), dim),
             turn=Turn(),
         )

@@ -15,7 +15,7 @@ memory (``Restart``).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -77,10 +77,6 @@ class Frame:
     fixed: Mapping[str, str]  # names that cannot be assigned, and why
     callers: tuple[Source, ...] = ()
     variables: dict[str, Variable] = field(default_factory=dict)
-    assigned: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        self.assigned = frozenset(assigned_names(self.source.tree.body))
 
     def key(self, name: str) -> tuple[int, str]:
         return id(self.source), name
@@ -102,7 +98,7 @@ class Frame:
         return found
 
     def _outside(self, name: str, node: ast.AST) -> Value:
-        if name in self.assigned:
+        if name in self.source.assigned(self.source.tree):
             why = "it is assigned further below, or only in a loop that has ended"
             self.source.refuse("E0165", node, f"{name} is used before it is assigned", why=why)
         value = self.source.meaning(name, self)
@@ -123,11 +119,3 @@ def plain(value: Any) -> Value:
         strong = number(value.item())
         return Scalar(strong.expr.astype(str(value.dtype)))
     return number(value) if isinstance(value, bool | int | float) else value
-
-
-def assigned_names(body: list[ast.stmt]) -> Iterator[str]:
-    """The names that statements in ``body`` assign, loop variables included."""
-    for stmt in body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id

@@ -17,7 +17,7 @@ from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
 from weft.frontend.loops.calls import inlined
 from weft.frontend.loops.conditions import Decision, Way, decide
 from weft.frontend.loops.expressions import Expressions
-from weft.frontend.loops.frame import Frame, Gone, Knowledge, Restart, assigned_names
+from weft.frontend.loops.frame import Frame, Gone, Knowledge, Restart
 from weft.frontend.loops.local_arrays import dtype_of, new_array
 from weft.frontend.loops.loop_range import Turns, loop_range, with_derived
 from weft.frontend.loops.signature import Argument, meaning, signature
@@ -27,7 +27,6 @@ from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.scop import Constraint, Scop
 
-MAX_CONSTRAINTS = 200
 _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.While: ("while", "a for loop over a range, with `if` inside"),
     ast.Break: ("break", "a condition on the rest of the loop's body: `if not found: …`"),
@@ -270,7 +269,7 @@ class _Lowering:
 
     def _leave(self, body: list[ast.stmt], frame: Frame, why: str) -> None:
         """After, or around, ``body``: what it assigns may or may not be assigned."""
-        for name in dict.fromkeys(assigned_names(body)):
+        for name in frame.source.assigned(*body):
             if frame.key(name) in self.knowledge.in_memory:
                 frame.env[name] = self.assigner.variable(name, frame)
             else:
@@ -278,13 +277,6 @@ class _Lowering:
 
     def _if(self, node: ast.If, frame: Frame, place: Place) -> None:
         decision = decide(node.test, Expressions(frame, self.knowledge))
-        if len(place.domain) > MAX_CONSTRAINTS:
-            raise BudgetError(
-                "WEFT-E0173",
-                f"a statement stands under more than {MAX_CONSTRAINTS} conditions and loops",
-                where=frame.source.where(node),
-                hint="split long elif chains",
-            )
         if id(node) in self.knowledge.held:
             decision = self._hold(decision, node, frame, place)
         first = len(self.builder.statements)

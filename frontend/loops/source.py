@@ -43,6 +43,20 @@ class Source:
     indent: int
     above: int  # lines of the file above these
     captured: dict[str, Any] = field(default_factory=dict)  # by the closure
+    names: dict[int, tuple[str, ...]] = field(default_factory=dict)  # that nodes, by id, assign
+
+    def __post_init__(self) -> None:
+        for node in reversed(list(ast.walk(self.tree))):  # parts come before the whole
+            found = [name for part in ast.iter_child_nodes(node) for name in self.assigned(part)]
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.append(node.id)
+            if found:
+                self.names[id(node)] = tuple(dict.fromkeys(found))
+
+    def assigned(self, *nodes: ast.AST) -> tuple[str, ...]:
+        """The names that ``nodes`` assign, loop variables included."""
+        found = (name for node in nodes for name in self.names.get(id(node), ()))
+        return tuple(dict.fromkeys(found))
 
     @property
     def name(self) -> str:
