@@ -230,12 +230,14 @@ def _hull(scop: Scop, tile: LocalTile, uses: Seq[Use]) -> isl.BasicSet:
 
 
 def _convex(points: isl.Set) -> isl.BasicSet:
-    return points.remove_divs().coalesce().simple_hull()
+    """``points``, or where they are no conjunction of constraints, a hull of them."""
+    exact = points.compute_divs().coalesce().get_basic_sets()
+    return exact[0] if len(exact) == 1 else points.remove_divs().coalesce().simple_hull()
 
 
 def _constraints(scop: Scop, hull: isl.BasicSet, names: Seq[str]) -> tuple[Constraint, ...]:
     context = context_set(scop)
-    slim = hull.remove_divs().to_set().gist_params(context).coalesce().simple_hull()
+    slim = _convex(hull.to_set().gist_params(context))
     return constraints_of(slim.remove_redundancies(), names)
 
 
