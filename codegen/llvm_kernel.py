@@ -18,7 +18,7 @@ For a kernel named ``k`` the module defines
   others its two details. Code k means ``messages[k - 1]``.
 * ``scratch`` is ``symbols.scratch`` bytes for this thread alone, aligned to 64 (null if 0).
 * The code calls nothing outside the module but, in a region of more threads than one,
-  ``weft_barrier(i64 team)``; it never traps.
+  ``weft_barrier(i64 thread, i64 team)``; it never traps.
 """
 
 from __future__ import annotations

@@ -92,11 +92,11 @@ def single(host: Host, body: Stmt) -> None:
 def barrier(frame: Frame) -> None:
     """Wait for the whole team; free of cost where it is one thread."""
     b = frame.b
-    b.declare(f"void @{BARRIER}(i64)")
+    b.declare(f"void @{BARRIER}(i64, i64)")
     meet, after = b.new_label("barrier"), b.new_label("after")
     b.branch(b.compare("icmp sgt", TEAM, integer(1)), meet, after)
     b.at(meet)
-    b.line(f"call void @{BARRIER}({TEAM})")
+    b.line(f"call void @{BARRIER}({THREAD}, {TEAM})")
     b.jump(after)
     b.at(after)
 

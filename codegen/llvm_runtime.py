@@ -3,7 +3,7 @@
     i32  weft_acquire(i32 threads)      how many threads this call may use: threads, fewer, or 1
     i32  weft_launch(kernel, buffers, params, status, scratch, stride, extent, team)
                                         run one kernel to its end; the code of a failed Check
-    void weft_barrier(i64 team)         inside a kernel: all threads of its team meet
+    void weft_barrier(i64 thread, i64 team)    inside a region: all threads of its team meet
     void weft_release(i32 team)         give the pool back
     i32  weft_workers()                 worker threads of this process
 
@@ -16,10 +16,8 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
   its own thread, so that the machine is never oversubscribed and nobody waits.
 * Workers spin for a while on a mailbox of their own (one cache line each), then sleep on it in a
   futex; the leader waits for them in the same way. Both sides publish before they look
-  (sequentially consistent), so no wake-up is lost. Threads at a barrier do likewise;
-  how long they spin there halves whenever one goes to sleep and grows slowly while none does. On
-  more threads than processors, ours or others', a barrier then costs two context switches (some
-  8 µs) rather than all of the spinning (50 to 150 µs were seen).
+  (sequentially consistent), so no wake-up is lost. Threads at a barrier do likewise
+  (``llvm_barrier``).
 * The pool is held under the process's pid, and its workers belong to one pid: a forked child, in
   which only the forking thread lives, finds both foreign and starts afresh.
 * Workers are detached and block every signal; they die with the process. The module that holds this
@@ -27,6 +25,8 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 """
 
 from __future__ import annotations
+
+from weft.codegen.llvm_barrier import BARRIER_TEMPLATE, OFTEN
 
 MAX_WORKERS = 255
 SPINS = 2000  # some 50 µs of pauses: longer than the gap between two launches of one call
@@ -57,10 +57,11 @@ def runtime_ir(triple: str) -> str:
         "SLOT_BYTES": str(MAX_WORKERS * 64),
         "WORKERS": str(MAX_WORKERS),
         "SPINS": str(SPINS),
+        "OFTEN": str(OFTEN),
         "FEWEST": str(SPINS // 32),
         "STEP": str(SPINS // 200),
     }
-    text = _TEMPLATE
+    text = _TEMPLATE + BARRIER_TEMPLATE
     for key, value in values.items():
         text = text.replace(f"${key}", value)
     return text
@@ -79,10 +80,6 @@ target triple = "$TRIPLE"
 @job = internal global %Job zeroinitializer, align 64
 @pending = internal global i32 0, align 64         ; workers that have not finished the job
 @leader_sleeps = internal global i32 0, align 4
-@arrived = internal global i32 0, align 64         ; threads at the barrier
-@meetings = internal global i32 0, align 64        ; barriers passed; threads wait for it to change
-@sleepers = internal global i32 0, align 4         ; threads that may sleep on it
-@patience = internal global i32 $SPINS, align 64   ; how long a thread at the barrier spins
 
 declare i32 @getpid()
 declare i64 @syscall(i64, ...)
@@ -105,7 +102,8 @@ define internal void @futex_wake(ptr %word, i64 %most) {
 }
 
 ; Return once *word is no longer %old: spin, then sleep with *sleeps set.
-define internal void @wait_while(ptr %word, ptr %sleeps, i32 %old) {
+; Whether it slept.
+define internal i1 @wait_while(ptr %word, ptr %sleeps, i32 %old) {
 entry:
   br label %spin
 spin:
@@ -130,9 +128,9 @@ sleep:
   br label %check
 awake:
   store atomic i32 0, ptr %sleeps seq_cst, align 4
-  br label %done
+  ret i1 true
 done:
-  ret void
+  ret i1 false
 }
 
 ; Thread %t's share of the job.
@@ -174,9 +172,14 @@ entry:
   %sleeps = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %i, i32 1
   br label %loop
 loop:
-  %seen = phi i32 [ 0, %entry ], [ %next, %loop ], [ %next, %last ], [ %next, %wake ]
-  call void @wait_while(ptr %word, ptr %sleeps, i32 %seen)
+  %seen = phi i32 [ 0, %entry ], [ %next, %work ], [ %next, %last ], [ %next, %wake ]
+  %slept = call i1 @wait_while(ptr %word, ptr %sleeps, i32 %seen)
   %next = add i32 %seen, 1
+  br i1 %slept, label %move, label %work
+move:
+  call void @keep_apart()
+  br label %work
+work:
   call void @share(i64 %t)
   %left = atomicrmw sub ptr @pending, i32 1 seq_cst, align 4
   %is.last = icmp eq i32 %left, 1
@@ -212,65 +215,6 @@ started:
   ret i1 true
 refused:
   ret i1 false
-}
-
-; The last of %team threads to come sets the others free.
-define void @weft_barrier(i64 %team) {
-entry:
-  %now = load atomic i32, ptr @meetings monotonic, align 4
-  %team32 = trunc i64 %team to i32
-  %others = sub i32 %team32, 1
-  %before = atomicrmw add ptr @arrived, i32 1 seq_cst, align 4
-  %is.last = icmp eq i32 %before, %others
-  br i1 %is.last, label %last, label %come
-last:
-  store atomic i32 0, ptr @arrived monotonic, align 4
-  %following = add i32 %now, 1
-  store atomic i32 %following, ptr @meetings seq_cst, align 4
-  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
-  %must = icmp ne i32 %asleep, 0
-  br i1 %must, label %wake, label %done
-wake:
-  call void @futex_wake(ptr @meetings, i64 $WORKERS)
-  br label %done
-come:
-  %limit = load atomic i32, ptr @patience monotonic, align 4
-  br label %spin
-spin:
-  %count = phi i32 [ 0, %come ], [ %next, %again ]
-  %seen = load atomic i32, ptr @meetings acquire, align 4
-  %changed = icmp ne i32 %seen, %now
-  br i1 %changed, label %spun, label %again
-again:
-  $PAUSE
-  %next = add i32 %count, 1
-  %more = icmp ult i32 %next, %limit
-  br i1 %more, label %spin, label %announce
-spun:
-  %impatient = icmp ult i32 %limit, $SPINS
-  br i1 %impatient, label %longer, label %done
-longer:
-  %up = add i32 %limit, $STEP
-  store atomic i32 %up, ptr @patience monotonic, align 4
-  br label %done
-announce:
-  %half = lshr i32 %limit, 1
-  %down = call i32 @llvm.umax.i32(i32 %half, i32 $FEWEST)
-  store atomic i32 %down, ptr @patience monotonic, align 4
-  %one.more = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 4
-  br label %check
-check:
-  %late = load atomic i32, ptr @meetings seq_cst, align 4
-  %late.changed = icmp ne i32 %late, %now
-  br i1 %late.changed, label %awake, label %sleep
-sleep:
-  call void @futex_wait(ptr @meetings, i32 %now)
-  br label %check
-awake:
-  %one.less = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 4
-  br label %done
-done:
-  ret void
 }
 
 define i32 @weft_workers() {
@@ -332,7 +276,6 @@ alone:
   ret i32 1
 }
 declare i32 @llvm.smin.i32(i32, i32)
-declare i32 @llvm.umax.i32(i32, i32)
 declare i64 @llvm.smin.i64(i64, i64)
 
 define void @weft_release(i32 %team) {
@@ -390,6 +333,7 @@ post:
   %must = icmp ne i32 %asleep, 0
   br i1 %must, label %wake, label %posted
 wake:
+  call void @note_waker()
   call void @futex_wake(ptr %word, i64 1)
   br label %posted
 posted:
@@ -404,7 +348,7 @@ wait:
   %finished = icmp eq i32 %left, 0
   br i1 %finished, label %done, label %not.yet
 not.yet:
-  call void @wait_while(ptr @pending, ptr @leader_sleeps, i32 %left)
+  %slept = call i1 @wait_while(ptr @pending, ptr @leader_sleeps, i32 %left)
   br label %wait
 done:
   %code.p = getelementptr i64, ptr %status, i64 1

@@ -129,7 +129,10 @@ def test_a_region_gets_threads_that_its_barriers_leave_worth_it() -> None:
     turns = spread(n, Store("y", (i,), zero))
     y = Buffer("y", float32, (n,), Output(0))
     symbols = {"team": KernelSymbols("team", "team_extent", literal(64), literal(100))}
-    for barriers, teams in [(0, {99: 1, 200: 2, 5000: 4}), (16, {200: 1, 391: 1, 392: 2, 800: 4})]:
+    for barriers, teams in [
+        (0, {99: 1, 200: 2, 5000: 4}),
+        (16, {200: 1, 999: 1, 1000: 2, 2000: 4}),
+    ]:
         body = Block((turns, *(Barrier() for _ in range(barriers))))
         kernel = Kernel("team", ("n",), (formal("y", n, writable=True),), body, region=True)
         launch = Launch("team", ("y",))

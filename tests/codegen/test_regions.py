@@ -5,6 +5,7 @@ Integers, so that any order of the wrong kind shows; the serial oracle is NumPy 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -162,8 +163,8 @@ def test_no_two_threads_meet(kernel: Kernel) -> None:
     check(kernel, {"n": size, "T": 2}, {b.name: buffers[b.name] for b in kernel.buffers})
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_a_hundred_thousand_barriers(threads: int) -> None:
+@pytest.mark.parametrize(("threads", "steps"), [(2, 50_000), (3, 5_000), (8, 500)])
+def test_a_hundred_thousand_barriers(threads: int, steps: int) -> None:
     """A value walks around a ring: one barrier missed and it is lost."""
     turn = (i + 1) % n
     kernel = region(
@@ -173,11 +174,13 @@ def test_a_hundred_thousand_barriers(threads: int) -> None:
              parallel("i", ZERO, n, Store("A", (turn,), at("B", i) + 1))),
     )  # fmt: skip
     native = Native(kernel)
-    size, steps = 7, 50_000
+    size = 7
     a, b = np.arange(size) * 1000, np.zeros(size, np.int64)
     expected = np.roll(a, 2 * steps) + 2 * steps
     assert native([a, b], size, steps, threads)[0] == 0
     np.testing.assert_array_equal(a, expected)
+    allowed = [os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")]
+    assert all(where == os.sched_getaffinity(0) for where in allowed)
 
 
 NESTED = region(
