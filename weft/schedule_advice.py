@@ -42,8 +42,8 @@ def _nest(schedule: Any, loop: str) -> list[str]:
 def _other_loop(
     method: str,
 ) -> Callable[[Any, Seq[Any], Mapping[str, Any]], Iterator[Attempt]]:
-    """The same with temporaries for each iteration, of another loop of the nest, or after skewing
-    the loop by one around it."""
+    """The same with temporaries or partial sums for each iteration, of another loop of the nest,
+    or after skewing the loop by one around it."""
 
     def variants(schedule: Any, args: Seq[Any], kwargs: Mapping[str, Any]) -> Iterator[Attempt]:
         loop = str(args[0] if args else kwargs["loop"])
@@ -53,6 +53,9 @@ def _other_loop(
         for other in nest:
             if other != loop:
                 yield [(method, (other, *args[1:]), dict(kwargs))]
+        for statement in schedule.scheduled.scop.statements:
+            if statement.update is not None and statement.name in schedule.scheduled.below(loop):
+                yield [("rfactor", (statement.name, loop), {}), last]
         for outer in nest[: nest.index(loop)]:
             wave: Attempt = [("skew", (loop, outer), {}), ("skew", (outer, loop), {})]
             yield [*wave, last]

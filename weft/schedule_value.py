@@ -43,6 +43,7 @@ from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, Step
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.share import share
@@ -128,6 +129,7 @@ class Schedule:
     cache_write = _step(cache_write)
     pack = _step(pack)
     double_buffer = _step(double_buffer)
+    rfactor = _step(rfactor)
     expand = _step(expand)
     contract = _step(contract)
     promote = _step(promote)

@@ -299,6 +299,21 @@ def test_a_way_out_by_private_scalars() -> None:
     np.testing.assert_array_equal(b, a.sum(1))
 
 
+def test_a_way_out_by_partial_sums() -> None:
+    @weft.kernel
+    def total(A: weft.i64["N"], s: weft.i64[1]):
+        for i in range(N):
+            s[0] += A[i]
+
+    told = total.schedule().why_not("parallel", "i")
+    assert told is not None and told.endswith('try: rfactor("S0", "i"), then parallel("i")')
+    run = total.schedule().split("i", 64).rfactor("S0", "i_t").parallel("i_t").compile()
+    for n in (0, 1, 64, 1000):
+        found = np.array([5])
+        run(np.arange(n), found)
+        assert found[0] == 5 + n * (n - 1) // 2
+
+
 def test_why_not_of_no_transformation() -> None:
     with pytest.raises(IllegalScheduleError, match="E0019") as caught:
         lu.schedule().why_not("compile")
