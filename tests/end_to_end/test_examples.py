@@ -1,5 +1,6 @@
 """Every example, and every Python block of README, runs; each checks its own results."""
 
+import linecache
 import re
 import runpy
 from pathlib import Path
@@ -25,6 +26,8 @@ def test_example(example, capsys):
 def test_readme(number, tmp_path, monkeypatch):
     """Blocks may build on the ones before, as they do for a reader."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in BLOCKS[: number + 1]:
-        exec(compile(block, "README.md", "exec"), names)
+    names: dict[str, object] = {"__name__": "readme"}
+    for k, block in enumerate(BLOCKS[: number + 1]):
+        file = f"<README.md block {k}>"  # in Python's line cache, as the cells of notebooks are
+        linecache.cache[file] = (len(block), None, block.splitlines(keepends=True), file)
+        exec(compile(block, file, "exec"), names)
