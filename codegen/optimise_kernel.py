@@ -7,6 +7,7 @@ from collections.abc import Callable
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_region import form_region
+from weft.codegen.forward_values import forward_values
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
@@ -17,6 +18,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("split_tails", split_tails),
     ("unswitch", unswitch),
     ("cut_ranges", cut_ranges),
+    ("forward_values", forward_values),
     ("collapse_parallel", collapse_parallel),
     ("form_region", form_region),
 )

@@ -1,11 +1,25 @@
-"""Loop IR with its children changed: the one way in which passes walk statements."""
+"""Loop IR with its children or its expressions changed: how passes walk statements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from weft.codegen.loop_ir import Allocate, Block, For, If, Let, Single, Stmt, While
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Check,
+    For,
+    If,
+    Let,
+    Prefetch,
+    Single,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from weft.frontend.scalar_expr import Expr
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
@@ -28,4 +42,25 @@ def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
             for let in reversed(chain):
                 body = replace(let, body=body)
             return body
+    return stmt
+
+
+def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """``stmt`` with ``change`` applied to the expressions that it evaluates itself."""
+    match stmt:
+        case For():
+            return replace(stmt, lower=change(stmt.lower), upper=change(stmt.upper))
+        case While() | If():
+            return replace(stmt, condition=change(stmt.condition))
+        case Let():
+            return replace(stmt, value=change(stmt.value))
+        case Store():
+            return replace(stmt, indices=tuple(map(change, stmt.indices)), value=change(stmt.value))
+        case Update():
+            targets = tuple((name, tuple(map(change, at))) for name, at in stmt.targets)
+            return replace(stmt, targets=targets, values=tuple(map(change, stmt.values)))
+        case Check(condition, code, (first, second)):
+            return Check(change(condition), code, (change(first), change(second)))
+        case Prefetch():
+            return replace(stmt, indices=tuple(map(change, stmt.indices)))
     return stmt
