@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -94,7 +95,7 @@ class Executable:
 
     __slots__ = (
         "_alignments", "_compiled", "_constants", "_constants_at", "_frames", "_in_place",
-        "_names", "_native", "_plans", "_scalars", "_threads",
+        "_names", "_native", "_overwritten", "_plans", "_scalars", "_threads",
     )  # fmt: skip
 
     def __init__(self, compiled: Compiled, *, threads: int | None = None) -> None:
@@ -108,6 +109,9 @@ class Executable:
         self._names = [spec.name for spec in compiled.outputs]
         self._in_place = {pair.output: pair for pair in compiled.in_place}
         self._scalars = compiled.scalars
+        pairs = [self._in_place.get(number) for number in range(len(compiled.outputs))]
+        shared = [pair.input for pair in pairs if pair is not None and pair.shared]
+        self._overwritten = shared if len(shared) == len(pairs) else []  # if that is all outputs
         self._plans: dict[_Key, _Plan] = {}
         self._frames: deque[_Frame] = deque(maxlen=MAX_FRAMES)
         self._threads = _thread_count(threads)
@@ -137,6 +141,9 @@ class Executable:
             targets = [empty(*output) for output in plan.outputs]
             self._enter(plan, placed, targets)
             return [target for target, _ in targets]
+        if out is None and self._overwritten and _plainly_apart(given, placed, self._overwritten):
+            self._enter(plan, placed, [placed[k] for k in self._overwritten])
+            return [inputs[k] for k in self._overwritten]
         results = self._results(given, inputs, plan, out)
         targets = [self._target(k, result, placed) for k, result in enumerate(results)]
         self._enter(plan, placed, targets)
@@ -377,6 +384,23 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
         raise ArtifactError(
             "WEFT-E0704", "the object code cannot be linked", where=str(path), why=str(error)
         ) from None
+
+
+def _plainly_apart(
+    given: Sequence[object], placed: Sequence[_Placed], written: Sequence[int]
+) -> bool:
+    """Whether the arrays are the caller's own, writable and disjoint as blocks of memory.
+
+    Most are; what is wrong with the others, if anything, takes longer to find out.
+    """
+    spans = []
+    for (array, start), value in zip(placed, given, strict=True):
+        if array is not value and not isinstance(value, int | float | np.number):
+            return False
+        spans.append((start, start + array.nbytes))
+    spans.sort()
+    apart = all(one[1] <= other[0] for one, other in pairwise(spans))
+    return apart and all(placed[k][0] is given[k] and placed[k][0].flags.writeable for k in written)
 
 
 def _thread_count(threads: int | None) -> int:
