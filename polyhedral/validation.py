@@ -229,16 +229,20 @@ class _Comparison:
         surplus, missing = actual.subtract(expected), expected.subtract(actual)
         wrong = surplus if not surplus.is_empty() else missing
         reader = isl.UnionSet.from_point(wrong.domain().sample_point())
-        parts = [
-            f"{verb} {self._shown(values.intersect_domain(reader).range(), self.original)}"
+        seen = {
+            verb: values.intersect_domain(reader).range()
             for verb, values in (("sees", surplus), ("should see", missing))
-            if not values.intersect_domain(reader).is_empty()
-        ]
+        }
+        seen = {verb: values for verb, values in seen.items() if not values.is_empty()}
+        parts = [f"{verb} {self._shown(values, self.original)}" for verb, values in seen.items()]
+        places = [(reader, self.transformed), *((v, self.original) for v in seen.values())]
+        statements = [p for p in places if sample_named(p[0])[0] == "S"] or places[:1]
         raise IllegalScheduleError(
             "WEFT-E0440",
             f"{what} is not what it was before the transformations",
-            where=self._where(reader),
-            why=f"{self._shown(reader, self.transformed)} {', but '.join(parts)}",
+            where=", ".join(dict.fromkeys(self._where(*place) for place in statements)),
+            why=f"{self._shown(reader, self.transformed)} {', but '.join(parts)}"
+            + for_parameters(sample_named(reader)[2]),
             hint="some tile, halo, copy or buffer comes too early or too late, or is too small",
         )
 
@@ -249,15 +253,13 @@ class _Comparison:
             seen = seen.subtract(seen.intersect_domain(folded).intersect_range(starts))
         return seen
 
-    def _where(self, reader: isl.UnionSet) -> str:
-        kind, name, _, _ = sample_named(reader)
-        return source_of(self.transformed.statement(name)) if kind == "S" else name
+    def _where(self, points: isl.UnionSet, scop: Scop) -> str:
+        kind, name, _, _ = sample_named(points)
+        return source_of(scop.statement(name)) if kind == "S" else name
 
     def _shown(self, points: isl.UnionSet, scop: Scop) -> str:
-        kind, name, parameters, point = sample_named(points)
-        if kind == "S":
-            return instance(scop.statement(name), point) + for_parameters(parameters)
-        return f"{name}{list(point)}{for_parameters(parameters)}"
+        kind, name, _, point = sample_named(points)
+        return instance(scop.statement(name), point) if kind == "S" else f"{name}{list(point)}"
 
     def _contributions_once(self) -> None:
         """No read sees two instances that stand for the same contribution to a reduction."""
@@ -316,9 +318,10 @@ class _Comparison:
         raise IllegalScheduleError(
             "WEFT-E0441",
             "a contribution to a reduction is counted twice",
-            where=self._where(first),
+            where=self._where(first, self.transformed),
             why=f"{self._shown(first, self.transformed)} and "
-            f"{self._shown(second, self.transformed)} both add the same",
+            f"{self._shown(second, self.transformed)} both add the same"
+            + for_parameters(sample_named(first)[2]),
             hint="tiles that overlap may recompute values, but not fold into one accumulator",
         )
 

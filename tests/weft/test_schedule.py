@@ -192,6 +192,27 @@ def test_an_illegal_step() -> None:
     )
 
 
+def test_a_copy_that_comes_too_early() -> None:
+    """Of B, some elements are made between the copy and the read."""
+    s = smooth.schedule().fuse("i", "i_2", shift=1).split("i", 8)
+    with pytest.raises(IllegalScheduleError) as caught:
+        s.cache_read("B", "S1", "i_t")
+    made, read = "B[i] = A[i - 1] + A[i] + A[i + 1]", "C[i] = B[i - 1] + B[i] + B[i + 1]"
+    text = str(caught.value).splitlines()
+    assert text[0] == (
+        'WEFT-E0440: cache_read("B", "S1", "i_t"): operand 0 of S1 is not what it was before the '
+        "transformations"
+    )
+    first = line('def smooth(A: weft.i64["N"], C: weft.i64["N"]):')
+    assert text[1] == (
+        f"  where: S1 (test_schedule.py:{first + 5}: {read}), "
+        f"S0 (test_schedule.py:{first + 3}: {made})"
+    )
+    assert re.fullmatch(
+        r"  why: S1\[i_2=(\d+)\] sees B\[(\d+)\], but should see S0\[i=\2\] for N=\d+", text[2]
+    )
+
+
 def test_names_that_do_not_exist() -> None:
     with pytest.raises(IllegalScheduleError) as caught:
         lu.schedule().split("x", 4)
