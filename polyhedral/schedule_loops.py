@@ -28,13 +28,16 @@ from weft.polyhedral.transform.scheduled import Scheduled, tidy
 STRATEGIES = (("matrix", matrix), ("stencil", stencil), ("single", single), ("serial", serial))
 
 
-def schedule_loops(scop: Scop, machine: Machine, *, time_tile: bool = True) -> Scheduled:
-    """``scop`` with a schedule for ``machine``; without ``time_tile``, no tiles over time steps.
+def schedule_loops(
+    scop: Scop, machine: Machine, *, threads: int = 1, time_tile: bool = True
+) -> Scheduled:
+    """``scop`` with a schedule for ``threads`` cores of ``machine``; without ``time_tile``, no
+    tiles over time steps.
 
     Raises ``IllegalScheduleError`` (WEFT-E0477) where no loop orders some cycle of statements, and
     ``BudgetError`` rather than running unbounded.
     """
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
-    planner = Planner(expand_all(scop), machine, strategies, fuse, share)
+    planner = Planner(expand_all(scop), machine, strategies, fuse, share, threads)
     tree = planner.nest(planner.everything())
     return Scheduled(scop, planner.scop, tidy(tree))

@@ -10,12 +10,13 @@ LLVM, object code     one entry point
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from weft.assemble import Step, Storage, host_program
 from weft.cache import open_cache
 from weft.cluster_code import ClusterKernel, given_schedule, kernels_of, legal_schedule
 from weft.codegen.llvm_target import LlvmTarget, host_target
-from weft.codegen.machines.host import host_machine
+from weft.codegen.machines.host import cpu_count, host_machine
 from weft.codegen.program import Buffer, Input, Output, Place, Program
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
@@ -60,7 +61,7 @@ def compile_kernel(
     target = host_target()
     cached = options.cache and not options.watched
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
-    key = cache_key(_identity(kernel, scheduled), (), target, options) if cache else b""
+    key = cache_key(_identity(kernel, scheduled, options), (), target, options) if cache else b""
     found = find(cache, key)
     if found is not None:
         found = replace(found, stats={**found.stats, "from_cache": True})
@@ -70,10 +71,15 @@ def compile_kernel(
     return Executable(compiled, threads=options.threads)
 
 
-def _identity(kernel: LoopKernel, scheduled: Scheduled | None) -> str:
+def _identity(kernel: LoopKernel, scheduled: Scheduled | None, options: Options) -> str:
     arguments = [(a.name, a.kind, a.dtype, a.shape) for a in kernel.arguments]
     chosen = "" if scheduled is None else repr((scheduled.scop, scheduled.tree))
-    return "\n".join([repr(kernel.scop), repr(arguments), chosen, repr(host_machine())])
+    machine = f"{host_machine()!r} x {_threads(options)}"
+    return "\n".join([repr(kernel.scop), repr(arguments), chosen, machine])
+
+
+def _threads(options: Options) -> int:
+    return options.threads or cpu_count()
 
 
 def assumed(scop: Scop, passes: Passes) -> Scop:
@@ -100,7 +106,8 @@ def lower_loops(
     if options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     if scheduled is None:
-        scheduled, fallback = legal_schedule(scop, lambda: schedule_loops(scop, target), passes)
+        make = partial(schedule_loops, scop, target, threads=_threads(options))
+        scheduled, fallback = legal_schedule(scop, make, passes)
     else:
         scheduled, fallback = _given(scop, scheduled, passes), ""
     kernels = kernels_of(scheduled, f"kernel_{kernel.scop.name}", passes)

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Constraint, Statement
 from weft.polyhedral.transform.isolate import isolate
@@ -148,13 +150,21 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
         if not where:
             return None
         planner.scop, edges = isolate(planner.scop, s.name, where)
-        planner.planned[s.name] = lambda planner, group, p=p: blocked(planner, p, tiled=True)
+        planner.planned[s.name] = partial(_within_tile, p)
         names += edges
         for at in tiles:
             at |= dict.fromkeys(edges, at[s.name])
-    loops = (planner.loop(f"{main.rows}_t", tiles[0]), planner.loop(f"{main.lanes}_t", tiles[1]))
     order = [s.name for s in planner.scop.statements if s.name in names]
+    loops = tile_loops(
+        planner,
+        planner.group(order, group.above),
+        {f"{main.rows}_t": tiles[0], f"{main.lanes}_t": tiles[1]},
+    )
     return Band(loops, planner.nest(planner.group(order, (*group.above, *tiles))))
+
+
+def _within_tile(p: Product, planner: Planner, group: Group) -> Tree:
+    return blocked(planner, p, tiled=True)
 
 
 def _plane(planner: Planner, group: Group, fixed: dict[str, Expr]) -> Hyperplane | None:

@@ -74,6 +74,7 @@ class Planner:
     strategies: Sequence[tuple[str, Strategy]]
     fuse: Fusion  # a group in parts, one after the other; some share a loop
     share: Share  # the loops of such a part
+    threads: int = 1
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
     _taken: set[str] = field(default_factory=set)

@@ -18,6 +18,7 @@ from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.scop import Scop, Statement
 
@@ -48,7 +49,7 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
         {n: e // tile.steps for n, e in tile.time.items()},
         {n: e // tile.width for n, e in tile.rows.items()},
     )
-    loops = (planner.loop("t_t", tiles[0]), planner.loop("w_t", tiles[1]))
+    loops = tile_loops(planner, group, {"t_t": tiles[0], "w_t": tiles[1]})
     points = [planner.loop("t", tile.time)]
     inside = group.inside(*tiles, tile.time)
     if any(len(planner.free(inside, n)) > 1 for n in group.names):  # rows are vectors of their own
