@@ -20,7 +20,7 @@ from weft.frontend.tensor_expr import Program, Tensor, as_size, operations, size
 from weft.frontend.tensor_verifier import verify
 from weft.graph.from_program import from_program
 from weft.graph.operator_graph import Graph
-from weft.kernel_code import compile_kernel
+from weft.kernel_code import compile_kernel, lower_loops
 from weft.loop_kernel import Kernel
 from weft.model import Model, compile_model
 from weft.onnx_shapes import Shapes
@@ -86,12 +86,14 @@ def _compiled_kernel(
             "in_place and shapes are not for loop kernels",
             why="a kernel overwrites the arrays that it writes, and takes any sizes",
         )
+    return compile_kernel(kernel.lowered, options or kernel.options, _for_kernel(kernel, given))
+
+
+def _for_kernel(kernel: Kernel, given: Mapping[str, Scheduled]) -> Scheduled | None:
     for name in given:
         if name != kernel.scop.name:
             raise no_such_cluster(name, [kernel.scop.name])
-    return compile_kernel(
-        kernel.lowered, options or kernel.options, next(iter(given.values()), None)
-    )
+    return next(iter(given.values()), None)
 
 
 def _given(schedule: Schedule | Mapping[str, Schedule] | None) -> dict[str, Scheduled]:
@@ -187,17 +189,19 @@ def lower(
     *,
     target: str | None = None,
     options: Options | None = None,
+    schedule: Schedule | Mapping[str, Schedule] | None = None,
 ) -> Stages:
     """``source`` lowered as far as the host program, without machine code.
 
     ``print(weft.lower(x, "scop"))`` shows one stage, ``weft.lower(x).stages`` lists them. Takes
     what ``compile`` takes; open sizes of an ONNX model become symbols.
     """
-    chosen = replace(_chosen(target, options), texts=True)
+    chosen, given = replace(_chosen(target, options), texts=True), _given(schedule)
     if isinstance(source, Kernel):
-        return Stages(source.lower(options=chosen), stage)
+        mine = _for_kernel(source, given)
+        return Stages(lower_loops(source.lowered, chosen, mine).passes.texts, stage)
     graph = import_model(open_model(source)[0]) if _is_onnx(source) else _graph(source, None)
-    return Stages(lower_graph(graph, chosen).passes.texts, stage)
+    return Stages(lower_graph(graph, chosen, schedules=given).passes.texts, stage)
 
 
 def program(outputs: Tensor | Sequence[Tensor], *, name: str = "program") -> Program:

@@ -500,3 +500,11 @@ def test_schedules_of_something_else() -> None:
         weft.compile(d, schedule=4)  # type: ignore[arg-type]
     with pytest.raises(CompileError, match=r"E0015"):
         weft.compile(lu, schedule=s)
+
+
+def test_stages() -> None:
+    s = matmul.schedule().split("i", 8, tile="blocks")
+    for text in (weft.lower(matmul, "schedule", schedule=s), matmul.lower(s)["schedule"]):
+        assert str(text) == s.tree_text()
+    d = weft.schedule(dense()).split("i", 8)
+    assert str(weft.lower(dense(), "schedule", schedule=d)) == d.tree_text()
