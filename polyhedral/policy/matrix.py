@@ -21,14 +21,16 @@ from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.lanes import jumps
-from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Constraint, Statement
 from weft.polyhedral.transform.isolate import isolate
+from weft.polyhedral.transform.panels import panels
 
 ROWS, LANES = 8, 16  # of a register tile
 TILE = 64  # of in-place updates, in both directions
+PANEL = 32  # steps of an update by its own rows and columns that go together
 STREAM, BLOCK = 256, 96  # steps of the stream and rows of a cache tile
 
 
@@ -141,7 +143,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
     rows = _plane(planner, group, {p.statement: Var(p.rows) for p in products})
     lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:
-        return None
+        return _panels(planner, group)
     names = list(group.names)
     tiles = [{n: e // TILE for n, e in plane.at.items()} for plane in (rows, lanes)]
     for p in products:
@@ -161,6 +163,29 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
         {f"{main.rows}_t": tiles[0], f"{main.lanes}_t": tiles[1]},
     )
     return Band(loops, planner.nest(planner.group(order, (*group.above, *tiles))))
+
+
+def _panels(planner: Planner, group: Group) -> Tree | None:
+    """The one statement of ``group`` in blocks of steps, if its rows and columns feed it."""
+    if len(group.names) != 1:
+        return None
+    found = panels(planner.scop, group.names[0], PANEL)
+    if found is None:
+        return None
+    planner.scop, names = found
+    steps = planner.scop.statement(names[0]).dims[0]
+    block: At = {n: Var(steps) // PANEL for n in names}
+    loop = planner.loop(f"{steps}_t", block)
+    inside = planner.group(names, (*group.above, block))
+    for n in names:
+        product = find_product(planner.scop.statement(n), planner.free(inside, n))
+        if product is not None and not any(planner.scop.statement(n).writes[0].tensor == r.tensor for r in planner.scop.statement(n).reads):
+            planner.planned[n] = partial(_blocked, product)
+    return Band((loop,), planner.nest(inside))
+
+
+def _blocked(p: Product, planner: Planner, group: Group) -> Tree:
+    return blocked(planner, p, tiled=False)
 
 
 def _within_tile(p: Product, planner: Planner, group: Group) -> Tree:

@@ -1,0 +1,195 @@
+"""Panels: an update by its own rows and columns, in blocks of steps.
+
+    for k: for i: for j:                        for each block of steps k:
+      P[i, j] ⊕= f(P[i, k], P[k, j])     →        for k in the block: for i: for j:
+                                                    the rows and the columns of the block, in place;
+                                                    the row and the column of step k, copied as
+                                                    they are read before and after it changes them
+                                                  everything else, from the copies: one product
+
+What the rest reads is what it read before, value for value: nothing is asked of ⊕ and f. (The usual
+blocked all-pairs shortest paths reads later values, which is right only without negative cycles.)
+The product has no dependence on itself any more, and can be tiled.
+Also known as: right-looking blocking, as of LU factorisation (LAPACK), for arbitrary updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
+from weft.polyhedral.transform.edit import origin_of
+from weft.polyhedral.transform.scheduled import fresh
+
+_GAP = 4  # between neighbouring places, so that statements fit before and after each
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """``P[i, j] ⊕= f(P[i, k], P[k, j])``: the dims, and which reads are of its column and row."""
+
+    statement: Statement
+    k: str
+    i: str
+    j: str
+    column: int  # the number of the read P[i, k]
+    row: int  # of P[k, j]
+
+
+def panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]] | None:
+    """``scop`` with ``statement`` in blocks of ``size`` steps; the names of all its new statements.
+
+    None where the statement is no such update over a box.
+    """
+    found = _cycle(scop.statement(statement))
+    if found is None:
+        return None
+    spread = replace(scop, statements=tuple(map(_spread, scop.statements)))
+    taken = {s.name for s in scop.statements}
+    names = {t.name for t in scop.tensors}
+    made = _Panels(replace(found, statement=spread.statement(statement)), spread, size)
+    new, tensors = made.build(taken, names)
+    statements: list[Statement] = []
+    for s in spread.statements:
+        statements += new if s.name == statement else (s,)
+    result = replace(
+        spread, statements=tuple(statements), tensors=(*spread.tensors, *tensors)
+    )
+    return result, tuple(s.name for s in new)
+
+
+def _cycle(s: Statement) -> _Cycle | None:
+    loops = tuple(p for p in s.position if isinstance(p, str))
+    if s.update is None or len(loops) != 3 or set(box(s)) != set(s.dims):
+        return None
+    k, i, j = loops
+    (write,) = s.writes[:1]
+    if len(s.writes) != 1 or write.indices != (Var(i), Var(j)) or write.guard or write.may:
+        return None
+    own = {a.indices: n for n, a in enumerate(s.reads) if a.tensor == write.tensor}
+    column, row = own.get((Var(i), Var(k))), own.get((Var(k), Var(j)))
+    if column is None or row is None or len(own) != 2 or any(a.guard for a in s.reads):
+        return None
+    return _Cycle(s, k, i, j, column, row)
+
+
+def _spread(s: Statement) -> Statement:
+    position = tuple(p if isinstance(p, str) else p * _GAP + 1 for p in s.position)
+    return replace(s, position=position)
+
+
+class _Panels:
+    def __init__(self, cycle: _Cycle, scop: Scop, size: int) -> None:
+        self.c, self.scop, self.size = cycle, scop, size
+        self.tensor = scop.tensor(cycle.statement.writes[0].tensor)
+        k = Var(cycle.k)
+        self.first = k // size * size  # of the block
+
+    def build(self, taken: set[str], names: set[str]) -> tuple[tuple[Statement, ...], list[Tensor]]:
+        s, c = self.c.statement, self.c
+        copies: dict[tuple[str, str], Statement] = {}
+        tensors: list[Tensor] = []
+        for which in ("row", "column"):
+            for when in ("before", "after"):
+                tensor = self._copy_tensor(which, fresh(f"{self.tensor.name}_{which}", names))
+                tensors.append(tensor)
+                name = fresh(f"{s.name}_{which}", taken)
+                copies[which, when] = self._copy(name, which, when, tensor.name)
+        inside = self._within(c.i), self._within(c.j)
+        low, high = {}, {}
+        for dim in (c.i, c.j):
+            low[dim] = (Constraint(self.first - 1 - Var(dim)),)
+            high[dim] = (Constraint(Var(dim) - self.first - self.size),)
+        panel = [
+            self._part(fresh(f"{s.name}_rows", taken), inside[0]),
+            self._part(fresh(f"{s.name}_columns", taken), (*low[c.i], *inside[1])),
+            self._part(fresh(f"{s.name}_columns", taken), (*high[c.i], *inside[1])),
+        ]
+        far = []
+        for row, side in (("before", low), ("after", high)):
+            for column, other in (("before", low), ("after", high)):
+                reads = {c.row: copies["row", row], c.column: copies["column", column]}
+                name = s.name if not far else fresh(s.name, taken)
+                far.append(self._part(name, (*side[c.i], *other[c.j]), reads))
+        return (
+            copies["row", "before"], copies["column", "before"], *panel, *far,
+            copies["column", "after"], copies["row", "after"],
+        ), tensors  # fmt: skip
+
+    def _within(self, dim: str) -> tuple[Constraint, ...]:
+        return (
+            Constraint(Var(dim) - self.first),
+            Constraint(self.first + (self.size - 1) - Var(dim)),
+        )
+
+    def _part(
+        self,
+        name: str,
+        where: tuple[Constraint, ...],
+        reads: Mapping[int, Statement] | None = None,
+    ) -> Statement:
+        s = self.c.statement
+        changed = list(s.reads)
+        for number, copy in (reads or {}).items():
+            along = self.c.j if number == self.c.row else self.c.i
+            changed[number] = Access(copy.writes[0].tensor, self._place(along))
+        return replace(
+            s,
+            name=name,
+            domain=(*s.domain, *where),
+            reads=tuple(changed),
+            origin=origin_of(s),
+        )
+
+    # ---- copies ---------------------------------------------------------------------------------
+
+    def _place(self, along: str) -> tuple[Expr, ...]:
+        k = Var(self.c.k)
+        return (k // self.size, k % self.size, Var(along))
+
+    def _copy_tensor(self, which: str, name: str) -> Tensor:
+        steps = box(self.c.statement)[self.c.k][1]
+        along = self.tensor.shape[1 if which == "row" else 0]
+        shape = ((steps + (self.size - 1)) // self.size, literal(self.size), along)
+        return Tensor(name, shape, self.tensor.dtype, "temp", "global", contracted=1)
+
+    def _copy(self, name: str, which: str, when: str, tensor: str) -> Statement:
+        """Copies row or column k of the tensor, before or after step k changes it."""
+        c = self.c
+        s = c.statement
+        along, fixed = (c.j, c.i) if which == "row" else (c.i, c.j)
+        element = s.reads[c.row if which == "row" else c.column]
+        limits = box(s)
+        dims = (c.k, along) if when == "before" else (c.k, c.i, c.j)
+        domain = [
+            Constraint(e)
+            for d in (c.k, along)
+            for e in (Var(d) - limits[d][0], limits[d][1] - 1 - Var(d))
+        ]
+        if when == "after":
+            domain.append(Constraint(Var(fixed) - Var(c.k), equality=True))
+        value = Load(0, (), self.tensor.dtype)
+        return Statement(
+            name,
+            dims,
+            tuple(domain),
+            self._position(which, when),
+            (Access(tensor, self._place(along)),),
+            (element,),
+            Body((), (value,)),
+        )
+
+    def _position(self, which: str, when: str) -> tuple[int | str, ...]:
+        c0, k, c1, i, c2, j, c3 = self.c.statement.position
+        assert isinstance(c1, int) and isinstance(c2, int) and isinstance(c3, int)
+        match which, when:
+            case "row", "before":
+                return (c0, k, c1 - 1, j, 0)
+            case "row", "after":
+                return (c0, k, c1, i, c2 + 1, j, 0)
+            case "column", "before":
+                return (c0, k, c1, i, c2 - 1)
+        return (c0, k, c1, i, c2, j, c3 + 1)
