@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import islpy as isl
 
+from weft.errors import InternalError
 from weft.polyhedral.named_isl import (
     access_map,
     bounded,
@@ -147,13 +148,24 @@ class _Problem:
             self._add_write(*write)
         if self.kills.is_empty() and self.contributions.is_empty():
             return {}, self._by_read(self.sinks)
-        problem = isl.UnionAccessInfo.from_sink(self.sinks)
+        sources, initial = self._analysed(self.sinks)
+        seen = sources.domain().union(initial.domain())
+        lost = self.sinks.domain().subtract(seen)
+        if not lost.is_empty():
+            # isl forgets sinks where maps have redundant divs; of these alone it does not.
+            more, first = self._analysed(self.sinks.intersect_domain(lost))
+            sources, initial = sources.union(more), initial.union(first)
+            lost = lost.subtract(more.domain().union(first.domain()))
+            if not lost.is_empty():
+                raise InternalError("WEFT-E0947", "the dataflow analysis has lost some reads")
+        return self._by_read(sources), self._by_read(initial)
+
+    def _analysed(self, sinks: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
+        """What ``sinks`` see of instances, and the initial elements that they may see."""
+        problem = isl.UnionAccessInfo.from_sink(sinks)
         problem = problem.set_must_source(self.kills).set_may_source(self.contributions)
         found = problem.set_schedule_map(self.schedule).compute_flow()
-        return (
-            self._by_read(found.get_may_dependence().reverse()),
-            self._by_read(found.get_may_no_source()),
-        )
+        return found.get_may_dependence().reverse(), found.get_may_no_source()
 
     def _add_write(self, statement: Statement, access: Access, folds: bool) -> None:
         time = self.times.get(encode("S", statement.name))
@@ -182,11 +194,14 @@ class _Problem:
 
 
 def _times(schedule: isl.UnionMap) -> dict[str, isl.Map]:
-    """Tuple → its times, with a 0 in front so that something can come after all of them."""
+    """Tuple → its times, with a 0 in front so that something can come after all of them.
+
+    As functions, not restricted to the instances: the accesses are.
+    """
     return {
-        part.get_tuple_name(isl.dim_type.in_): part.insert_dims(isl.dim_type.out, 0, 1).fix_val(
-            isl.dim_type.out, 0, 0
-        )
+        part.get_tuple_name(isl.dim_type.in_): part.gist_domain(part.domain())
+        .insert_dims(isl.dim_type.out, 0, 1)
+        .fix_val(isl.dim_type.out, 0, 0)
         for part in union_maps(schedule)
     }
 

@@ -11,11 +11,32 @@ import islpy as isl
 import pytest
 
 from tests.polyhedral.example_scops import gemm, gemm_tree
-from tests.polyhedral.scops import Constraint, Var, at, box, instances, scop, statement, tensor
+from tests.polyhedral.scops import (
+    Band,
+    Constraint,
+    Leaf,
+    Sequence,
+    Var,
+    at,
+    box,
+    instances,
+    loop,
+    nest,
+    scop,
+    statement,
+    tensor,
+)
 from tests.properties.brute_force import Element, all_parameters, touched
 from tests.properties.random_scops import random_scop
 from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow
-from weft.polyhedral.named_isl import constrained, decode, parameter_space, schedule_map, union_maps
+from weft.polyhedral.named_isl import (
+    constrained,
+    decode,
+    domain_set,
+    parameter_space,
+    schedule_map,
+    union_maps,
+)
 from weft.polyhedral.scop import Scop
 
 i, j, k = Var("i"), Var("j"), Var("k")
@@ -109,3 +130,37 @@ def test_statements_without_instances(size: int) -> None:
     seen = flow(of)
     assert _computed(of, seen, {}) == _executed(of, {})
     assert set(flow(replace(of, statements=())).initial) == {Read("T", FINAL), Read("Y", FINAL)}
+
+
+def test_no_read_is_lost() -> None:
+    """isl's analysis forgets reads where the schedule repeats the divs of the domain: a copy into a
+    tile of a skewed band, found by the fuzzer."""
+    n, t, a, b = Var("n"), Var("t"), Var("a"), Var("b")
+    u, v, x, y = Var("u"), Var("v"), Var("x"), Var("y")
+    sweep = statement(
+        "S", box(t=3, a=(1, n), b=(1, n)), at("A", a, b), (at("A", a + 1, b + 1),),
+        dims=("t", "a", "b"),
+    )  # fmt: skip
+    domain = (
+        Constraint(x + 2 - y * 2 - n, equality=True), Constraint(n - u - 2), Constraint(v + n - 3),
+        Constraint(1 - v), *box(t=3, u=2, y=2),
+    )  # fmt: skip
+    copy = statement(
+        "copy", domain, at("L", t, u, v, x, y), (at("A", y + u + 1, x + v - 1),),
+        dims=("t", "u", "v", "x", "y"),
+    )  # fmt: skip
+    whole = scop(
+        (tensor("A", n + 1, n + 1, role="inout"), tensor("L", 3, 2, n, n + 1, 2)),
+        sweep, copy, parameters=("n",), context=(Constraint(n - 1), Constraint(3 - n)),
+    )  # fmt: skip
+    tree = Band(
+        (
+            loop("t", S=t, copy=t), loop("u", S=(a + 1) % 2, copy=u),
+            loop("v", S=b - n + 2, copy=v),
+        ),
+        Sequence((nest("copy", x, y), Leaf("S"))),
+    )  # fmt: skip
+    found = flow(whole, schedule_map(whole, tree))
+    read = Read("copy", 0)
+    seen = found.sources[read].domain().union(found.initial[read].domain())
+    assert seen.is_equal(domain_set(whole, copy).to_union_set())
