@@ -72,7 +72,7 @@ def examine_pair(pair: Pair, r: Random, effort: Effort) -> Outcome:
     notes.update({f"refused by {name}": n for name, n in pair.refused.items()})
     error = refusal(pair)
     if isinstance(error, BudgetError):
-        return Outcome("budget", str(error), notes)
+        return Outcome("given up, over budget", "", notes)
     kind, problem = _compare(pair, truth, error)
     if not problem and error is None:
         problem = _run(pair, r, effort, notes)
@@ -128,7 +128,7 @@ def _compare(pair: Pair, truth: Verdict, error: CompileError | None) -> tuple[st
         return kind, f"refused as if storage had changed: {error}"
     if "do not follow it" in error.what:  # storage is contracted along loops, step by step
         return "contracted, and not followed", ""
-    if truth.legal and not _uninitialised(pair, error) and not _values_differ(pair):
+    if truth.legal and not _uninitialised(pair, error) and not _values_differ(pair, error):
         return "valid but refused", f"refused, but its results are right: {error}"
     return "wrong storage or instances", ""
 
@@ -143,15 +143,18 @@ def _kind(pair: Pair, truth: Verdict) -> str:
     return "legal, storage changed" if pair.changed else "legal"
 
 
-def _values_differ(pair: Pair) -> str:
+def _values_differ(pair: Pair, error: CompileError) -> str:
     """Where the transformed program gives other values at some of its sizes, or ''.
 
-    Without minima and maxima, of which some may drop out unseen, and with outputs that hold
+    Among them those that ``error`` speaks of. Without minima and maxima, of which some may drop out
+    unseen, and with outputs that hold
     something before.
     """
     of, original = pair.scheduled, sharpened(pair.subject.affine.scop)
     of = replace(of, scop=sharpened(of.scop))
-    for sizes in pair.subject.affine.sizes:
+    claimed = _sizes(of.scop, error.why)
+    wanted = [claimed] if claimed and max(claimed.values()) < 30 else []
+    for sizes in (*wanted, *pair.subject.affine.sizes):
         for seed in range(2):
             inputs = inputs_of(original, sizes, seed)
             expected = executions.run(original, None, sizes, inputs)

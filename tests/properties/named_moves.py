@@ -1,8 +1,8 @@
 """The named transformations of ``polyhedral/transform`` with random arguments.
 
 A new transformation joins the fuzzer by a function here and an entry in ``LOOPS`` (the tree alone
-changes), ``TEXTUAL`` or ``LOCAL`` (storage or instances change). A move gives None where it finds nothing to
-apply to; an ``IllegalScheduleError`` is the transformation's own refusal.
+changes), ``TEXTUAL`` or ``LOCAL`` (storage or instances change). A move gives None where it finds
+nothing to apply to; an ``IllegalScheduleError`` is the transformation's own refusal.
 """
 
 from __future__ import annotations
@@ -12,25 +12,31 @@ from dataclasses import replace
 from random import Random
 
 from weft.frontend.scalar_expr import Var
+from weft.polyhedral.legality import check
 from weft.polyhedral.schedule_tree import Band, Leaf, Sequence, walk
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.compute_at import compute_at
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.distribute import distribute
+from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.overlap import overlap
+from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 from weft.polyhedral.transform.separate import separate
 from weft.polyhedral.transform.share import share
@@ -67,6 +73,13 @@ def _nest(r: Random, of: Scheduled) -> list[str]:
 def _temporary(r: Random, of: Scop) -> str | None:
     found = [t.name for t in of.tensors if t.role == "temp" and not t.contracted]
     return r.choice(found) if found else None
+
+
+def _copied(of: Scheduled, tensor: str) -> bool:
+    """Whether copies fill ``tensor``: clones of them would stand for copies, and the original has
+    none."""
+    known = {s.name for s in of.original.statements}
+    return any(s.name not in known for s, _, is_write in accesses_of(of.scop, tensor) if is_write)
 
 
 # ---- loops --------------------------------------------------------------------------------------
@@ -181,7 +194,10 @@ def _tensorize(r: Random, of: Scheduled) -> Scheduled | None:
     tiles = [tile_name(name) for name in (*rows, lane)]
     points = [point_name(name) for name in (*rows, lane)]
     made = reorder(made, [*outer, *tiles, stream, *points])
-    return tensorize(made, [stream], points[:-1], points[-1])
+    made = tensorize(made, [stream], points[:-1], points[-1])
+    if r.random() < 0.9:
+        check(made.scop, made.tree)  # mostly the conditions of register tiles refuse
+    return made
 
 
 LOOPS: dict[NamedMove, int] = {
@@ -269,6 +285,53 @@ def _cache_write(r: Random, of: Scheduled) -> Scheduled | None:
     return cache_write(of, tensor, chosen, loop, order=order)
 
 
+def _pack_tiles(r: Random, of: Scheduled) -> Scheduled | None:
+    found = _inside(r, of)
+    if found is None or not found[0].reads:
+        return None
+    s, loop = found
+    operand = r.randrange(len(s.reads))
+    access = s.reads[operand]
+    if not access.indices:
+        return None
+    panels = {r.randrange(len(access.indices)): r.choice((2, 4))}
+    return pack(of, access.tensor, s.name, loop, panels, operand=operand, pad=r.random() < 0.7)
+
+
+def _compute_at(r: Random, of: Scheduled) -> Scheduled | None:
+    """A producer inside a loop around all of its readers."""
+    name = _temporary(r, of.scop)
+    uses = accesses_of(of.scop, name or "")
+    makers = {s.name for s, _, is_write in uses if is_write}
+    readers = {s.name for s, _, is_write in uses if not is_write} - makers
+    around = [x.name for x in of.loops() if readers <= set(x.at) and not makers & set(x.at)]
+    if not makers or not around or _copied(of, name or ""):
+        return None
+    return compute_at(of, min(makers), r.choice(around))
+
+
+def _double_buffer(r: Random, of: Scheduled) -> Scheduled | None:
+    local = [t.name for t in of.scop.tensors if t.contracted]
+    if local:
+        return double_buffer(of, r.choice(local))
+    copied = _cache_read(r, of)
+    made = [t.name for t in copied.scop.tensors if t.contracted] if copied else []
+    return double_buffer(copied, made[-1]) if copied and made else None
+
+
+def _rfactor(r: Random, of: Scheduled) -> Scheduled | None:
+    updates = [s for s in of.scop.statements if s.update is not None]
+    if not updates:
+        return None
+    s = r.choice(updates)
+    around = loops_above(of.tree, s.name)
+    return rfactor(of, s.name, r.choice(around).name) if around else None
+
+
+def _inline_here(r: Random, of: Scheduled) -> Scheduled | None:
+    return inline(of, r.choice(of.scop.statements).name)
+
+
 def _contract(r: Random, of: Scheduled) -> Scheduled | None:
     name = _temporary(r, of.scop)
     return None if name is None else contract(of, name)
@@ -314,9 +377,8 @@ def _overlap(r: Random, of: Scheduled) -> Scheduled | None:
     if name is None or len(readers) != 1:
         return None
     [(consumer, reader)] = readers.items()
-    known = {s.name for s in of.original.statements}
-    if any(s.name not in known for s, _, is_write in accesses_of(of.scop, name) if is_write):
-        return None  # clones of copies would stand for copies, and the original has none
+    if _copied(of, name):
+        return None
     write = reader.writes[0]
     plain = [i.name for i in write.indices if isinstance(i, Var) and i.name in reader.dims]
     if not plain:
@@ -351,6 +413,7 @@ TEXTUAL: dict[NamedMove, int] = {
 """What begins again from the initial schedule of the changed program."""
 
 LOCAL: dict[NamedMove, int] = {
-    _expand: 3, _promote: 3, _cache_read: 6, _cache_write: 5, _contract: 3,
+    _expand: 3, _promote: 3, _cache_read: 5, _cache_write: 5, _contract: 3, _pack_tiles: 3,
+    _compute_at: 6, _double_buffer: 2, _inline_here: 2, _rfactor: 4,
 }  # fmt: skip
 """What goes by the loops that there are."""

@@ -63,9 +63,9 @@ class Affine:
         return Affine(self.family, replace(self.scop, context=tuple(limits)), sizes, True)
 
 
-def random_affine(seed: int) -> Affine:
+def random_affine(seed: int, attempt: int = 0) -> Affine:
     """Program number ``seed``: the same one each time."""
-    random = Random(f"affine {seed}")
+    random = Random(f"affine {seed} {attempt}")
     while True:
         try:
             return Maker(random).make()

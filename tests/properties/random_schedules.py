@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from random import Random
 
 from tests.properties.enumeration import Array, Program, TooLarge
@@ -20,6 +21,7 @@ from tests.properties.tree_moves import BREAKS, MOVES, choose, identical, loops
 from weft.errors import CompileError, IllegalScheduleError, InternalError
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.schedule_tree import Tree
+from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -66,13 +68,22 @@ class MoveFailed(Exception):
 @lru_cache(maxsize=4)
 def subject_of(number: int) -> Subject:
     """Program ``number``; its sizes are limited where its accesses are in bounds for few only."""
-    affine = random_affine(number)
-    if not affine.closed:
-        try:
-            check_bounds(affine.scop)
-        except CompileError:
+    for attempt in count():
+        affine = random_affine(number, attempt)
+        if not affine.closed and not _in_bounds(affine.scop):
             affine = affine.close()
-    return Subject(affine, Program(affine.scop, affine.sizes))
+        oracle = Program(affine.scop, affine.sizes)
+        if not oracle.outside():  # shapes fit the sizes chosen at first
+            return Subject(affine, oracle)
+    raise AssertionError
+
+
+def _in_bounds(scop: Scop) -> bool:
+    try:
+        check_bounds(scop)
+    except CompileError:
+        return False
+    return True
 
 
 def random_pair(seed: int) -> Pair:
@@ -94,7 +105,7 @@ def random_pair(seed: int) -> Pair:
             break
     if r.random() < (0.5 if pair.changed else 0.15):
         _change_data(r, pair, LOCAL)
-    if aim > 0.5:
+    if aim > 0.46:
         _break(r, pair)
     return pair
 
@@ -102,7 +113,7 @@ def random_pair(seed: int) -> Pair:
 def _break(r: Random, pair: Pair) -> None:
     """One more move, after which one dependence is violated."""
     count = len(pair.moves)
-    for _ in range(25):
+    for _ in range(35):
         _move(r, pair, BREAKS, lambda tree: _one(pair, tree))
         if len(pair.moves) > count:
             return
