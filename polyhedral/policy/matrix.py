@@ -20,6 +20,7 @@ from functools import partial
 from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.machine import register_tile
 from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import tile_loops
@@ -28,10 +29,9 @@ from weft.polyhedral.scop import Access, Constraint, Statement
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 
-ROWS, LANES = 8, 16  # of a register tile
-TILE = 64  # of in-place updates, in both directions
+TILE = 96  # of in-place updates, in both directions
 PANEL = 32  # steps of an update by its own rows and columns that go together
-STREAM, BLOCK = 256, 96  # steps of the stream and rows of a cache tile
+STREAM, BLOCK = 256, 240  # steps of the stream and rows of a cache tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,10 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
     inside = planner.group(names, (*group.above, block))
     for n in names:
         product = find_product(planner.scop.statement(n), planner.free(inside, n))
-        if product is not None and not any(planner.scop.statement(n).writes[0].tensor == r.tensor for r in planner.scop.statement(n).reads):
+        if product is not None and not any(
+            planner.scop.statement(n).writes[0].tensor == r.tensor
+            for r in planner.scop.statement(n).reads
+        ):
             planner.planned[n] = partial(_blocked, product)
     return Band((loop,), planner.nest(inside))
 
@@ -203,16 +206,19 @@ def blocked(planner: Planner, p: Product, *, tiled: bool) -> Tree:
     def loop(hint: str, value: Expr, kind: Kind = "serial") -> Loop:
         return planner.loop(hint, {p.statement: value}, kind)
 
+    dtype = planner.scop.tensor(planner.scop.statement(p.statement).writes[0].tensor).dtype
+    rows, vectors = register_tile(planner.machine, dtype)
+    lanes = vectors * planner.machine.lanes(dtype)
     i, j, k = Var(p.rows), Var(p.lanes), p.stream[-1]
     outer = [loop(d, Var(d), "parallel") for d in p.outer]
     if not tiled:
         outer.append(loop(f"{p.rows}_t", i // BLOCK, "parallel"))
     outer.append(loop(f"{k}_t", Var(k) // STREAM))
-    registers = (loop(f"{p.lanes}_r", j // LANES), loop(f"{p.rows}_r", i // ROWS))
+    registers = (loop(f"{p.lanes}_r", j // lanes), loop(f"{p.rows}_r", i // rows))
     points = (
         *(loop(d, Var(d)) for d in p.stream),
-        loop(f"{p.rows}_p", i % ROWS),
-        loop(f"{p.lanes}_p", j % LANES),
+        loop(f"{p.rows}_p", i % rows),
+        loop(f"{p.lanes}_p", j % lanes),
     )
-    mark = Mark(RegisterTile((ROWS,), LANES), Band(points, Leaf(p.statement)))
+    mark = Mark(RegisterTile((rows,), lanes), Band(points, Leaf(p.statement)))
     return Band((*outer, *registers), mark)
