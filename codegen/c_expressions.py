@@ -72,9 +72,10 @@ class Scope:
     def taken(self) -> set[str]:
         return {*self.variables.values(), *(name for name, _ in self.buffers.values())}
 
-    def variable(self, name: str) -> Scope:
-        """This scope with ``name`` declared, hiding nothing in C that is in sight."""
-        return Scope({**self.variables, name: c_name(name, self.taken())}, self.buffers)
+    def variable(self, name: str, wish: str = "") -> Scope:
+        """This scope with ``name`` declared, as ``wish`` if free; it hides nothing in sight."""
+        called = c_name(wish or name, self.taken())
+        return Scope({**self.variables, name: called}, self.buffers)
 
     def buffer(self, buffer: Buffer) -> Scope:
         named = (c_name(buffer.name, self.taken()), buffer)

@@ -78,11 +78,13 @@ class _Function:
     expressions: Expressions = field(init=False)
     scope: Scope = field(init=False)
     allocated: list[Buffer] = field(init=False)
+    loops: set[str] = field(init=False)  # their variables
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(self._element)
-        inner = walk(self.kernel.body)
+        inner = list(walk(self.kernel.body))
         self.allocated = [stmt.buffer for stmt in inner if isinstance(stmt, Allocate)]
+        self.loops = {stmt.var for stmt in inner if isinstance(stmt, For)}
         scope = Scope({}, {})
         for name in self.kernel.parameters:
             scope = scope.variable(name)
@@ -230,7 +232,7 @@ class _Function:
     def _for(self, loop: For, scope: Scope, depth: int, spread: bool) -> Iterator[str]:
         pad = "  " * depth
         low, high = self._text(loop.lower, scope), self._text(loop.upper, scope, 11)
-        inner = scope.variable(loop.var)
+        inner = scope.variable(loop.var, self._short(loop.var))
         var = inner.variables[loop.var]
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
         shared = loop.kind == "parallel" and spread
@@ -245,6 +247,11 @@ class _Function:
         yield f"{pad}for (int64_t {var} = {low}; {var} < {high}; {step}) {{"
         yield from self._lines(loop.body, inner, depth + 1, spread and not shared)
         yield f"{pad}}}"
+
+    def _short(self, var: str) -> str:
+        """``j`` for a ``j_2`` beside a ``j``: loops that do not nest may share a name in C."""
+        base = re.sub(r"_\d+$", "", var)
+        return base if base in self.loops else var
 
     def _declared(self, buffer: Buffer, scope: Scope, pad: str) -> Iterator[str]:
         kind, (name, _) = c_type(buffer.dtype), scope.buffers[buffer.name]

@@ -126,6 +126,17 @@ def test_scalars_are_scalars_and_small_arrays_are_local() -> None:
     assert "s -= z[i];" in text and "x[0] = s;" in text
 
 
+def test_loops_beside_each_other_share_their_name() -> None:
+    first = loops(Store("x", (i,), literal(1.0, f64)), (i, 4))
+    i2, i3 = Var("i_2"), Var("i_3")
+    second = loops(total("x", (i2,), Load("x", (i3,), f64)), (i2, 4), (i3, 4))
+    text = print_c(Kernel("f", (), (array("x", 4),), Block((first, second))))
+    assert (
+        "  for (int64_t i = 0; i < 4; i++) {\n    for (int64_t i_2 = 0; i_2 < 4; i_2++) {" in text
+    )
+    assert "x[i] += x[i_2];" in text
+
+
 def test_names_of_c_are_avoided() -> None:
     assert c_name("t.1") == "t_1"
     assert c_name("double") == "double_2"
@@ -200,7 +211,8 @@ def samples(dtype: DType) -> np.ndarray:
         return np.array(REAL).astype(dtype.numpy)
     if dtype == dtypes.bool_:
         return np.array([True, False])
-    return np.array([literal(v, dtype).value for v in WHOLE]).astype(dtype.numpy)
+    wide = np.int64 if dtype.kind == "int" else np.uint64
+    return np.array([literal(v, dtype).value for v in WHOLE], wide).astype(dtype.numpy)
 
 
 def unary_kernel(name: str, dtype: DType, result: Expr, count: int) -> Kernel:
