@@ -67,6 +67,7 @@ def _blind(threads: int, quick: bool, path: Path | None) -> None:
 @click.option("--kernels", default="", help="Names with commas between; all by default.")
 @click.option("--untiled", is_flag=True, help="Beside Weft's best code without time tiles.")
 @click.option("--verify", is_flag=True, help="Verify all dtypes at mini to medium; time nothing.")
+@click.option("--cpu-time", is_flag=True, help="Processor time, for a busy machine; one thread.")
 def _polybench(
     threads: int,
     quick: bool,
@@ -75,13 +76,16 @@ def _polybench(
     kernels: str,
     untiled: bool,
     verify: bool,
+    cpu_time: bool,
 ) -> None:
     """The 30 kernels of PolyBench 4.2.1 beside gcc and clang on one thread.
 
     Exits with 1 where an answer is wrong or a kernel does not compile.
     """
+    if cpu_time and threads > 1:
+        raise click.BadParameter("of several threads it is no time", param_hint="--cpu-time")
     chosen = tuple(name.strip() for name in kernels.split(",") if name.strip())
-    settings = Settings(size, threads, chosen, quick, untiled, verify)
+    settings = Settings(size, threads, chosen, quick, untiled, verify, cpu_time)
     try:
         _ = settings.benchmarks
     except ValueError as error:

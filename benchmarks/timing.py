@@ -39,9 +39,13 @@ class Contestant:
 
 
 def interleaved_restored(
-    contestants: Mapping[str, Contestant], *, seconds: float, rounds: int = 200
+    contestants: Mapping[str, Contestant],
+    *,
+    seconds: float,
+    rounds: int = 200,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
-    """The times of each contestant, in milliseconds, in the order of the rounds.
+    """The times of each contestant by ``clock``, in milliseconds, in the order of the rounds.
 
     The number of rounds follows from the time of the first, which counts as a warm-up where there
     is time for three more.
@@ -51,9 +55,9 @@ def interleaved_restored(
     while True:
         for name, contestant in contestants.items():
             contestant.prepare()
-            begin = time.perf_counter()
+            begin = clock()
             contestant.run()
-            samples[name].append((time.perf_counter() - begin) * 1e3)
+            samples[name].append((clock() - begin) * 1e3)
         done = len(next(iter(samples.values())))
         spent = time.perf_counter() - start
         if done > rounds or spent * (done + 1) / done > seconds:

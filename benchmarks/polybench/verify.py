@@ -62,13 +62,14 @@ def verify(
     unscheduled: Run | None,
     *,
     use_oracle: bool,
+    published_only: bool = False,
 ) -> Verdict:
     """``run`` at ``sizes``, against the oracle or else against ``unscheduled``, which must be given
     then: the worse verdict of those on the published and on regular inputs."""
     real, verdicts = np.dtype(dtype), []
     oracle = benchmark.oracle if use_oracle else None
     for make in (benchmark.inputs, benchmark.regular):
-        if make is None:
+        if make is None or (published_only and make is not benchmark.inputs):
             continue
         inputs = make(real, **sizes)
         got = fresh(inputs)
