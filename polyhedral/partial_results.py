@@ -1,9 +1,10 @@
 """Partial results: reductions that were split, as ``validation`` has to read them.
 
 * A *combining* update is new, and folds bare elements of a temporary into its target: ``C += P``.
-  Where only folds of that monoid write the temporary, and plain writes of its identity, such an
-  element is the fold of the contributions that it has seen, each once: whoever sees the combining
-  instance sees these contributions. What is behind it counts in its place.
+  Where only folds of that monoid write the temporary, plain writes of its identity, and bare copies
+  of such temporaries, an element is the fold of the contributions that it has seen: whoever sees
+  the combining instance sees these. What is behind it counts in its place; that no read sees
+  anything twice by two ways, ``validation`` finds out.
 * An *opening* statement stands for an instance of an update, but overwrites: the first contribution
   of a fold that starts with nothing. That is the same where the original starts with the identity,
   and where the fold has other contributions, the identity may be missing.
@@ -35,16 +36,33 @@ def why_not_combining(
         return f"it folds {read.tensor}, which is no temporary at indices known here"
     if statement.name not in folding(scop):
         return f"it shares {statement.writes[0].tensor} with updates of another kind"
-    for writer in _writers(scop, read.tensor):
-        if writer.update is None:
-            known = is_identity(writer, update.monoid) and writer.name not in origins
-        elif writer.name in origins:
-            known = origins[writer.name].statement in folds
-        else:
-            known = writer is not statement
-        if not known or (writer.update is not None and writer.update.monoid != update.monoid):
-            return f"it folds {read.tensor}, but {writer.name} writes there what is no such fold"
+    tensors = [read.tensor]
+    for tensor in tensors:  # grows: copies lead to others
+        for writer in _writers(scop, tensor):
+            if writer.update is not None:
+                source = origins.get(writer.name)
+                known = writer is not statement and (source is None or source.statement in folds)
+                known = known and writer.update.monoid == update.monoid
+            elif writer.name in origins:
+                known = False
+            elif is_copy(writer) and scop.tensor(writer.reads[0].tensor).role == "temp":
+                known = True
+                if writer.reads[0].tensor not in tensors:
+                    tensors.append(writer.reads[0].tensor)
+            else:
+                known = is_identity(writer, update.monoid)
+            if not known:
+                return f"it folds {tensor}, but {writer.name} writes there what is no such fold"
     return ""
+
+
+def is_copy(statement: Statement) -> bool:
+    """Whether a plain statement writes one bare read, and nothing else."""
+    if len(statement.reads) != 1 or len(statement.writes) != 1 or statement.update is not None:
+        return False
+    bare = Load(0, (), statement.body.results[0].dtype)
+    indirect = statement.reads[0].may or statement.writes[0].may
+    return not indirect and not statement.body.lets and statement.body.results == (bare,)
 
 
 def is_identity(statement: Statement, monoid: Monoid) -> bool:

@@ -148,8 +148,10 @@ class _Comparison:
             self._compare(statement)
         for final in self.finals:
             self._equal(f"the final value of {final.name}", [final], self.before.by([final]))
-        self._contributions_once()
-        self._combined_once()
+        if self.combining:
+            self._combined_once()
+        else:
+            self._contributions_once()
 
     def _is_changed(self, statement: Statement) -> bool:
         """Whether ``statement`` stands for an original one and may see something else than it."""
@@ -270,29 +272,24 @@ class _Comparison:
             own = self.stands_for.intersect_domain(instances(self.transformed, clones))
             twice = own.apply_range(own.reverse())
             twice = twice.subtract(own.domain().identity())
-            if not twice.is_empty() and not self.combining and not self._copied_into(clones):
+            if not twice.is_empty() and not self._copied_into(clones):
                 twice = twice.intersect(self._same_element(clones))
             if not twice.is_empty():
                 self._refuse_twice(twice)
 
     def _combined_once(self) -> None:
-        """No two instances fold partial results with a contribution in common into one element."""
-        if not self.combining:
-            return
-        folds = instances(self.transformed, self.combining)
-        reads = [read for s in self.combining for read in self._reads_of([s])]
-        behind = self.after.by(reads).apply_range(self.stands_for)
-        twice = behind.apply_range(behind.reverse()).subtract(folds.identity())
-        if not twice.is_empty() and not self._copied_into(self.combining):
-            twice = twice.intersect(self._same_element(self.combining))
+        """No read sees a contribution by two ways, through partial results or not."""
+        updates = (self.original.statement(name) for name in sorted(self.folding))
+        behind = self.stands_for.union(self.after.behind.apply_range(self.stands_for))
+        behind = behind.intersect_range(instances(self.original, updates))
+        twice = behind.apply_range(behind.reverse()).subtract(behind.domain().identity())
         if not twice.is_empty():
-            self._raise_twice(twice)
+            self._refuse_twice(twice, directly=True)
 
     def _copied_into(self, clones: Sequence[Statement]) -> bool:
         """Whether an accumulator of ``clones`` may start from a copy of another one."""
         accumulators = {s.writes[0].tensor for s in clones}
-        copies = (s for s in self.after.transparent if s.reads and s.update is None)
-        return any(w.tensor in accumulators for s in copies for w in s.writes)
+        return any(w.tensor in accumulators for s in self.after.transparent for w in s.writes)
 
     def _same_element(self, clones: Sequence[Statement]) -> isl.UnionMap:
         into = isl.UnionMap.empty(parameter_space(self.transformed))
@@ -303,27 +300,24 @@ class _Comparison:
     def _is_clone(self, statement: Statement, name: str) -> bool:
         return statement.name in self.origins and self.origins[statement.name].statement == name
 
-    def _refuse_twice(self, twice: isl.UnionMap) -> None:
+    def _refuse_twice(self, twice: isl.UnionMap, directly: bool = False) -> None:
         """Raise if some read sees both of a pair of ``twice``; a write between may part them."""
         for read in self.after.flow.sources:
-            seen = self.after.by([read])
+            seen = self.after.directly([read]) if directly else self.after.by([read])
             pairs = twice.intersect(seen.reverse().apply_range(seen))
             if pairs.is_empty():
                 continue
-            self._raise_twice(pairs)
-
-    def _raise_twice(self, pairs: isl.UnionMap) -> NoReturn:
-        first = isl.UnionSet.from_point(pairs.domain().sample_point())
-        second = pairs.intersect_domain(first).range()
-        raise IllegalScheduleError(
-            "WEFT-E0441",
-            "a contribution to a reduction is counted twice",
-            where=self._where(first, self.transformed),
-            why=f"{self._shown(first, self.transformed)} and "
-            f"{self._shown(second, self.transformed)} both add the same"
-            + for_parameters(sample_named(first)[2]),
-            hint="tiles that overlap may recompute values, but not fold into one accumulator",
-        )
+            first = isl.UnionSet.from_point(pairs.domain().sample_point())
+            second = pairs.intersect_domain(first).range()
+            raise IllegalScheduleError(
+                "WEFT-E0441",
+                "a contribution to a reduction is counted twice",
+                where=self._where(first, self.transformed),
+                why=f"{self._shown(first, self.transformed)} and "
+                f"{self._shown(second, self.transformed)} both add the same"
+                + for_parameters(sample_named(first)[2]),
+                hint="tiles that overlap may recompute values, but not fold into one accumulator",
+            )
 
 
 def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:

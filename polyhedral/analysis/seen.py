@@ -21,7 +21,7 @@ class Seen:
         self.flow = flow
         self.transparent = tuple(transparent)
         self.inside = instances(scop, self.transparent)
-        self._behind = self._look_through()
+        self.behind = self._look_through()  # of their instances: what they see, looked through
 
     def directly(self, reads: Iterable[Read]) -> isl.UnionMap:
         """Reading instances → the writing instances and initial elements that ``reads`` see."""
@@ -38,7 +38,7 @@ class Seen:
     def _resolved(self, seen: isl.UnionMap) -> isl.UnionMap:
         if not self.transparent:
             return seen
-        behind = seen.intersect_range(self.inside).apply_range(self._behind)
+        behind = seen.intersect_range(self.inside).apply_range(self.behind)
         return seen.subtract_range(self.inside).union(behind)
 
     def _look_through(self) -> isl.UnionMap:

@@ -13,6 +13,7 @@ from weft.frontend.scalar_expr import Var, literal
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
 from weft.polyhedral.scop_printer import scop_text
+from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
@@ -234,3 +235,29 @@ def test_an_order_that_matters() -> None:
     scop = replace(scop, statements=(replace(s, update=strict),))
     with pytest.raises(IllegalScheduleError, match="WEFT-E0469"):
         rfactor(initial(scop), "S0", "i")
+
+
+def test_partial_results_in_a_register() -> None:
+    now = cache_write(factored(), "P", "S0", "i_t", name="x", scope="register")
+    computes(now, *every(total(), (0, 1, 5, 9)))
+    both = cache_write(factored(), "s", "finish_P", "finish_P_0", name="y")
+    promise(both, *every(total(), (0, 1, 5)))
+
+
+def test_a_copy_of_partial_results_is_folded_too() -> None:
+    """By another way, but the same contributions."""
+    now = factored()
+    finish, p = now.scop.statement("finish_P"), Var("P_0")
+    copy = replace(finish, name="aside", update=None, writes=(Access("Q", (p,)),))
+    more = replace(finish, name="again", reads=(Access("Q", (p,)),))
+    tensors = (*now.scop.tensors, replace(now.scop.tensor("P"), name="Q"))
+    statements = (*now.scop.statements, copy, more)
+    scop = replace(now.scop, tensors=tensors, statements=statements)
+
+    def add(node: Tree) -> Tree | None:
+        if isinstance(node, Sequence):
+            bands = (Band((Loop(n, {n: p}),), Leaf(n)) for n in ("aside", "again"))
+            return Sequence((*node.children, *bands))
+        return None
+
+    assert "E0441" in refusal(replace(now, scop=scop, tree=rewrite(now.tree, add)))
