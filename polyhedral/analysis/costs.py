@@ -115,8 +115,12 @@ class Costs:
         values = {n: self.sizes.get(n, LARGE) for n in form.variables()}
         return form.rounded(values)
 
+    def matters(self, amount: Polynomial, level: Level) -> bool:
+        """Whether ``amount`` is more than 1% of what passes into ``level``."""
+        return self._at(amount) * 100 > self._at(level.total)
+
     def _names(self) -> frozenset[str]:
-        found = (*self.operations.values(), *(level.total for level in self.levels))
+        found = [*self.instances.values(), *(level.total for level in self.levels)]
         return frozenset().union(*(p.variables() for p in found))
 
     def _at(self, form: Polynomial) -> float:
@@ -256,10 +260,9 @@ def _lines(costs: Costs) -> Sequence[str]:
     lines += [f"instances: {', '.join(f'{s} {n}' for s, n in costs.instances.items())}"]
     lines += [f"touched: {_by_tensor(costs.touched)}"]
     for level in costs.levels:
-        size = _amount(level.capacity)
-        lines.append(
-            f"into {level.name} ({size}): {level.total} bytes  ({_by_tensor(level.moved)})"
-        )
+        shown = {t: costs.rounded(n) for t, n in level.moved.items() if costs.matters(n, level)}
+        total = f"{costs.rounded(level.total)} bytes  ({_by_tensor(shown)})"
+        lines.append(f"into {level.name} ({_amount(level.capacity)}): about {total}")
     inner = {loop: size for loop, size in costs.tiles.items() if _interesting(costs, size)}
     if inner:
         each = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())

@@ -66,6 +66,7 @@ class Counter:
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     exact: bool = True
+    typical: dict[str, Fraction] = field(default_factory=dict)  # values of what is no size
     _splits: int = 0
     _bounds: dict[tuple[str, Polynomial], tuple[Fraction, Polynomial]] = field(default_factory=dict)
     _nominal: dict[Polynomial, Fraction] = field(default_factory=dict)
@@ -197,9 +198,11 @@ class Counter:
     def nominal(self, form: Polynomial) -> Fraction:
         """The value of ``form`` where the sizes are what is known of them, else large."""
         if form not in self._nominal:
-            known = {name: self.sizes.get(name, LARGE) for name in form.variables()}
-            self._nominal[form] = form.value(known)
+            self._nominal[form] = form.value({n: self._value(n) for n in form.variables()})
         return self._nominal[form]
+
+    def _value(self, name: str) -> Fraction | int:
+        return self.typical[name] if name in self.typical else self.sizes.get(name, LARGE)
 
 
 def _bound(name: str, limit: Polynomial) -> tuple[Fraction, Polynomial]:

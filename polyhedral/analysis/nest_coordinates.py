@@ -7,7 +7,7 @@ How often a loop runs and how far an index reaches meanwhile are then sums and s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -49,6 +49,8 @@ class NestCoordinates:
         self._projected: dict[frozenset[str], list[Polynomial]] = {}
         self._sums: dict[tuple[frozenset[str], Polynomial], Polynomial] = {}
         self._spans: dict[tuple[frozenset[str], str], Polynomial] = {}
+        for name in self.names:
+            counter.typical.setdefault(name, self._middle(name))
 
     def of(self, form: Polynomial) -> Polynomial:
         """``form``, over the dims, over the coordinates."""
@@ -69,10 +71,12 @@ class NestCoordinates:
                 found[fixed.coordinate] = least
         return found
 
-    def summed(self, depth: int, weight: Polynomial | None = None) -> Polynomial:
-        """``weight`` (default 1), over the coordinates known, summed over all iterations of the
-        first ``depth`` loops. Raises Unbounded."""
-        known = self.known(depth)
+    def summed(
+        self, depth: int, weight: Polynomial | None = None, more: Collection[str] = ()
+    ) -> Polynomial:
+        """``weight`` (default 1), over the coordinates known and those of ``more``, summed over all
+        iterations of the first ``depth`` loops, and all values of ``more``. Raises Unbounded."""
+        known = self.known(depth) | {name: self._stride[name] for name in more}
         share = self._region.share
         for name, step in known.items():
             share /= max(step, self._stride[name])
@@ -107,6 +111,13 @@ class NestCoordinates:
             ranges = [last - first + 1 for last in high for first in low]
             self._spans[key] = min(ranges, key=self._counter.nominal)
         return self._spans[key]
+
+    def _middle(self, name: str) -> Fraction:
+        lows, highs, _ = self._counter.bounds(name, self._project(frozenset({name})))
+        if not lows or not highs:
+            raise Unbounded(name)
+        low, high = map(self._counter.nominal, lows), map(self._counter.nominal, highs)
+        return (max(low) + min(high)) / 2
 
     def _enter(self, loop: Loop) -> Fixed | None:
         parts = _stepped(affine(loop.at[self.statement.name]), self.statement.dims)

@@ -41,9 +41,24 @@ class _Group:
     high: tuple[Fraction, ...]
     steps: tuple[tuple[tuple[str, Fraction], ...], ...]  # how far each coordinate moves each index
 
+    passes: int  # 2: what is written comes and goes
+
     def joined(self, other: _Group) -> _Group:
-        low = tuple(map(min, self.low, other.low))
-        return replace(self, low=low, high=tuple(map(max, self.high, other.high)))
+        low, high = tuple(map(min, self.low, other.low)), tuple(map(max, self.high, other.high))
+        return replace(self, low=low, high=high, passes=max(self.passes, other.passes))
+
+    def moves_alone(self, axis: int) -> bool:
+        """Whether one coordinate moves index ``axis``, and no other index, and in no window."""
+        if len(self.steps[axis]) != 1 or self.low[axis] != self.high[axis]:
+            return False
+        [(name, _)] = self.steps[axis]
+        return sum(name == other for steps in self.steps for other, _ in steps) == 1
+
+    @property
+    def independent(self) -> bool:
+        """Whether no coordinate moves two indices."""
+        names = [name for steps in self.steps for name, _ in steps]
+        return len(set(names)) == len(names)
 
 
 class Traffic:
@@ -52,7 +67,8 @@ class Traffic:
     def __init__(self, scop: Scop, tree: Tree, counter: Counter, line: int = 64) -> None:
         self._tree, self._counter, self._line = tree, counter, line
         self._tensors = {t.name: t for t in scop.tensors}
-        self._written = {w.tensor for s in scop.statements for w in s.writes}
+        written = {w.tensor for s in scop.statements for w in s.writes}
+        self._passes = {t.name: 2 if t.name in written else 1 for t in scop.tensors}
         self._shapes = {
             t.name: [of_affine(affine(size))[0] for size in t.shape[t.contracted :]]
             for t in scop.tensors
@@ -65,17 +81,14 @@ class Traffic:
         }
         self._groups = {s.name: self._grouped(s) for s in scop.statements}
         self._iterations: dict[tuple[tuple[str, ...], int], Polynomial] = {}
-        self._footprints: dict[tuple[tuple[str, ...], int], Bytes] = {}
+        self._footprints: dict[tuple[tuple[str, ...], int], tuple[Bytes, Bytes]] = {}
 
     # ---- footprints -----------------------------------------------------------------------------
 
     def footprint(self, names: tuple[str, ...], depth: int) -> Bytes:
         """What the statements ``names`` touch in one iteration of the first ``depth`` loops, summed
         over all of these iterations."""
-        key = names, depth
-        if key not in self._footprints:
-            self._footprints[key] = self._footprint(names, depth)
-        return self._footprints[key]
+        return self._both(names, depth)[0]
 
     def iterations(self, names: tuple[str, ...], depth: int) -> Polynomial:
         """How often the first ``depth`` loops around ``names`` run."""
@@ -91,59 +104,96 @@ class Traffic:
         total = sum(map(self._counter.nominal, self.footprint(names, depth).values()), Fraction())
         return total / times if times > 0 else Fraction()
 
-    def _footprint(self, names: tuple[str, ...], depth: int) -> Bytes:
-        found: dict[tuple[str, object], Polynomial] = {}
+    def _both(self, names: tuple[str, ...], depth: int) -> tuple[Bytes, Bytes]:
+        """The footprint, and what passes when all of it comes, and what is written goes again."""
+        key = names, depth
+        if key not in self._footprints:
+            self._footprints[key] = self._footprint(names, depth)
+        return self._footprints[key]
+
+    def _footprint(self, names: tuple[str, ...], depth: int) -> tuple[Bytes, Bytes]:
+        found: dict[tuple[str, object], tuple[Polynomial, int]] = {}
         for name in names:
             for tensor, groups in self._groups[name].items():
                 for group in groups:
                     key = tensor, group.linear
                     total = self._touched(self.nests[name], self._tensors[tensor], group, depth)
-                    if key not in found or self._more(total, found[key]):
-                        found[key] = total
-        result: Bytes = {}
-        for (tensor, _), total in found.items():
-            result[tensor] = result.get(tensor, Polynomial()) + total
+                    old, passes = found.get(key, (Polynomial(), 1))
+                    most = old if self._less(total, old) else total
+                    found[key] = most, max(passes, group.passes)
+        once: Bytes = {}
+        moved: Bytes = {}
+        for (tensor, _), (total, passes) in found.items():
+            once[tensor] = once.get(tensor, Polynomial()) + total
+            moved[tensor] = moved.get(tensor, Polynomial()) + total * passes
         times = self.iterations(names, depth)
-        for tensor, total in result.items():
+        for tensor in once:
             whole = self._sizes[tensor] * times
-            result[tensor] = whole if self._more(total, whole) else total
-        return result
-
-    def _more(self, one: Polynomial, other: Polynomial) -> bool:
-        return self._counter.nominal(one) > self._counter.nominal(other)
+            once[tensor] = self._least(once[tensor], whole)
+            moved[tensor] = self._least(moved[tensor], whole * self._passes[tensor])
+        return once, moved
 
     def _touched(
         self, nest: NestCoordinates, tensor: Tensor, group: _Group, depth: int
     ) -> Polynomial:
-        elements, per_line = number(1), max(1, self._line // tensor.dtype.itemsize)
-        shape = self._shapes[tensor.name]
-        for axis, (steps, low, high) in enumerate(
-            zip(group.steps, group.low, group.high, strict=True)
-        ):
-            reach = number(1 + high - low)
+        """Bytes of ``group`` in one iteration of the first ``depth`` loops, summed over all."""
+        line = max(1, self._line // tensor.dtype.itemsize)
+        elements, summed = number(1), set[str]()
+        last, shape = len(group.steps) - 1, self._shapes[tensor.name]
+        for axis, steps in enumerate(group.steps):
+            reach = number(1 + group.high[axis] - group.low[axis])
             for name, step in steps:
                 reach = reach + nest.span(name, depth) * step - step
-            least = min(self._counter.nominal(reach), self._counter.nominal(shape[axis]))
-            if least < self._counter.nominal(reach):
-                reach = shape[axis]
-            if axis == len(group.steps) - 1 and least < per_line:
-                reach = number(per_line)
+            reach = self._least(reach, shape[axis])
+            if axis == last and not self._whole_lines(nest, group, depth, line):
+                reach = reach + (line - 1)
+            elif axis == last and self._less(reach, number(line)):
+                reach = number(line)
+            elif group.moves_alone(axis) and steps[0][0] not in nest.known(depth):
+                summed.add(steps[0][0])  # counted one by one: a triangle, not its hull
+                reach = number(1)
             elements = elements * reach
-        return nest.summed(depth, elements) * tensor.dtype.itemsize
+        if not group.independent:
+            elements = self._least(elements, self._points(nest, group, depth) * line)
+            summed.clear()
+        return nest.summed(depth, elements, summed) * tensor.dtype.itemsize
+
+    def _points(self, nest: NestCoordinates, group: _Group, depth: int) -> Polynomial:
+        """How many different indices ``group`` has at most."""
+        total = number(1)
+        for name in sorted({name for steps in group.steps for name, _ in steps}):
+            total = total * nest.span(name, depth)
+        return total
+
+    def _whole_lines(self, nest: NestCoordinates, group: _Group, depth: int, line: int) -> bool:
+        """Whether the last index runs over lines from their begin: a tile that is no window."""
+        if not group.moves_alone(len(group.steps) - 1):
+            return False
+        [(name, step)] = group.steps[-1]
+        left = nest.known(depth).get(name)
+        begins = left is None or left % line == 0
+        return begins and step == 1 and abs(group.low[-1]) <= 1
+
+    def _least(self, one: Polynomial, other: Polynomial) -> Polynomial:
+        return other if self._less(other, one) else one
+
+    def _less(self, one: Polynomial, other: Polynomial) -> bool:
+        return self._counter.nominal(one) < self._counter.nominal(other)
 
     def _grouped(self, statement: Statement) -> dict[str, list[_Group]]:
         found: dict[str, dict[object, _Group]] = {}
-        for access in (*statement.writes, *statement.reads):
+        accesses = [(access, 2) for access in statement.writes]
+        for access, passes in (*accesses, *((access, 1) for access in statement.reads)):
             tensor = self._tensors[access.tensor]
             if tensor.scope == "register":
                 continue
-            group = self._group(statement, access, tensor)
+            group = self._group(statement, access, tensor, passes)
             same = found.setdefault(access.tensor, {})
             old = same.get(group.linear)
             same[group.linear] = group if old is None else old.joined(group)
         return {tensor: list(groups.values()) for tensor, groups in found.items()}
 
-    def _group(self, statement: Statement, access: Access, tensor: Tensor) -> _Group:
+    def _group(self, statement: Statement, access: Access, tensor: Tensor, passes: int) -> _Group:
         """A data-dependent access moves with every coordinate, as far as the tensor goes."""
         nest = self.nests[statement.name]
         if access.may:
@@ -157,7 +207,7 @@ class Traffic:
             tuple((name, abs(form.slope(name))) for name in nest.names if form.slope(name))
             for form in linear
         )
-        return _Group(linear, constants, constants, steps)
+        return _Group(linear, constants, constants, steps, passes)
 
     def _size(self, tensor: Tensor) -> Polynomial:
         """Bytes that ``tensor`` takes."""
@@ -170,25 +220,21 @@ class Traffic:
 
     def into(self, capacity: int) -> Bytes:
         """Bytes that a memory of ``capacity`` bytes exchanges with the next larger one."""
-        moved = self._moved(self._tree, 0, capacity)
-        return {
-            tensor: total * (2 if tensor in self._written else 1)
-            for tensor, total in sorted(moved.items())
-        }
+        return dict(sorted(self._moved(self._tree, 0, capacity).items()))
 
     def _moved(self, tree: Tree, depth: int, capacity: int) -> Bytes:
         names = statements_below(tree)
         if not names:
             return {}
         if isinstance(tree, Leaf) or self.mean(names, depth) <= capacity:
-            return self.footprint(names, depth)
+            return self._both(names, depth)[1]
         match tree:
             case Mark(_, child):
                 return self._moved(child, depth, capacity)
             case Band(loops, child):
                 for inside in range(depth, depth + len(loops)):
                     if self.mean(names, inside + 1) <= capacity:
-                        return self.footprint(names, inside)
+                        return self._both(names, inside)[1]
                 return self._moved(child, depth + len(loops), capacity)
             case TreeSequence(parts):
                 return _sum([self._moved(part, depth, capacity) for part in parts])
