@@ -7,15 +7,20 @@ from math import prod
 
 from weft.assemble import Assembly
 from weft.cluster_code import ClusterCode
+from weft.codegen.machines.host import host_machine
 from weft.codegen.program import Program
 from weft.frontend.scalar_expr import Literal
 from weft.frontend.tensor_expr import Size, constant_size
 from weft.graph.operator_graph import Graph, Node
 from weft.graph.partition import Cluster
 from weft.lowered import Lowered
+from weft.polyhedral.analysis.costs import costs
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Statement
+from weft.polyhedral.transform.scheduled import Scheduled
+
+ESTIMATED = 100  # statements of a model whose costs are estimated: some milliseconds each
 
 
 def statistics(lowered: Lowered) -> dict[str, object]:
@@ -67,9 +72,15 @@ def explain(lowered: Lowered) -> str:
     """Clusters with their statements, dependences and schedule, and every fusion decision."""
     lines = [f"{lowered.graph.name}: {len(lowered.graph.nodes)} operators"]
     seen: dict[int, str] = {}
+    estimated = 0
     for cluster, code in zip(lowered.partition.clusters, lowered.codes, strict=True):
         lines += ["", f"{cluster.name}: {', '.join(_node(n) for n in cluster.nodes)}"]
+        new = code is not None and id(code) not in seen
         lines += _cluster(cluster, code, seen)
+        if new and code is not None:
+            estimated += len(code.scheduled.scop.statements)
+            within = estimated <= ESTIMATED
+            lines += cost_lines(code.scheduled) if within else ["  costs: not estimated"]
     lines += ["", "why neighbouring operators were or were not fused"]
     lines += [
         f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
@@ -106,6 +117,12 @@ def statement_line(s: Statement) -> str:
     written = ", ".join(w.tensor for w in s.writes)
     kind = f" folds {s.update.monoid.name} over {', '.join(s.update.dims)}" if s.update else ""
     return f"{s.name}[{', '.join(s.dims)}] writes {written}{kind}{source}"
+
+
+def cost_lines(scheduled: Scheduled) -> list[str]:
+    """What the schedule costs on this processor, in the symbolic sizes."""
+    found = costs(scheduled.scop, scheduled.tree, host_machine())
+    return ["  costs, estimated", *(f"    {line}" for line in found.text().splitlines())]
 
 
 def _memory(assembly: Assembly) -> list[str]:

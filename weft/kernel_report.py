@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.codegen.program import Program
 from weft.codegen.size_arithmetic import text
-from weft.explain import statement_line
+from weft.explain import cost_lines, statement_line
 from weft.frontend.scalar_expr import Literal
 from weft.guards import guards_of
 from weft.passes import Passes
@@ -46,6 +46,7 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
     if fallback:
         lines += [f"    serial, because: {fallback}"]
     lines += [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
+    lines += cost_lines(scheduled)
     lines += [f"  arena: {text(program.arena)} bytes, {len(program.steps)} launches"]
     return "\n".join(lines) + "\n"
 
