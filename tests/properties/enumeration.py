@@ -68,21 +68,76 @@ def variables(expr: Expr) -> set[str]:
     return set().union(*map(variables, expr.children)) if expr.children else set()
 
 
+Form = tuple[dict[str, int], int]  # coefficients and constant
+
+
+def _linear(expr: Expr, sizes: Mapping[str, int]) -> Form | None:
+    """``expr`` as a sum, or None where it divides."""
+    match expr:
+        case Var(name):
+            return ({}, sizes[name]) if name in sizes else ({name: 1}, 0)
+        case Literal(value):
+            return {}, int(value)
+        case Apply("neg", (only,)):
+            return _scaled(_linear(only, sizes), -1)
+        case Apply("add" | "sub" as op, (left, right)):
+            one = _linear(left, sizes)
+            two = _scaled(_linear(right, sizes), 1 if op == "add" else -1)
+            if one is None or two is None:
+                return None
+            names = {**one[0], **two[0]}
+            return {n: one[0].get(n, 0) + two[0].get(n, 0) for n in names}, one[1] + two[1]
+        case Apply("mul", (part, Literal(factor))) | Apply("mul", (Literal(factor), part)):
+            return _scaled(_linear(part, sizes), int(factor))
+    return None
+
+
+def _scaled(form: Form | None, factor: int) -> Form | None:
+    if form is None:
+        return None
+    return {n: c * factor for n, c in form[0].items()}, form[1] * factor
+
+
+def _ranges(statement: Statement, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Values, the last one excluded, outside of which no dim can lie: by interval arithmetic."""
+    found = dict.fromkeys(statement.dims, (LOW, HIGH))
+    forms: list[Form] = []
+    for c in statement.domain:
+        form = _linear(c.expr, sizes)
+        both = (form, _scaled(form, -1)) if c.equality else (form,)
+        forms += [f for f in both if f is not None]
+    for _ in range(len(statement.dims) + 1):
+        for coefficients, constant in forms:
+            for dim, factor in coefficients.items():
+                most = constant  # of all the others
+                for other, c in coefficients.items():
+                    if other != dim:
+                        most += max(c * found[other][0], c * (found[other][1] - 1))
+                low, high = found[dim]
+                if factor > 0:
+                    low = max(low, -(most // factor))
+                elif factor < 0:
+                    high = min(high, most // -factor + 1)
+                found[dim] = low, max(low, high)
+    return found
+
+
 def points(statement: Statement, sizes: Mapping[str, int]) -> dict[str, Array]:
     """The instances of ``statement``: one column for each dim, and '' that counts them.
 
-    Dim by dim, each with all values from LOW to HIGH that the constraints on the dims so far allow.
+    Dim by dim, each with all values of its range that the constraints on the dims so far allow.
     """
     known: dict[str, Column] = {**sizes}
     columns: dict[str, Array] = {"": np.zeros(1, np.int64)}
     left = [(c, variables(c.expr)) for c in statement.domain]
+    ranges = _ranges(statement, sizes)
     for dim in ("", *statement.dims):
         if dim:
-            count = columns[""].size
-            if count * (HIGH - LOW) > MOST:
+            count, (low, high) = columns[""].size, ranges[dim]
+            if count * (high - low) > MOST:
                 raise TooLarge(statement.name)
-            columns = {name: np.repeat(c, HIGH - LOW) for name, c in columns.items()}
-            columns[dim] = np.tile(np.arange(LOW, HIGH), count)
+            columns = {name: np.repeat(c, high - low) for name, c in columns.items()}
+            columns[dim] = np.tile(np.arange(low, high), count)
             known |= columns
         ready = [c for c, names in left if names <= known.keys()]
         left = [(c, names) for c, names in left if not names <= known.keys()]

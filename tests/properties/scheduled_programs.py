@@ -10,6 +10,11 @@ from tests.properties.enumeration import Program
 from tests.properties.random_affine import Affine, Maker, affine_program
 from tests.properties.random_schedules import Pair, Subject
 from weft.frontend.scalar_expr import Var
+from weft.polyhedral.transform.cache_read import cache_read
+from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.compute_at import compute_at
+from weft.polyhedral.transform.contract import contract
+from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
@@ -19,6 +24,7 @@ from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.shift import shift
@@ -119,6 +125,25 @@ def triangle(m: Maker) -> None:
     m.end(), m.end()
 
 
+def maps(m: Maker) -> None:
+    """Y[i] from X[i], twice."""
+    for target in "YZ":
+        i = m.loop(0, n + 3, name="i")
+        m.statement(m.access(target, i), m.access("X", i))
+        m.end()
+
+
+def rows(m: Maker) -> None:
+    """For each t: T[i] from X; Y[t, i] from T[i] and T[n - 1 - i]."""
+    t = m.loop(0, 3, name="t")
+    i = m.loop(0, n, name="i")
+    m.statement(m.access("T", t, i), m.access("X", t, i))
+    m.end()
+    i = m.loop(0, n, name="i")
+    m.statement(m.access("Y", t, i), m.access("T", t, i), m.access("T", t, n - 1 - i))
+    m.end(), m.end()
+
+
 # ---- schedules ----------------------------------------------------------------------------------
 
 
@@ -208,6 +233,35 @@ def inlined(of: Scheduled) -> Scheduled:
     return split(_again(of, inline_producer(of.scop, "S0")), "i", 2)
 
 
+def copied(of: Scheduled) -> Scheduled:
+    """A tile of an operand, in panels."""
+    of = reorder(tile(of, {"i_2": 2, "j_2": 2, "k": 3}), ["j_2_t", "k_t", "i_2_t"])
+    return cache_read(of, "B", "S1", "k_t", panels={1: 2})
+
+
+def built(of: Scheduled) -> Scheduled:
+    """A tile of the result, loaded, folded into and stored."""
+    of = reorder(tile(of, {"i_2": 2, "j_2": 3, "k": 2}), ["k_t", "i_2_t", "j_2_t"])
+    return cache_write(of, "C", "S1", "j_2_t")
+
+
+def computed_at(of: Scheduled) -> Scheduled:
+    return compute_at(tile(of, {"i_2": 2}), "S0", "i_2_t")
+
+
+def double_buffered(of: Scheduled) -> Scheduled:
+    of = cache_read(tile(of, {"i_2": 2}), "X", "S1", "i_2_t", name="L")
+    return double_buffer(of, "L")
+
+
+def partial_sums(of: Scheduled) -> Scheduled:
+    return parallel(rfactor(split(of, "k", 2), "S1", "k_t", name="P"), "k_t")
+
+
+def contracted(of: Scheduled) -> Scheduled:
+    return contract(parallel(of, "t"), "T")
+
+
 CASES: dict[str, tuple[Callable[[Maker], None], Callable[[Scheduled], Scheduled]]] = {
     "tiled": (product, tiled),
     "skewed": (sweeps, skewed),
@@ -225,6 +279,12 @@ CASES: dict[str, tuple[Callable[[Maker], None], Callable[[Scheduled], Scheduled]
     "columns": (triangle, columns_in_parallel),
     "jammed": (product, jammed),
     "inlined": (images, inlined),
+    "copied": (product, copied),
+    "built": (product, built),
+    "computed at": (stencils, computed_at),
+    "double buffered": (maps, double_buffered),
+    "partial sums": (product, partial_sums),
+    "contracted": (rows, contracted),
 }
 
 _TEMPORARIES = {"T": "temp", "s": "temp"}
