@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from weft.frontend.scalar_affine import to_expr
+from weft.frontend.scalar_affine import Term, to_expr
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.quasi_affine import affine
@@ -161,6 +161,7 @@ def copying(
             real = _at(_constraints(scop, hull.gist(whole), names), at)
         else:
             domain += _at(_constraints(scop, hull, names), at)
+    domain = _bounded(scop, domain, (*outer, *stored), tile.tensor.shape)
     local = Access(tile.tensor.name, (*values, *indices))
     remote = Access(tile.source.name, element)
     return Copying((*outer, *stored), tuple(domain), local, remote, tuple(real))
@@ -179,7 +180,39 @@ def needed(
     names = (*outer, *_LOCALS[: len(tile.boxes)])
     with bounded(what="the footprint of a tile"):
         found = _constraints(scop, _hull(scop, tile, uses), names)
-    return tuple(_at(found, at))
+    return tuple(_bounded(scop, _at(found, at), outer, tile.tensor.shape))
+
+
+def _bounded(
+    scop: Scop, domain: list[Constraint], dims: Seq[str], sizes: Seq[Expr]
+) -> list[Constraint]:
+    """``domain`` with 0 <= dim < size where no chain of single constraints bounds the dim."""
+    forms = [affine(c.expr) for c in domain]
+    forms += [affine(c.expr).scaled(-1) for c in domain if c.equality]
+    known = {(p, sign) for p in scop.parameters for sign in (1, -1)}  # -1: from below
+    while True:
+        new = {
+            (term, -1 if factor > 0 else 1)
+            for form in forms
+            for term, factor in form.terms
+            if isinstance(term, str)
+            and all(_limits(t, c) <= known for t, c in form.terms if t != term)
+        } - known
+        if not new:
+            break
+        known |= new
+    found = list(domain)
+    for dim, size in zip(dims, sizes, strict=False):
+        limits = _within([Var(dim)], [size])
+        found += [c for c, sign in zip(limits, (-1, 1), strict=True) if (dim, sign) not in known]
+    return found
+
+
+def _limits(term: Term, factor: int) -> set[tuple[str, int]]:
+    """The bounds of variables that bound ``factor * term`` from above."""
+    if isinstance(term, str):
+        return {(term, 1 if factor > 0 else -1)}
+    return {(v, sign) for v in term.numerator.variables() for sign in (1, -1)}
 
 
 def _rounded(tile: LocalTile) -> list[Expr]:
