@@ -27,10 +27,12 @@ from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_verifier import source_of
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.arrange import arrange
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.compute_at import compute_at
 from weft.polyhedral.transform.contract import contract
+from weft.polyhedral.transform.cut import cut
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.expand import expand
@@ -40,6 +42,7 @@ from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.privatize import privatize
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.reverse import reverse
@@ -60,6 +63,7 @@ from weft.polyhedral.validation import validate
 from weft.schedule_advice import way_out
 from weft.schedule_arguments import checker
 from weft.schedule_script import calls
+from weft.schedule_steps import with_steps
 from weft.schedule_text import schedule_text
 
 P = ParamSpec("P")
@@ -113,6 +117,8 @@ class Schedule:
     share = _step(share)
     sink = _step(sink)
     order = _step(order)
+    arrange = _step(arrange)
+    cut = _step(cut)
 
     # How loops run.
     parallel = _step(parallel)
@@ -131,6 +137,7 @@ class Schedule:
     double_buffer = _step(double_buffer)
     rfactor = _step(rfactor)
     expand = _step(expand)
+    privatize = _step(privatize)
     contract = _step(contract)
     promote = _step(promote)
 
@@ -139,17 +146,23 @@ class Schedule:
     def automatic(self) -> Schedule:
         """The schedule that Weft chooses when nobody says anything; steps so far are dropped.
 
-        Its script is one of transformations where these are all that Weft did, else ``automatic``.
+        Its script is one of transformations where these lead there, else ``automatic`` again.
         """
         start = self.unscheduled()
         made = self.subject.automatic(start.scheduled.original)
+        found = self._replayed(made) or with_steps(made)
+        found = found or replace(made, steps=(Step("automatic", ""),))
+        _prove(start.scheduled, found)
+        return replace(self, scheduled=found)
+
+    def _replayed(self, made: Scheduled) -> Scheduled | None:
+        """``made``, if its steps alone lead there."""
         try:
-            rebuilt = start.replay("\n".join(_script("s", made.steps))).scheduled
+            script = "\n".join(_script("s", made.steps))
+            rebuilt = self.unscheduled().replay(script).scheduled
         except (IllegalScheduleError, BudgetError):
-            rebuilt = start.scheduled
-        if (rebuilt.scop, rebuilt.tree) != (made.scop, made.tree):
-            made = replace(made, steps=(Step("automatic", ""),))
-        return replace(self, scheduled=made)
+            return None
+        return rebuilt if (rebuilt.scop, rebuilt.tree) == (made.scop, made.tree) else None
 
     def unscheduled(self) -> Schedule:
         """The order of the source."""

@@ -125,7 +125,7 @@ def literal_text(value: object) -> str:
     match value:
         case str():
             inside = value.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{inside}"'
+            return f'"""{inside}"""' if "\n" in inside else f'"{inside}"'
         case bool() | int() | float() | None:
             return repr(value)
         case Mapping():
