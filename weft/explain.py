@@ -121,7 +121,7 @@ def statement_line(s: Statement) -> str:
 
 def cost_lines(scheduled: Scheduled) -> list[str]:
     """What the schedule costs on this processor, in the symbolic sizes."""
-    found = costs(scheduled.scop, scheduled.tree, host_machine())
+    found = costs(scheduled, host_machine())
     return ["  costs, estimated", *(f"    {line}" for line in found.text().splitlines())]
 
 

@@ -11,7 +11,7 @@ See Williams, Waterman and Patterson, "Roofline" (2009).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from weft.errors import WeftError
@@ -25,7 +25,8 @@ from weft.polyhedral.analysis.traffic import Bytes, Traffic
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.named_isl import paths
 from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop import Origin, Scop, Statement
+from weft.polyhedral.transform.scheduled import Scheduled
 
 CYCLES = {"div": 8.0, "sqrt": 12.0, "function": 12.0}  # of one vector; others are pipelined
 
@@ -71,7 +72,7 @@ class Costs:
     instances: Mapping[str, Polynomial] = field(default_factory=dict)
     operations: Mapping[str, Polynomial] = field(default_factory=dict)
     touched: Bytes = field(default_factory=dict)
-    tiles: Mapping[str, Fraction] = field(default_factory=dict)
+    tiles: Mapping[str, float] = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
     parallel: Mapping[str, Polynomial] = field(default_factory=dict)
     lanes: int = 1
@@ -124,25 +125,24 @@ class Costs:
         return frozenset().union(*(p.variables() for p in found))
 
     def _at(self, form: Polynomial) -> float:
-        return float(form.value({n: self.sizes.get(n, LARGE) for n in form.variables()}))
+        return form.about({n: self.sizes.get(n, LARGE) for n in form.variables()})
 
     def text(self) -> str:
         """Some lines for ``explain``."""
         return "\n".join(_lines(self))
 
 
-def costs(
-    scop: Scop, tree: Tree, machine: Machine, sizes: Mapping[str, int] | None = None
-) -> Costs:
-    """What ``scop`` costs under ``tree`` on ``machine``. Never raises: see ``Costs.missing``."""
+def costs(scheduled: Scheduled, machine: Machine, sizes: Mapping[str, int] | None = None) -> Costs:
+    """What ``scheduled`` costs on ``machine``. Never raises: see ``Costs.missing``."""
     known = dict(sizes or {})
     try:
-        return _costs(scop, tree, machine, known)
+        return _costs(scheduled, machine, known)
     except (Unbounded, WeftError, ArithmeticError, RecursionError) as error:
         return Costs(machine, sizes=known, missing=f"{type(error).__name__}: {error}")
 
 
-def _costs(scop: Scop, tree: Tree, machine: Machine, sizes: dict[str, int]) -> Costs:
+def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Costs:
+    scop, tree = scheduled.scop, scheduled.tree
     counter = Counter(_with_derived(scop, sizes))
     equations = {name: _of_expr(value) for name, value in scop.derived}
 
@@ -151,9 +151,10 @@ def _costs(scop: Scop, tree: Tree, machine: Machine, sizes: dict[str, int]) -> C
             form = form.replaced(name, value)
         return form
 
-    instances = {s.name: counter.total(s.dims, region(s.domain)) for s in scop.statements}
+    counted = _whole_statements(scheduled)
+    instances = {s.name: counter.total(s.dims, region(s.domain)) for s in counted}
     operations: dict[str, Polynomial] = {}
-    for s in scop.statements:
+    for s in counted:
         for kind, each in operation_counts(s).items():
             operations[kind] = operations.get(kind, Polynomial()) + instances[s.name] * each
     exact = counter.exact
@@ -179,6 +180,25 @@ def _costs(scop: Scop, tree: Tree, machine: Machine, sizes: dict[str, int]) -> C
         sizes,
         exact,
     )  # fmt: skip
+
+
+def _whole_statements(scheduled: Scheduled) -> list[Statement]:
+    """The statements that run; the parts of one that was taken apart, instance for instance, as
+    the one that they were (``validation`` has it that these are all of its instances)."""
+    original = {s.name: s for s in scheduled.original.statements}
+    found: dict[str, Statement] = {}
+    for s in scheduled.scop.statements:
+        origin = s.origin or Origin("", ())
+        whole = original.get(origin.statement)
+        if whole is not None and (s.dims, origin.instance) == (whole.dims, _itself(whole)):
+            found[whole.name] = replace(s, name=whole.name, domain=whole.domain)
+        else:
+            found[s.name] = s
+    return list(found.values())
+
+
+def _itself(statement: Statement) -> tuple[Expr, ...]:
+    return tuple(Var(dim) for dim in statement.dims)
 
 
 def _of_expr(expr: Expr) -> Polynomial:
@@ -211,7 +231,7 @@ def _with_derived(scop: Scop, sizes: Mapping[str, int]) -> dict[str, int]:
     return known
 
 
-def _tiles(scop: Scop, tree: Tree, traffic: Traffic) -> dict[str, Fraction]:
+def _tiles(scop: Scop, tree: Tree, traffic: Traffic) -> dict[str, float]:
     """Loop → bytes that one of its iterations touches on average."""
     below: dict[str, tuple[int, list[str]]] = {}
     for name, path in paths(tree).items():
@@ -247,7 +267,7 @@ def _trips(traffic: Traffic, name: str, depth: int, counter: Counter) -> Polynom
         if not each.variables() & set(nest.names):
             return each
     least = counter.nominal(before)
-    mean = counter.nominal(after) / least if least else Fraction(1)
+    mean = Fraction(counter.nominal(after) / least) if least else Fraction(1)
     return number(mean.limit_denominator(100))
 
 
@@ -277,7 +297,7 @@ def _lines(costs: Costs) -> Sequence[str]:
     return lines
 
 
-def _interesting(costs: Costs, size: Fraction) -> bool:
+def _interesting(costs: Costs, size: float) -> bool:
     """Whether the footprint is that of a tile: between a register file and the last cache."""
     least = costs.machine.vector_bytes * costs.machine.vector_registers
     return bool(costs.levels) and least <= size <= costs.levels[-1].capacity

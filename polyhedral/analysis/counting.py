@@ -66,10 +66,10 @@ class Counter:
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     exact: bool = True
-    typical: dict[str, Fraction] = field(default_factory=dict)  # values of what is no size
+    typical: dict[str, float] = field(default_factory=dict)  # values of what is no size
     _splits: int = 0
     _bounds: dict[tuple[str, Polynomial], tuple[Fraction, Polynomial]] = field(default_factory=dict)
-    _nominal: dict[Polynomial, Fraction] = field(default_factory=dict)
+    _nominal: dict[Polynomial, float] = field(default_factory=dict)
 
     def total(
         self, names: Sequence[str], region: Region, weight: Polynomial | None = None
@@ -195,14 +195,14 @@ class Counter:
                 total += c * self.sizes.get(monomial[0][0], LARGE)
         return total >= 0
 
-    def nominal(self, form: Polynomial) -> Fraction:
+    def nominal(self, form: Polynomial) -> float:
         """The value of ``form`` where the sizes are what is known of them, else large."""
         if form not in self._nominal:
-            self._nominal[form] = form.value({n: self._value(n) for n in form.variables()})
+            self._nominal[form] = form.about({n: self._value(n) for n in form.variables()})
         return self._nominal[form]
 
-    def _value(self, name: str) -> Fraction | int:
-        return self.typical[name] if name in self.typical else self.sizes.get(name, LARGE)
+    def _value(self, name: str) -> float:
+        return self.typical.get(name, self.sizes.get(name, LARGE))
 
 
 def _bound(name: str, limit: Polynomial) -> tuple[Fraction, Polynomial]:

@@ -112,7 +112,7 @@ class NestCoordinates:
             self._spans[key] = min(ranges, key=self._counter.nominal)
         return self._spans[key]
 
-    def _middle(self, name: str) -> Fraction:
+    def _middle(self, name: str) -> float:
         lows, highs, _ = self._counter.bounds(name, self._project(frozenset({name})))
         if not lows or not highs:
             raise Unbounded(name)

@@ -76,6 +76,16 @@ class Polynomial:
             total += part
         return Fraction(total) / self.divisor
 
+    def about(self, values: Mapping[str, float]) -> float:
+        """``value``, rounded."""
+        total = 0.0
+        for monomial, c in self.terms:
+            part = float(c)
+            for name, power in monomial:
+                part *= values[name] ** power
+            total += part
+        return total / self.divisor
+
     def replaced(self, name: str, value: Polynomial) -> Polynomial:
         """This with ``value`` in place of the variable ``name``."""
         parts = self.coefficients(name)

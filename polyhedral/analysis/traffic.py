@@ -98,11 +98,11 @@ class Traffic:
             self._iterations[key] = max(every, key=self._counter.nominal, default=number(0))
         return self._iterations[key]
 
-    def mean(self, names: tuple[str, ...], depth: int) -> Fraction:
+    def mean(self, names: tuple[str, ...], depth: int) -> float:
         """Bytes that one iteration touches on average, at the sizes that decisions are for."""
         times = self._counter.nominal(self.iterations(names, depth))
-        total = sum(map(self._counter.nominal, self.footprint(names, depth).values()), Fraction())
-        return total / times if times > 0 else Fraction()
+        total = sum(map(self._counter.nominal, self.footprint(names, depth).values()))
+        return total / times if times > 0 else 0.0
 
     def _both(self, names: tuple[str, ...], depth: int) -> tuple[Bytes, Bytes]:
         """The footprint, and what passes when all of it comes, and what is written goes again."""

@@ -12,13 +12,20 @@ from tests.polyhedral.scops import Constraint, Var, literal
 from tests.polyhedral.transform.harness import chain, matmul
 from weft import dtypes
 from weft.frontend.scalar_expr import Load
-from weft.polyhedral.analysis.costs import costs
+from weft.polyhedral.analysis.costs import Costs, costs
 from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Body, Scop
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.isolate import isolate
+from weft.polyhedral.transform.scheduled import Scheduled
 
 MACHINE = Machine("any", 64, 32, (Cache(32 << 10), Cache(1 << 20, bandwidth=48.0)))
 SIZES = {"I": 100, "J": 200, "K": 300}
+
+
+def costs_of(of: Scop, tree: Tree, machine: Machine, sizes: dict[str, int] | None = None) -> Costs:
+    return costs(Scheduled(of, of, tree), machine, sizes)
 
 
 def _gemm() -> Scop:
@@ -33,7 +40,7 @@ def _gemm() -> Scop:
 
 def test_operations_and_instances() -> None:
     of = _gemm()
-    found = costs(of, initial(of).tree, MACHINE)
+    found = costs_of(of, initial(of).tree, MACHINE)
     assert {s: str(n) for s, n in found.instances.items()} == {"S0": "I*J", "S1": "I*J*K"}
     kinds = {kind: str(n) for kind, n in found.operations.items()}
     assert kinds == {"fma": "I*J*K", "mul": "I*J*K + I*J"}
@@ -41,15 +48,28 @@ def test_operations_and_instances() -> None:
     assert found.exact and not found.missing
 
 
+def test_parts_of_a_statement_count_as_the_whole() -> None:
+    of = program("lu")
+    i, k = Var("i"), Var("k")
+    apart, _ = isolate(of, "S0", (Constraint(i // 8 - k // 8 - 1),))
+    assert len(apart.statements) == 4
+    band = {s.name: BANDS["lu"][s.name.removesuffix("_edge")] for s in apart.statements}
+    found = costs(Scheduled(of, apart, tiled(apart, band, (8, 8, 8))), MACHINE)
+    assert found.exact
+    assert {s: str(n) for s, n in found.instances.items()} == {
+        "S0": "N**3/6 - N**2/2 + N/3", "S1": "N**2/2 - N/2", "S2": "N**3/6 - N/6",
+    }  # fmt: skip
+
+
 def test_touched_bytes_are_counted_once() -> None:
     of = program("cholesky")
-    found = costs(of, initial(of).tree, MACHINE)
+    found = costs_of(of, initial(of).tree, MACHINE)
     assert {t: str(n) for t, n in found.touched.items()} == {"A": "4*N**2 + 4*N"}
 
 
 def test_levels() -> None:
     of = _gemm()
-    found = costs(of, tiled(of, BANDS["gemm"], (256, 256, 256), (32, 32, 32)), MACHINE)
+    found = costs_of(of, tiled(of, BANDS["gemm"], (256, 256, 256), (32, 32, 32)), MACHINE)
     first, second = found.levels
     assert (first.name, second.name) == ("L1", "L2")
     assert first.bandwidth == 48.0 * MACHINE.frequency
@@ -62,19 +82,19 @@ def test_levels() -> None:
 def test_parallel_loops() -> None:
     of = _gemm()
     tree = tiled(of, BANDS["gemm"], (32, 32, 32), kinds="ppsp")
-    found = costs(of, tree, MACHINE)
+    found = costs_of(of, tree, MACHINE)
     assert {name: str(n) for name, n in found.parallel.items()} == {"c0": "32", "c1": "1024"}
-    flat = costs(of, tiled(of, BANDS["gemm"], kinds="pps"), MACHINE)
+    flat = costs_of(of, tiled(of, BANDS["gemm"], kinds="pps"), MACHINE)
     assert {name: str(n) for name, n in flat.parallel.items()} == {"c0": "I", "c1": "I*J"}
-    assert flat.parallelism == 1e6 and costs(of, initial(of).tree, MACHINE).parallelism == 1
+    assert flat.parallelism == 1e6 and costs_of(of, initial(of).tree, MACHINE).parallelism == 1
     tiles = {s: (v[0] // 32, *v) for s, v in BANDS["gemm"].items()}
-    outer = costs(of, tiled(of, tiles, kinds="p"), MACHINE)
+    outer = costs_of(of, tiled(of, tiles, kinds="p"), MACHINE)
     assert {name: str(n) for name, n in outer.parallel.items()} == {"c0": "I/32"}
 
 
 def test_roofline() -> None:
     of = _gemm()
-    found = costs(of, initial(of).tree, MACHINE, SIZES)
+    found = costs_of(of, initial(of).tree, MACHINE, SIZES)
     roof = found.roofline()
     assert roof.sizes == SIZES and roof.flops == 3 * 100 * 200 * 300 + 100 * 200
     vectors = (2 * 100 * 200 * 300 + 100 * 200) / 8
@@ -89,8 +109,8 @@ def test_roofline() -> None:
 
 def test_threads_help_where_loops_are_parallel() -> None:
     of = _gemm()
-    serial = costs(of, initial(of).tree, MACHINE, SIZES)
-    parallel = costs(of, tiled(of, BANDS["gemm"], kinds="pss"), MACHINE, SIZES)
+    serial = costs_of(of, initial(of).tree, MACHINE, SIZES)
+    parallel = costs_of(of, tiled(of, BANDS["gemm"], kinds="pss"), MACHINE, SIZES)
     arithmetic = serial.roofline().parts["arithmetic"]
     assert serial.roofline(threads=4).parts["arithmetic"] == arithmetic
     assert parallel.roofline(threads=4).parts["arithmetic"] == pytest.approx(arithmetic / 4)
@@ -103,7 +123,7 @@ def test_every_program_has_costs(name: str) -> None:
     if name in BANDS:
         trees.append(tiled(of, BANDS[name], (16,) * len(next(iter(BANDS[name].values())))))
     for tree in trees:
-        found = costs(of, tree, MACHINE)
+        found = costs_of(of, tree, MACHINE)
         assert not found.missing and found.exact
         text = found.text()
         assert "operations: " in text and "into L2 (1 MiB): about " in text and "bound by" in text
@@ -113,15 +133,15 @@ def test_every_program_has_costs(name: str) -> None:
 
 def test_tensor_programs() -> None:
     for of in (chain(8), chain(Var("n")), matmul(9, 7, 5)):
-        found = costs(of, initial(of).tree, MACHINE)
+        found = costs_of(of, initial(of).tree, MACHINE)
         assert not found.missing and "at least" in found.text()
-    assert costs(chain(8), initial(chain(8)).tree, MACHINE).roofline().sizes == {}
+    assert costs_of(chain(8), initial(chain(8)).tree, MACHINE).roofline().sizes == {}
 
 
 def test_derived_sizes_are_written_out() -> None:
     of = program("jacobi-1d")
     both = replace(of, parameters=("T", "N", "M"), derived=(("N", Var("M") * Var("M")),))
-    found = costs(both, initial(both).tree, MACHINE, {"T": 10, "M": 7})
+    found = costs_of(both, initial(both).tree, MACHINE, {"T": 10, "M": 7})
     assert str(found.instances["S0"]) == "M**2*T - 2*T"
     assert found.roofline().sizes == {"M": 7, "T": 10}
 
@@ -130,11 +150,11 @@ def test_no_estimate_is_said_and_nothing_raised() -> None:
     of = program("jacobi-1d")
     endless = replace(of.statements[0], domain=(Constraint(Var("i")), Constraint(Var("t"))))
     broken = replace(of, statements=(endless, *of.statements[1:]))
-    found = costs(broken, initial(broken).tree, MACHINE)
+    found = costs_of(broken, initial(broken).tree, MACHINE)
     assert found.missing and found.text().startswith("no estimate: ")
     assert found.roofline().seconds == 0 and found.parallelism == 1
     never = replace(of.statements[0], domain=(*of.statements[0].domain, Constraint(literal(-1))))
     empty = replace(of, statements=(never,))
-    assert str(costs(empty, initial(empty).tree, MACHINE).instances["S0"]) == "0"
+    assert str(costs_of(empty, initial(empty).tree, MACHINE).instances["S0"]) == "0"
     nothing = replace(of, statements=(), tensors=())
-    assert not costs(nothing, initial(nothing).tree, MACHINE).missing
+    assert not costs_of(nothing, initial(nothing).tree, MACHINE).missing
