@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.codegen.collapse_parallel import collapse_parallel
+from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_region import form_region
 from weft.codegen.forward_values import forward_values
@@ -15,6 +16,7 @@ from weft.codegen.unswitch import unswitch
 
 PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("simplify", simplify_kernel),
+    ("cut_points", cut_points),
     ("split_tails", split_tails),
     ("unswitch", unswitch),
     ("cut_ranges", cut_ranges),
