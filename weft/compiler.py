@@ -83,8 +83,8 @@ def compile_graph(
 def _identity(graph: Graph, schedules: Schedules) -> str:
     """All of ``graph`` but its constants' data: what it computes, and the names that users see."""
     programs = [canonical_text(node.program) for node in graph.nodes]
-    steps = [f"{name}: {given.steps}" for name, given in sorted(schedules.items())]
-    return "\n".join([print_graph(graph), *programs, *steps, repr(host_machine())])
+    chosen = [repr((name, given.scop, given.tree)) for name, given in sorted(schedules.items())]
+    return "\n".join([print_graph(graph), *programs, *chosen, repr(host_machine())])
 
 
 def _compiled(graph: Graph, target: LlvmTarget, options: Options, schedules: Schedules) -> Compiled:
