@@ -93,8 +93,8 @@ def test_a_wrong_expansion_is_refused() -> None:
     assert not can_expand(initial(scop), "last", ["i", "j"])
     assert can_expand(initial(scop), "last", ["i"])
     twisted = rows()
-    at = {s.name: Var("i") if s.name != "S2" else literal(0)
-          for s in twisted.statements if any(a.tensor == "x" for a in (*s.reads, *s.writes))}  # fmt: skip
+    users = [s.name for s in twisted.statements for a in (*s.reads, *s.writes) if a.tensor == "x"]
+    at = {name: Var("i") if name != "S2" else literal(0) for name in users}
     wrong = expanded(twisted, "x", [at])
     assert "E0440" in refusal(Scheduled(twisted, wrong, initial(twisted).tree))
 
@@ -109,8 +109,9 @@ def test_a_wrong_expansion_is_refused() -> None:
     ],
 )
 def test_why_not(tensor: str, loops: list[str], reason: str) -> None:
-    with pytest.raises(IllegalScheduleError, match=reason):
+    with pytest.raises(IllegalScheduleError, match=reason) as caught:
         expand(initial(rows()), tensor, loops)
+    assert caught.value.code == "WEFT-E0461"
 
 
 def test_values_between_iterations() -> None:

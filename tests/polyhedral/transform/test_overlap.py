@@ -8,7 +8,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.polyhedral.transform.test_inline_producer import gathered, padded
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,
@@ -19,6 +18,7 @@ from tests.polyhedral.transform.harness import (
     stencil,
     tensor,
 )
+from tests.polyhedral.transform.test_inline_producer import gathered, padded
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, Var

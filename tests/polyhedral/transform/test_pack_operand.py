@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.polyhedral.transform.test_inline_producer import gathered, overwritten, padded
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,
@@ -16,6 +15,7 @@ from tests.polyhedral.transform.harness import (
     refusal,
     tensor,
 )
+from tests.polyhedral.transform.test_inline_producer import gathered, overwritten, padded
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Var, literal
