@@ -144,6 +144,10 @@ def _box(statement: Statement, parameters: Mapping[str, int]) -> list[tuple[int,
     ranges: dict[str, Range] = {name: (value, value) for name, value in parameters.items()}
     for _ in range(len(statement.dims) + 1):
         ranges = narrow(ranges, facts)
+        if any(
+            low is not None and high is not None and low > high for low, high in ranges.values()
+        ):
+            return [(0, -1)] * len(statement.dims)
     found = []
     for dim in statement.dims:
         low, high = ranges.get(dim, (None, None))

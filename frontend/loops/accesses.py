@@ -28,7 +28,9 @@ class Reads:
 
     def translate(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
         """``exprs`` over operands: ``Load(k, ())`` for the value of ``accesses[k]``."""
-        exprs = [rewrite(expr, _by_cases) for expr in exprs]
+        exprs = [
+            rewrite(expr, lambda n: _by_cases(n) if isinstance(n, Load) else n) for expr in exprs
+        ]
         paths = path_guards(*exprs)
         done: dict[int, Expr] = {}
         for node in walk_scalar(*exprs):
@@ -48,10 +50,8 @@ class Reads:
         return Load(number, (), load.dtype)
 
 
-def _by_cases(node: Expr) -> Expr | None:
+def _by_cases(node: Load) -> Expr:
     """A load with min, max, abs or a conditional in its subscripts, selected by their cases."""
-    if not isinstance(node, Load):
-        return None
     for number, index in enumerate(node.indices):
         branches = None if to_affine(index) is not None or loads(index) else split(index)
         if branches is not None and cases(index) is not None:
@@ -60,8 +60,8 @@ def _by_cases(node: Expr) -> Expr | None:
                 Load(node.source, replaced(node.indices, number, side), node.dtype)
                 for side in sides
             )
-            return select(condition, _by_cases(one) or one, _by_cases(other) or other)
-    return None
+            return select(condition, _by_cases(one), _by_cases(other))
+    return node
 
 
 def replaced(indices: tuple[Expr, ...], number: int, index: Expr) -> tuple[Expr, ...]:

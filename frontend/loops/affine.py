@@ -7,6 +7,7 @@ a condition that is affine itself: ``max(i, j)`` is ``i`` where ``i >= j`` and `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from weft import dtypes
 from weft.frontend.scalar_affine import Affine, to_affine, to_expr
@@ -76,17 +77,22 @@ def constraints(condition: Expr, holds: bool) -> tuple[Constraint, ...] | None:
     )
 
 
+@lru_cache(maxsize=4096)
+def _normal(constraint: Constraint) -> tuple[Affine, Constraint]:
+    form = to_affine(constraint.expr)
+    assert form is not None, "a constraint that is not affine"
+    return form, Constraint(to_expr(form), constraint.equality)
+
+
 def tightest(known: Iterable[Constraint]) -> tuple[Constraint, ...]:
     """``known``, affine, in normal form; of ``i >= 1`` and ``i >= 3`` the latter alone."""
-    found: dict[object, tuple[Affine, bool]] = {}
+    found: dict[object, tuple[int, Constraint]] = {}
     for constraint in known:
-        form = to_affine(constraint.expr)
-        assert form is not None, "a constraint that is not affine"
-        key = (form, True) if constraint.equality else form.terms
-        other, _ = found.get(key, (form, False))
-        if form.constant <= other.constant:
-            found[key] = (form, constraint.equality)
-    return tuple(Constraint(to_expr(form), equality) for form, equality in found.values())
+        form, normal = _normal(constraint)
+        key = (form, True) if normal.equality else form.terms
+        if key not in found or form.constant < found[key][0]:
+            found[key] = (form.constant, normal)
+    return tuple(normal for _, normal in found.values())
 
 
 def operands(op: str, expr: Expr) -> Iterator[Expr]:

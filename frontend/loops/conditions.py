@@ -3,8 +3,9 @@
     i == 0 or j < i     true: {i == 0}, {i > 0, j < i}, {i < 0, j < i}     false: …
 
 Comparisons of affine integers become constraints; everything else is data, and becomes a guard: a
-bool that each statement of the branch evaluates. Parts are evaluated as in Python, so that in
-``i > 0 and A[i - 1] > 0`` no element is read where ``i`` is 0.
+bool that each statement of the branch evaluates. So do conditions on indices of too many cases.
+Parts are evaluated as in Python, so that in ``i > 0 and A[i - 1] > 0`` no element is read where
+``i`` is 0.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from itertools import product
 
 from weft import dtypes
-from weft.errors import BudgetError
 from weft.frontend.loops.affine import Case, cases
 from weft.frontend.loops.expressions import COMPARISONS, Expressions
 from weft.frontend.loops.values import Scalar, is_pure, loads
@@ -22,7 +22,7 @@ from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_expr import Expr, Literal, literal, select
 from weft.polyhedral.scop import Constraint
 
-MAX_WAYS = 32
+MAX_WAYS = 12
 _FALSE, _TRUE = literal(False, dtypes.bool_), literal(True, dtypes.bool_)
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
@@ -62,15 +62,14 @@ def both(first: Expr | None, second: Expr | None) -> Expr | None:
 
 
 def decide(node: ast.expr, expressions: Expressions) -> Decision:
-    """The condition ``node``. Raises ``KernelError``, and ``BudgetError`` (WEFT-E0173)."""
+    """The condition ``node``. Raises ``KernelError``."""
     match node:
         case ast.BoolOp(op, parts):
             result = decide(parts[0], expressions)
             for part in parts[1:]:
                 step = _and if isinstance(op, ast.And) else _or
                 result = step(result, decide(part, expressions))
-                _check_budget(result, node, expressions)
-            return result
+            return _few(result, node, expressions)
         case ast.UnaryOp(ast.Not(), operand):
             found = decide(operand, expressions)
             return Decision(found.false, found.true)
@@ -91,8 +90,14 @@ def _comparisons(
         single = ast.copy_location(ast.Compare(left, [op], [right]), node)
         result = _and(result, _comparison(single, expressions))
         left = right
-    _check_budget(result, node, expressions)
-    return result
+    return _few(result, node, expressions)
+
+
+def _few(decision: Decision, node: ast.expr, expressions: Expressions) -> Decision:
+    """``decision``, or the condition as data where each branch would be copied too often."""
+    if len(decision.true) + len(decision.false) > MAX_WAYS:
+        return _data(expressions.truth(node))
+    return decision
 
 
 def _comparison(node: ast.Compare, expressions: Expressions) -> Decision:
@@ -150,15 +155,3 @@ def _and(first: Decision, second: Decision) -> Decision:
 def _or(first: Decision, second: Decision) -> Decision:
     flipped = _and(Decision(first.false, first.true), Decision(second.false, second.true))
     return Decision(flipped.false, flipped.true)
-
-
-def _check_budget(decision: Decision, node: ast.expr, expressions: Expressions) -> None:
-    ways = len(decision.true) + len(decision.false)
-    if ways > MAX_WAYS:
-        raise BudgetError(
-            "WEFT-E0173",
-            f"a condition has {ways} cases, more than {MAX_WAYS}",
-            where=expressions.source.where(node),
-            why="each case becomes a copy of the statements below",
-            hint="split it into several conditions, or compare fewer things for (in)equality",
-        )

@@ -141,6 +141,8 @@ def cases(A: weft.i32["N", "M"], count: weft.i32[8]):
                 count[5] ^= A[i, j]
             if (N > 3 and M > 2) or i > j:
                 count[6] += 1
+            if i != 1 and j != i + 3 and i != 5 and j != 2 and i != 6 and j != 4:
+                A[i, j] -= A[i - 1, j] if i > 0 else j
             if True:
                 count[7] |= A[i, j] & 12
 
