@@ -21,14 +21,15 @@ def compiled(seed: int) -> weft.Kernel:
     return kernel
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(16))
 def test_random_kernel(seed: int) -> None:
     kernel, data = compiled(seed), np.random.default_rng(seed)
     for n, m in ((0, 3), (4, 2), (3, 6)):
         A, B = data.integers(-99, 99, 7), data.integers(-99, 99, (5, 7))
         C = data.integers(0, 99, 6).astype("int32")
         wanted = A.copy(), B.copy()
-        kernel.python(*wanted, C, n, m)
+        with np.errstate(all="ignore"):
+            kernel.python(*wanted, C, n, m)
         results = interpret(kernel.lowered.scop, {"A": A, "B": B, "C": C}, {"N": n, "M": m})
         np.testing.assert_array_equal(results["A"], wanted[0])
         np.testing.assert_array_equal(results.get("B", B), wanted[1])
