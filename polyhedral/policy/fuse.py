@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Expr, Var, substitute
+from weft.frontend.scalar_expr import Expr, Literal, Var, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.policy.lanes import choose_lanes
+from weft.polyhedral.analysis.linear import box, linear, mentions
+from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.matrix import products_of
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
 
-STRIP = 16  # iterations of a parallel loop that run side by side through a recurrence
+SHORT_STRIP = 8  # iterations of a parallel loop that run side by side through a recurrence
+LONG_STRIP = 512  # … where they lie side by side in memory
 
 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
@@ -47,15 +48,43 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     inside = group.inside(plane.at)
     if all(len(planner.free(group, n)) == 1 for n in group.names):
         vector = plane.coincident and _vectors(planner, group, plane)
-        kind: Kind = "vector" if vector else "serial"
-        return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+        beside = plane.coincident and group.in_tile and group.above
+        kind: Kind = "vector" if vector else "unrolled" if beside else "serial"
+        at = planner.point(group, plane.at)
+        return Band((planner.loop(name, at, kind),), planner.nest(inside))
     alone = plane.coincident and not group.above and not _folds(planner, group, plane)
     kind = "parallel" if alone else "serial"
     if plane.coincident and not group.in_tile and _recurs(planner, inside):
-        strips = {n: e // STRIP for n, e in plane.at.items()}
+        size = _strip(planner, group, plane)
+        first = _first(planner, group, plane)
+        strips = {n: (e - first) // size for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, kind)
         return Band((loop,), planner.nest(group.inside(strips)))
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+
+
+def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
+    """How many iterations of the loop go together: more where they are contiguous in memory."""
+    jumping = moving = 0
+    for s in planner.statements(group):
+        dim = plane.at[s.name]
+        if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
+            for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
+                moving += any(mentions(i, (dim.name,)) for i in access.indices)
+                jumping += jumps(access, dim.name)
+    return SHORT_STRIP if 2 * jumping > moving else LONG_STRIP
+
+
+def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:
+    """The first value of the loop, if it is a constant: where strips begin."""
+    found = []
+    for s in planner.statements(group):
+        dim = plane.at[s.name]
+        lower = box(s).get(dim.name) if isinstance(dim, Var) else None
+        if lower is None or not isinstance(lower[0], Literal):
+            return 0
+        found.append(int(lower[0].value))
+    return min(found)
 
 
 # ---- a common loop ------------------------------------------------------------------------------
@@ -156,12 +185,7 @@ def _vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
         dim = plane.at[s.name]
         if not isinstance(dim, Var):
             return False
-        if (
-            choose_lanes(
-                planner.scop, s, [dim.name], planner.machine, latency=8.0 if group.in_tile else 0.0
-            )
-            is None
-        ):
+        if choose_lanes(planner.scop, s, [dim.name], planner.machine) is None:
             return False
     return True
 

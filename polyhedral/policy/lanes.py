@@ -44,15 +44,20 @@ def choose_lanes(
         Lanes(dim, lanes, sum(_cost(access, dim, lanes) for access in accesses)) for dim in dims
     ]
     best = min(reversed(found), key=lambda x: x.cost, default=None)
-    if best is None or lanes == 1 or best.cost >= lanes * (len(accesses) + latency):
+    if best is None or lanes == 1:
         return None
-    return best
+    moving = sum(_moves(access, best.dim) for access in accesses)
+    return best if best.cost < lanes * (max(moving, 1) + latency) else None
+
+
+def _moves(access: Access, dim: str) -> bool:
+    return access.may or any(mentions(i, (dim,)) for i in access.indices)
 
 
 def _cost(access: Access, dim: str, lanes: int) -> float:
     if access.may:
         return lanes * JUMP
-    if not any(mentions(i, (dim,)) for i in access.indices):
+    if not _moves(access, dim):
         return 0.0
     return lanes * JUMP if jumps(access, dim, backwards=True) else 1.0
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Apply, Expr, Var, substitute, walk
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
@@ -137,6 +138,19 @@ class Planner:
                     known[dim] = (Var(f"@{k}") - substitute(form.rest, known)) * factor
                     changed = True
         return known
+
+    def point(self, group: Group, at: At) -> At:
+        """``at`` as a loop within the tiles of ``group.above`` that run over the same values."""
+        found: dict[str, Expr] = {}
+        for name, value in at.items():
+            found[name] = value
+            for tile in group.above:
+                match tile.get(name):
+                    case Apply("floordiv", (numerator, Literal(size, _))):
+                        shift = to_affine(numerator - value)
+                        if shift is not None and not shift.terms:
+                            found[name] = numerator % int(size)
+        return found
 
     def loop(self, hint: str, at: At, kind: Kind = "serial") -> Loop:
         """A loop with a name of its own."""

@@ -31,7 +31,10 @@ def single(planner: Planner, group: Group) -> Tree | None:
         order, kinds = _ordered(planner, s, dims, known)
         if not _worth_threads(group, dims):
             kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
-    loops = tuple(planner.loop(d, {s.name: Var(d)}, kinds.get(d, "serial")) for d in order)
+    loops = tuple(
+        planner.loop(d, planner.point(group, {s.name: Var(d)}), kinds.get(d, "serial"))
+        for d in order
+    )
     return Band(loops, Leaf(s.name))
 
 
