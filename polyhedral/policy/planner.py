@@ -19,7 +19,8 @@ from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
 from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule_tree import Kind, Loop, Sequence as TreeSequence, Tree
+from weft.polyhedral.schedule_tree import Kind, Loop, Tree
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import fresh
 
@@ -125,7 +126,7 @@ class Planner:
         return tuple(p for p in position if isinstance(p, str) and p not in known)
 
     def solved(self, group: Group, name: str) -> dict[str, Expr]:
-        """The dims that the loops above determine, in terms of loops ``@0``, ``@1`` … from outside."""
+        """The dims that the loops above determine, in terms of loops ``@0``, ``@1`` …"""
         dims = set(self.scop.statement(name).dims)
         known: dict[str, Expr] = {}
         changed = True

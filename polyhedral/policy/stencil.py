@@ -1,4 +1,4 @@
-"""Strategy for time-iterated programs over boxes: bands skewed in time and rows, full-length rows inside.
+"""Strategy for time-iterated programs over boxes: bands skewed in time and rows, rows whole inside.
 
     for t: for i: S(t, i, …)   →   for tt: for it: for t: for w: S(t, w - f·t, …)   w = i + f·t
 
