@@ -13,8 +13,8 @@
   emitter that does not know the payload ignores it.
 * ``Mark(RegisterTile(rows, lanes), Band((stream…, row…, lane), Leaf))`` says that the instances of
   one update that one iteration of the loops outside runs may keep the elements that they update in
-  registers: loaded before the first instance, stored after the last (``polyhedral/register_tile.py``
-  has the conditions, ``codegen/register_tile.py`` the code).
+  registers: loaded before the first instance, stored after the last. The conditions are in
+  ``polyhedral/register_tile.py``, the code in ``codegen/register_tile.py``.
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's

@@ -21,10 +21,8 @@ from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import fresh
 
 
-def isolate(
-    scop: Scop, statement: str, where: Seq[Constraint]
-) -> tuple[Scop, tuple[str, ...]]:
-    """``scop`` with ``statement`` where all of ``where`` hold, and the rest of it in new statements.
+def isolate(scop: Scop, statement: str, where: Seq[Constraint]) -> tuple[Scop, tuple[str, ...]]:
+    """``scop`` with ``statement`` where all of ``where`` hold, the rest of it in new statements.
 
     The result names the new ones: the first is where ``where[0]`` fails, the second where only
     ``where[1]`` does, and so on. Raises ``IllegalScheduleError`` (WEFT-E0476) for an equality.

@@ -55,9 +55,7 @@ def panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]
     statements: list[Statement] = []
     for s in spread.statements:
         statements += new if s.name == statement else (s,)
-    result = replace(
-        spread, statements=tuple(statements), tensors=(*spread.tensors, *tensors)
-    )
+    result = replace(spread, statements=tuple(statements), tensors=(*spread.tensors, *tensors))
     return result, tuple(s.name for s in new)
 
 
@@ -108,7 +106,7 @@ class _Panels:
             self._part(fresh(f"{s.name}_columns", taken), (*low[c.i], *inside[1])),
             self._part(fresh(f"{s.name}_columns", taken), (*high[c.i], *inside[1])),
         ]
-        far = []
+        far: list[Statement] = []
         for row, side in (("before", low), ("after", high)):
             for column, other in (("before", low), ("after", high)):
                 reads = {c.row: copies["row", row], c.column: copies["column", column]}
