@@ -51,8 +51,9 @@ _HEADERS = (
     ("stdlib.h", r"\baligned_alloc\("),
     ("string.h", r"\bmemcpy\("),
 )
-_ALIGNED = """#ifndef __GNUC__
+_BUILTIN = """#ifndef __GNUC__
 #define __builtin_assume_aligned(pointer, bytes) (pointer)
+#define __builtin_prefetch(pointer, write) ((void)0)
 #endif
 """
 
@@ -68,8 +69,8 @@ def print_c(kernel: Kernel) -> str:
     helpers = function.expressions.helpers
     code = "\n\n".join([*(helpers[name] for name in sorted(helpers)), lines])
     includes = [f"#include <{header}>" for header, use in _HEADERS if re.search(use, code)]
-    aligned = [_ALIGNED] if "__builtin_assume_aligned" in code else []
-    return "\n".join([*includes, "", *aligned, code, ""])
+    builtin = [_BUILTIN] if "__builtin_" in code else []
+    return "\n".join([*includes, "", *builtin, code, ""])
 
 
 @dataclass(slots=True)
@@ -295,6 +296,9 @@ class _Function:
                 yield f"    detail[1] = {second};"
                 yield "  }"
                 yield "}"
+            case Prefetch(buffer, indices, write):
+                place = self._target(buffer, indices, scope)
+                yield f"__builtin_prefetch(&{place}, {int(write)});"
             case Barrier():
                 yield from ["#pragma omp barrier"] if self.kernel.region else []
             case Prefetch():

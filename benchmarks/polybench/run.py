@@ -40,6 +40,10 @@ class Settings:
     cpu_time: bool = False  # processor seconds: what a busy machine cannot spoil as much
 
     @property
+    def clock(self) -> Callable[[], float]:
+        return time.process_time if self.cpu_time else time.perf_counter
+
+    @property
     def benchmarks(self) -> list[Benchmark]:
         """Raises ``ValueError`` for a kernel that there is not."""
         unknown = [name for name in self.kernels if name not in SUITE]
@@ -121,7 +125,9 @@ class _Session:
         benchmark, size = self.benchmark, self.settings.size
         row: Row = {"kernel": benchmark.name}
         try:
-            program = compile_weft(benchmark, benchmark.dtype, self.settings.threads)
+            program = compile_weft(
+                benchmark, benchmark.dtype, self.settings.threads, clock=self.settings.clock
+            )
         except WeftError as error:
             return {**row, "right": False, "note": f"does not compile: {error}"}
         row |= {"compile_s": round(program.seconds, 2)}
@@ -159,8 +165,7 @@ class _Session:
         if benchmark.name == "gemm":
             contestants["peak"] = Contestant(peak)
         seconds = 3.0 if settings.quick else 10.0
-        clock = time.process_time if settings.cpu_time else time.perf_counter
-        times = interleaved_restored(contestants, seconds=seconds, clock=clock)
+        times = interleaved_restored(contestants, seconds=seconds, clock=settings.clock)
         return {**row, **_figures(benchmark, sizes, times, peak.operations)}
 
 
@@ -186,9 +191,13 @@ def _figures(
     figures: Row = {f"{name}_ms": round(ms, 3) for name, ms in medians.items() if name != "peak"}
     figures["rounds"] = len(times["weft"])
     figures["gflops"] = round(benchmark.operations(**sizes) / weft / 1e6, 2)
-    peers = [ms for name, ms in medians.items() if name in ("gcc", "clang")]
+    peers = [name for name in ("gcc", "clang") if name in medians]
     if peers:
-        figures["ratio"] = round(min(peers) / weft, 3)
+        best = min(peers, key=lambda name: medians[name])
+        figures["ratio"] = round(medians[best] / weft, 3)
+        rounds = [peer / own for peer, own in zip(times[best], times["weft"], strict=True)]
+        low, high = np.quantile(rounds, (0.25, 0.75))
+        figures["quartiles"] = f"{low:.2f}-{high:.2f}"  # of the ratio, round by round
     if "untiled" in medians:
         figures["over_untiled"] = round(medians["untiled"] / weft, 3)
     if "peak" in medians:
