@@ -134,7 +134,7 @@ def _program(
     tensors = {t.name: t for t in scop.tensors if t.scope == "global"}
     storage = {name: Storage(t.dtype, t.shape) for name, t in tensors.items()}
     storage |= {a.name: Storage(a.dtype, ()) for a in kernel.arguments if a.kind == "parameter"}
-    names = tuple(a.name for a in kernel.arguments)
+    names = tuple(kernel.tensors.get(a.name, a.name) for a in kernel.arguments)
     places: dict[str, Place] = {name: Input(k) for k, name in enumerate(names)}
     steps = [Step(k.kernel, k.tensors, k.reads, k.writes) for k in kernels]
     program = host_program(
@@ -162,12 +162,15 @@ def _is_written(scop: Scop, name: str) -> bool:
 def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
     """``lowered`` as object code."""
     compiled = program_code(lowered.program, {}, target, lowered.passes)
+    names = [argument.name for argument in lowered.kernel.arguments]
+    inputs = tuple(replace(s, name=n) for s, n in zip(compiled.inputs, names, strict=True))
     outputs = tuple(
-        replace(spec, name=spec.name.removesuffix("/after")) for spec in compiled.outputs
+        replace(compiled.outputs[pair.output], name=names[pair.input]) for pair in compiled.in_place
     )
     return replace(
         compiled,
         name=lowered.kernel.scop.name,
+        inputs=inputs,
         outputs=outputs,
         guards=guards_of([lowered.scheduled.scop]),
         stats=statistics(lowered.scheduled, lowered.program, lowered.fallback, lowered.passes),

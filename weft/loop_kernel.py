@@ -40,6 +40,7 @@ class Kernel(LoopFunction):
         self.__name__ = getattr(function, "__name__", "kernel")
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
+        self.__wrapped__ = function
         self._options = options
         self._lowered: LoopKernel | None = None
         self._scop: Scop | None = None

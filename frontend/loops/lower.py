@@ -7,6 +7,7 @@ calls a part of it. What is not affine is refused where it stands.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weft import dtypes
@@ -45,10 +46,12 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
-    """The statements of a kernel, and its arguments in order."""
+    """The statements of a kernel; its arguments in order, and the tensors that they are, which have
+    the same names but where those are no C identifiers."""
 
     scop: Scop
     arguments: tuple[Argument, ...]
+    tensors: Mapping[str, str]
 
 
 def lower_kernel(function: LoopFunction) -> LoopKernel:
@@ -61,7 +64,7 @@ def lower_kernel(function: LoopFunction) -> LoopKernel:
     arguments = signature(source)
     while True:  # each turn has learned something about one more variable
         try:
-            return LoopKernel(_Lowering(source, arguments, knowledge).run(), arguments)
+            return _Lowering(source, arguments, knowledge).run()
         except Restart:
             continue
         except RecursionError:
@@ -80,15 +83,16 @@ class _Lowering:
         self.source, self.arguments, self.knowledge = source, arguments, knowledge
         self.builder = ScopBuilder(source.name)
         self.assigner = Assigner(self.builder, knowledge)
+        self.tensors: dict[str, str] = {}  # of the arguments
 
-    def run(self) -> Scop:
+    def run(self) -> LoopKernel:
         frame = self._frame()
         self.block(self.source.tree.body, frame, Place())
         if not self.builder.statements:
             self.source.refuse(
                 "E0162", self.source.tree, f"{self.source.name} assigns nothing", hint="A[i] = …"
             )
-        return self.builder.scop()
+        return LoopKernel(self.builder.scop(), self.arguments, self.tensors)
 
     def _frame(self) -> Frame:
         """The kernel's arguments as tensors and parameters."""
@@ -106,6 +110,8 @@ class _Lowering:
             env[name] = Scalar(builder.parameter(name, Constraint(Var(name))), weak=True)
         for argument in self.arguments:
             env[argument.name] = self._argument(argument)
+            if isinstance(view := env[argument.name], View):
+                self.tensors[argument.name] = view.tensor
         fixed = dict.fromkeys(sizes, "a size") | {a.name: "an argument" for a in self.arguments}
         return Frame(self.source, env, fixed)
 
@@ -207,11 +213,8 @@ class _Lowering:
         frame: Frame,
         place: Place,
     ) -> None:
-        read = ast.parse(ast.unparse(target), mode="eval").body
-        for part in ast.walk(read):
-            ast.copy_location(part, target)
-        whole = ast.copy_location(ast.BinOp(read, op, value), node)
-        found = Expressions(frame, self.knowledge).value(whole)
+        combined = ast.copy_location(ast.BinOp(target, op, value), node)
+        found = Expressions(frame, self.knowledge).value(combined)
         self.assigner.assign(target, found, frame, place, node)
 
     def _declared(self, name: str, annotation: ast.expr, frame: Frame) -> None:

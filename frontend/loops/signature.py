@@ -126,20 +126,23 @@ def _parsed(source: Source, node: ast.expr, text: str) -> ast.expr:
     return inner
 
 
-def _size(source: Source, node: ast.expr) -> Expr:
+def _size(source: Source, node: ast.expr, *, quoted: bool = False) -> Expr:
+    """A name is a size of its own in quotes, else a number of the module if it is that."""
     match node:
         case ast.Constant(bool()):
             pass
         case ast.Constant(int(value)):
             return literal(value)
         case ast.Constant(str(text)):
-            return _size(source, _parsed(source, node, text))
+            return _size(source, _parsed(source, node, text), quoted=True)
         case ast.Name(name):
-            known = source.meaning(name)
-            whole = isinstance(known, int | np.integer) and not isinstance(known, bool)
-            return literal(int(known)) if whole else Var(name)
+            known = None if quoted else source.meaning(name)
+            if isinstance(known, int | np.integer) and not isinstance(known, bool):
+                return literal(int(known))
+            return Var(name)
         case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
-            return apply(_OPERATORS[type(op)], _size(source, left), _size(source, right))
+            sides = (_size(source, side, quoted=quoted) for side in (left, right))
+            return apply(_OPERATORS[type(op)], *sides)
     source.refuse(
         "E0161",
         node,

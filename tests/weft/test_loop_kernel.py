@@ -64,6 +64,24 @@ def test_arguments_by_name() -> None:
     np.testing.assert_allclose(A, wanted)
 
 
+N = 3  # a size in quotes has nothing to do with it
+
+
+def test_names_of_the_module_and_names_that_are_no_c_identifiers() -> None:
+    @weft.kernel
+    def größe(α: weft.f32["N"], β: weft.f32["Ñ", N], double: weft.f32[N], int: weft.i64):
+        for i in range(N):
+            α[i] += 1
+        for long in range(Ñ):
+            β[long, 1] = double[long - long] + int
+
+    for n in (4, 5):
+        α, β = np.zeros(n, np.float32), np.zeros((n + 1, 3), np.float32)
+        größe(α, β=β, int=n, double=np.ones(3, np.float32))
+        assert α.tolist() == [1.0] * n
+        assert (β[:, 1] == n + 1).all()
+
+
 def test_an_array_named_out() -> None:
     @weft.kernel
     def fill(out: weft.f32["N"], self: weft.f32):
