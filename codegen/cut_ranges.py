@@ -10,7 +10,7 @@ Also known as: loop peeling, index-set splitting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.conditions import parts_of
@@ -24,7 +24,7 @@ from weft.polyhedral.analysis.linear import linear, mentions
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class Cut:
     """``condition`` holds from ``value`` on (``lower``), or below it."""
 
     condition: Expr
@@ -49,11 +49,17 @@ def _cut(stmt: Stmt) -> Stmt:
     return _apart(stmt, cuts) if cuts else stmt
 
 
-def _apart(loop: For, cuts: list[_Cut]) -> Stmt:
-    begin, end = loop.lower, loop.upper
+def _apart(loop: For, cuts: list[Cut]) -> Stmt:
     middle = loop.body
     for cut in cuts:
         middle = decided(middle, cut.condition, holds=True)
+    return in_three(loop, cuts, middle)
+
+
+def in_three(loop: For, cuts: Sequence[Cut], middle: Stmt) -> Block:
+    """``loop`` before, between and after ``cuts``; its body between them is ``middle``."""
+    begin, end = loop.lower, loop.upper
+    for cut in cuts:
         if cut.lower:
             begin = apply("max", begin, cut.value)
         else:
@@ -69,7 +75,7 @@ def _apart(loop: For, cuts: list[_Cut]) -> Stmt:
     )
 
 
-def _cuts(loop: For) -> Iterator[_Cut]:
+def _cuts(loop: For) -> Iterator[Cut]:
     """The conditions in ``loop`` that hold on one side of some value of its variable."""
     bound = {s.name for s in walk(loop.body) if isinstance(s, Let)}
     seen: set[Expr] = set()
@@ -78,15 +84,16 @@ def _cuts(loop: For) -> Iterator[_Cut]:
             for part in parts_of(stmt.condition):
                 if part not in seen and mentions(part, (loop.var,)) and not mentions(part, bound):
                     seen.add(part)
-                    yield from _sides(part, loop.var)
+                    yield from sides(part, loop.var)
 
 
-def _sides(condition: Expr, var: str) -> Iterator[_Cut]:
+def sides(condition: Expr, var: str) -> Iterator[Cut]:
+    """From where on, or up to where, ``condition`` holds; nothing where it has no such form."""
     match condition:
         case Apply("ge", (a, b)) | Apply("le", (b, a)):
-            slack = a - b
+            slack = _slack(a, b)
         case Apply("gt", (a, b)) | Apply("lt", (b, a)):
-            slack = a - b - 1
+            slack = _slack(a, b + 1)
         case _:
             return
     if any(isinstance(n, Load) for n in walk_expr(slack)):
@@ -96,6 +103,16 @@ def _sides(condition: Expr, var: str) -> Iterator[_Cut]:
     if form is None or factor is None:
         return
     if factor > 0:
-        yield _Cut(condition, True, (form.rest * -1 + (factor - 1)) // factor)
+        yield Cut(condition, True, (form.rest * -1 + (factor - 1)) // factor)
     elif factor < 0:
-        yield _Cut(condition, False, form.rest // -factor + 1)
+        yield Cut(condition, False, form.rest // -factor + 1)
+
+
+def _slack(a: Expr, b: Expr) -> Expr:
+    """What is not negative exactly where ``a >= b``, without a division on either side."""
+    match a, b:
+        case _, Apply("floordiv", (x, Literal(d, _))):
+            return a * d + (int(d) - 1) - x
+        case Apply("floordiv", (x, Literal(d, _))), _:
+            return x - b * d
+    return a - b

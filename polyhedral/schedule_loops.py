@@ -6,6 +6,7 @@ first of these strategies that has an answer decides on the loops of a group:
 
     matrix      updates with reuse in two directions       register tiles over cache tiles
     stencil     a time loop around uniform accesses        skewed tiles of time and rows
+    slanted     nothing but recurrences                    a few rows side by side
     single      one statement                              its best loop innermost, as a vector
     serial      anything else                              a loop that carries dependences
 
@@ -20,12 +21,19 @@ from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.single import single
+from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
-STRATEGIES = (("matrix", matrix), ("stencil", stencil), ("single", single), ("serial", serial))
+STRATEGIES = (
+    ("matrix", matrix),
+    ("stencil", stencil),
+    ("slanted", slanted),
+    ("single", single),
+    ("serial", serial),
+)
 
 
 def schedule_loops(

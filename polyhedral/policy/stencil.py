@@ -12,12 +12,13 @@ Reference: time skewing, Wonnacott, IJPP 2002.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.slanted import ROWS, slanted_rows
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.scop import Scop, Statement
@@ -45,6 +46,9 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     tile = time_tile(planner, group)
     if tile is None:
         return None
+    waits = _waits(planner, group.inside(tile.time, tile.rows))
+    if waits:
+        tile = replace(tile, width=ROWS)
     tiles = (
         {n: e // tile.steps for n, e in tile.time.items()},
         {n: e // tile.width for n, e in tile.rows.items()},
@@ -52,10 +56,27 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     loops = tile_loops(planner, group, {"t_t": tiles[0], "w_t": tiles[1]})
     points = [planner.loop("t", tile.time)]
     inside = group.inside(*tiles, tile.time)
+    if waits:
+        slanted = slanted_rows(planner, inside, tile.rows)
+        if slanted is not None:
+            return Band((*loops, *points), slanted)
     if any(len(planner.free(inside, n)) > 1 for n in group.names):  # rows are vectors of their own
         points.append(planner.loop("w", tile.rows))
         inside = inside.inside(tile.rows)
     return Band((*loops, *points), planner.nest(inside))
+
+
+def _waits(planner: Planner, row: Group) -> bool:
+    """Whether some statement depends on itself along its row."""
+    for names in row.components():
+        part = row.part(names)
+        free = [planner.free(part, n) for n in names]
+        if not all(free):
+            return False
+        along = part.search().valid({n: Var(dims[-1]) for n, dims in zip(names, free, strict=True)})
+        if along is None or not along.coincident:
+            return True
+    return False
 
 
 def time_tile(planner: Planner, group: Group) -> TimeTile | None:

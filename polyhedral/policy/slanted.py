@@ -1,0 +1,67 @@
+"""Strategy for recurrences in every direction: a few rows side by side, each behind the one before.
+
+    for i: for j: S(i, j)   →   for i_t: for s: unrolled i_p < 8: S(8·i_t + i_p, s - f·i_p)
+
+No loop is parallel, but along a slant ``s = j + f·i`` rows do not wait for each other: their chains
+of dependent operations overlap in the processor.
+
+Reference: wavefronts, Lamport, The parallel execution of DO loops, CACM 1974.
+"""
+
+from __future__ import annotations
+
+from weft.frontend.scalar_expr import Var
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.schedule_tree import Band, Tree
+
+ROWS = 8
+MAX_SLANT = 3
+
+
+def slanted(planner: Planner, group: Group) -> Tree | None:
+    """``group``, whose loops all carry dependences, in slanted strips; None where one does not."""
+    if group.in_tile or not all(len(planner.free(group, n)) == 2 for n in group.names):
+        return None
+    rows = group.search().valid({n: Var(planner.free(group, n)[0]) for n in group.names})
+    if rows is None or rows.coincident or not _waits(planner, group):
+        return None
+    strips = {n: e // ROWS for n, e in rows.at.items()}
+    inside = slanted_rows(planner, group.inside(strips), rows.at)
+    if inside is None:
+        return None
+    return Band((planner.loop(f"{planner.name(rows.at)}_t", strips),), inside)
+
+
+def slanted_rows(planner: Planner, group: Group, rows: At) -> Tree | None:
+    """Within tiles of ``rows``: the slanted loop, and the rows of the tile inside it."""
+    found = _slant(planner, group, rows)
+    if found is None:
+        return None
+    points = planner.point(group, rows)
+    if points == rows:
+        return None
+    name = planner.name(rows)
+    loops = (planner.loop("s", found.at), planner.loop(f"{name}_p", points, "unrolled"))
+    return Band(loops, planner.nest(group.inside(found.at, rows)))
+
+
+def _slant(planner: Planner, group: Group, rows: At) -> Hyperplane | None:
+    """A loop along the rows, behind by some steps for each, inside which rows are independent."""
+    free = {n: planner.free(group, n) for n in group.names}
+    if not all(free.values()):
+        return None
+    for slant in range(1, MAX_SLANT + 1):
+        at = {n: rows[n] * slant + Var(dims[-1]) for n, dims in free.items()}
+        found = group.search().complete({}, {n: (e,) for n, e in at.items()})
+        if found is not None:
+            across = group.inside(found.at).search().valid(rows)
+            if across is not None and across.coincident:
+                return found
+    return None
+
+
+def _waits(planner: Planner, group: Group) -> bool:
+    """Whether dependences run along the innermost loop of every statement."""
+    along = group.search().valid({n: Var(planner.free(group, n)[-1]) for n in group.names})
+    return along is None or not along.coincident
