@@ -106,16 +106,23 @@ class Affine:
             pieces.append((self.constant < 0, str(abs(self.constant))))
         (negative, first), *others = pieces
         signed = (f" {'-' if minus else '+'} {text}" for minus, text in others)
-        return f"{'-' if negative else ''}{first}{''.join(signed)}"
+        if negative:  # a sign binds tighter than a division
+            first = f"-({first})" if _is_division(first) else f"-{first}"
+        return first + "".join(signed)
 
 
 def _piece(term: Term, factor: int) -> str:
     if isinstance(term, str):
         return term if factor == 1 else f"{factor}*{term}"
     numerator, divisor = term.numerator, term.divisor
-    single = numerator.constant == 0 and len(numerator.terms) == 1
+    single = numerator.constant == 0 and len(numerator.terms) == 1 and numerator.terms[0][1] > 0
     text = f"{numerator} // {divisor}" if single else f"({numerator}) // {divisor}"
     return text if factor == 1 else f"{factor}*({text})"
+
+
+def _is_division(piece: str) -> bool:
+    """Whether ``piece`` is a floor without a factor."""
+    return " // " in piece and not piece.endswith(")")
 
 
 def variable(name: str) -> Affine:

@@ -16,15 +16,24 @@ names = st.sampled_from(["i", "j", "n"])
 flat = st.lists(st.tuples(names, st.integers(-9, 9)), max_size=3)
 
 
-@given(flat, st.integers(-99, 99), flat, st.integers(2, 40))
-def test_what_is_printed_is_read(terms, constant, inner, divisor) -> None:
+def total(terms: list[tuple[str, int]], constant: int) -> Affine:
     form = Affine((), constant)
     for name, c in terms:
         form = form + Affine(((name, 1),)).scaled(c)
-    below = Affine((), 1)
-    for name, c in inner:
-        below = below + Affine(((name, 1),)).scaled(c)
-    form = form + Affine(((FloorDiv(below, divisor), 1),)).scaled(3)
+    return form
+
+
+def floor(form: Affine, divisor: int, factor: int) -> Affine:
+    return Affine(((FloorDiv(form, divisor), 1),)).scaled(factor)
+
+
+factors = st.sampled_from([-3, -1, 1, 3])
+
+
+@given(flat, st.integers(-1, 1), flat, st.integers(-1, 1), st.integers(2, 40), factors, factors)
+def test_what_is_printed_is_read(terms, constant, inner, below, divisor, one, two) -> None:
+    form = total(terms, constant) + floor(total(inner, below), divisor, one)
+    form = form + floor(floor(total(inner, below), divisor, one), 3, two)
     normal = to_affine(parse_index(str(form)))
     assert normal is not None
     for values in ({"i": -7, "j": 4, "n": 100}, {"i": 13, "j": 0, "n": 1}):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import time
 from inspect import signature
+from random import Random
 
 import numpy as np
 import onnx
@@ -14,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from tests.polyhedral.transform.integer_programs import PROGRAMS
+from tests.polyhedral.transform.integer_programs import PROGRAMS, every, same
 from weft.errors import CompileError, IllegalScheduleError
 from weft.polyhedral.transform.initial import initial
 from weft.schedule_value import TRANSFORMATIONS, Schedule, Subject
@@ -406,6 +407,40 @@ def test_what_is_no_script(script: str, why: str, where: str) -> None:
 def test_scripts_run_nothing() -> None:
     with pytest.raises(IllegalScheduleError, match="E0018"):
         Schedule.from_script("s = x\ns = s.split(__import__('os').getcwd(), 4)", matmul)
+
+
+def wander(start: Schedule, seed: int) -> tuple[Schedule, int]:
+    """``start`` after random steps, illegal ones refused, and how many of these there were."""
+    r, s, refused = Random(seed), start, 0
+    for _ in range(14):
+        loop, other, statement = r.choice(s.loops), r.choice(s.loops), r.choice(list(s.statements))
+        method, arguments = r.choice([
+            ("split", (loop, r.choice((2, 3, 8)))), ("tile", ({loop: 4, other: 3},)),
+            ("reorder", ([loop, other],)), ("fuse", (loop, other)), ("distribute", (loop,)),
+            ("skew", (loop, other, r.choice((1, -1, 2)))), ("shift", (statement, loop, 1)),
+            ("reverse", (loop,)), ("parallel", (loop,)), ("vectorize", (loop, 4)),
+            ("unroll", (loop, 2)), ("unroll_and_jam", (loop, 2)), ("sink", ([loop],)),
+            ("cut", (statement, [f"{r.choice(s.scheduled.scop.statement(statement).dims)} < 3"])),
+        ])  # fmt: skip
+        try:
+            s = getattr(s, method)(*arguments)
+        except IllegalScheduleError:
+            refused += 1
+    return s, refused
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_random_schedules(program: str) -> None:
+    """Each computes the same, shows itself, and is rebuilt by its script and by its tree's text."""
+    steps = refusals = 0
+    for seed in range(6):
+        s, refused = wander(of(program), seed)
+        steps, refusals = steps + len(s.steps), refusals + refused
+        same(s.scheduled, *every(s.scheduled.original, (0, 1, 6)))
+        assert Schedule.from_script(str(s), of(program)).tree_text() == s.tree_text()
+        assert s.arrange(s.tree_text()).tree_text() == s.tree_text()
+        assert "for " in s.show()
+    assert steps > 15 and refusals > 5
 
 
 # ---- tensor expressions -------------------------------------------------------------------------
