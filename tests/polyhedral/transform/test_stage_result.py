@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.polyhedral.transform.test_inline_producer import running_sum
 
 from tests.polyhedral.transform.harness import (
     AWKWARD,
@@ -16,6 +15,7 @@ from tests.polyhedral.transform.harness import (
     random_scops,
     refusal,
 )
+from tests.polyhedral.transform.test_inline_producer import running_sum
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Var, literal
