@@ -3,14 +3,10 @@
 Global tensors are the kernel's buffers, row-major. A local or register tensor is allocated just
 inside the innermost loop that one of its storage-less dimensions follows, around all its uses.
 
-Below the mark of a register tile isl scans nothing: a statement of the outer loops alone stands
-for the tile, and ``register_tile`` writes what is inside.
+Register tiles are written in closed form (``scan_tiles``, ``register_tile``).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import replace
 
 from weft.codegen.isl_ast import scan
 from weft.codegen.loop_ir import (
@@ -24,16 +20,13 @@ from weft.codegen.loop_ir import (
     walk,
     with_children,
 )
-from weft.codegen.register_tile import emit_register_tile, named_domain
+from weft.codegen.scan_tiles import scanned_tiles
 from weft.codegen.statement_instance import Instances
-from weft.frontend.scalar_affine import Range, bounds, simplify, to_expr
+from weft.frontend.scalar_affine import Range, bounds, simplify
 from weft.frontend.scalar_expr import Expr, Var, literal, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
-from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.schedule_tree import children as tree_children
-from weft.polyhedral.schedule_tree import with_children as with_tree_children
-from weft.polyhedral.scop import Body, Scop, Statement, Tensor
+from weft.polyhedral.schedule_tree import Tree
+from weft.polyhedral.scop import Scop, Statement, Tensor
 
 
 def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
@@ -46,27 +39,17 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
     statements = {s.name: s for s in scop.statements}
     storageless: dict[str, list[Expr]] = {t.name: [] for t in scop.tensors if t.contracted}
 
+    tiles = scanned_tiles(scop, tree, instances)
+
     def instance(statement: str, values: tuple[Expr, ...]) -> Stmt:
         found = statements[statement]
         if storageless:
-            _note(instances, found, values, storageless)
+            _note(instances, found, tiles.dims(found, values), storageless)
+        if statement in tiles.marked:
+            return tiles.emit(statement, values)
         return instances.make(found, values)
 
-    tiles = marked_tiles(tree)
-    domains = {name: named_domain(scop, tile, instances) for name, tile in tiles.items()}
-
-    def piece(statement: str, values: tuple[Expr, ...]) -> Stmt:
-        if statement not in tiles:
-            return instance(statement, values)
-        domain = domains[statement]
-        if storageless:
-            dims = tuple(to_expr(domain.inverse.dims[d]) for d in statements[statement].dims)
-            names = dict(zip(domain.outer, values, strict=True))
-            dims = tuple(substitute(d, names) for d in dims)
-            _note(instances, statements[statement], dims, storageless)
-        return emit_register_tile(instances, tiles[statement], domain, values)
-
-    body = scan(*_above_tiles(scop, tree, tiles, domains), piece)
+    body = scan(*tiles.stand_ins(scop, tree), instance)
     used = {a.tensor for s in scop.statements for a in (*s.reads, *s.writes)}
     written = {w.tensor for s in scop.statements for w in s.writes}
     ranges = _ranges(body)
@@ -81,38 +64,6 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
         if t.scope == "global" and t.name in used
     )
     return Kernel(name, scop.parameters, buffers, body, tuple(instances.messages))
-
-
-def _above_tiles(
-    scop: Scop, tree: Tree, tiles: Mapping[str, MarkedTile], domains: Mapping[str, TileDomain]
-) -> tuple[Scop, Tree]:
-    """``scop`` and ``tree`` with, for each register tile, one instance of its statement."""
-    if not tiles:
-        return scop, tree
-    stand_ins: list[Statement] = []
-    for s in scop.statements:
-        if s.name in tiles:
-            domain = domains[s.name]
-            s = Statement(s.name, domain.outer, domain.above, (), (), (), Body((), ()))
-        stand_ins.append(s)
-
-    def change(node: Tree) -> Tree:
-        match node:
-            case Mark(RegisterTile(), Band(_, Leaf(name))) if name in tiles:
-                return Leaf(name)
-            case Band(loops, child):
-                return Band(tuple(map(renamed, loops)), change(child))
-        return with_tree_children(node, tuple(map(change, tree_children(node))))
-
-    def renamed(loop: Loop) -> Loop:
-        at = dict(loop.at)
-        for name, tile in tiles.items():
-            places = {outer.name: k for k, outer in enumerate(tile.outer)}
-            if loop.name in places:
-                at[name] = Var(domains[name].outer[places[loop.name]])
-        return replace(loop, at=at)
-
-    return replace(scop, statements=tuple(stand_ins)), change(tree)
 
 
 def _buffer(tensor: Tensor, writable: bool) -> Buffer:

@@ -45,7 +45,6 @@ from weft.codegen.tile_bounds import (
     mentions_any,
     span,
 )
-from weft.errors import CompileError
 from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_expr import (
     Expr,
@@ -59,30 +58,13 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
-from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, tile_domain
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain
+from weft.polyhedral.scop import Statement
 
 CACHE_LINE = 64  # bytes
 
 Lets = list[tuple[str, Expr]]
 Mask = Callable[[Load], Expr]  # where a load may be performed
-
-
-def named_domain(scop: Scop, tile: MarkedTile, instances: Instances) -> TileDomain:
-    """The tile's domain, its loops under names that loop IR has not used yet.
-
-    Raises ``CompileError`` (WEFT-E0503) where it has no closed form.
-    """
-    names = [instances.fresh(loop.name) for loop in (*tile.outer, *tile.loops)]
-    found = tile_domain(scop, tile, names)
-    if found is None:
-        raise CompileError(
-            "WEFT-E0503",
-            f"the register tile of {tile.statement} has no closed form",
-            why="its instances do not follow linearly from the loops around it, or leave holes",
-            hint="leave the tile unmarked; its loops are ordinary loops then",
-        )
-    return found
 
 
 def emit_register_tile(
