@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import ceil
 
 from weft.errors import WeftError
 from weft.frontend.scalar_affine import to_affine
@@ -287,8 +288,9 @@ def _lines(costs: Costs) -> Sequence[str]:
     if inner:
         each = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())
         lines.append(f"footprint of one iteration: {each}")
-    for loop, extent in costs.parallel.items():
-        lines.append(f"parallel: {loop}, {extent} at a time")
+    if costs.parallel:
+        extents = (f"{loop} {_whole(extent)}" for loop, extent in costs.parallel.items())
+        lines.append(f"iterations at a time: {', '.join(extents)}")
     roof = costs.roofline()
     at = ", ".join(f"{name} = {value}" for name, value in roof.sizes.items())
     needs = ", ".join(f"{name} {_time(seconds)}" for name, seconds in roof.parts.items())
@@ -301,6 +303,11 @@ def _interesting(costs: Costs, size: float) -> bool:
     """Whether the footprint is that of a tile: between a register file and the last cache."""
     least = costs.machine.vector_bytes * costs.machine.vector_registers
     return bool(costs.levels) and least <= size <= costs.levels[-1].capacity
+
+
+def _whole(extent: Polynomial) -> str:
+    """``extent``; a number of its own to the next integer."""
+    return str(extent) if extent.variables() else str(ceil(extent.constant()))
 
 
 def _by_tensor(amounts: Bytes) -> str:

@@ -148,24 +148,25 @@ class _Problem:
             self._add_write(*write)
         if self.kills.is_empty() and self.contributions.is_empty():
             return {}, self._by_read(self.sinks)
-        sources, initial = self._analysed(self.sinks)
-        seen = sources.domain().union(initial.domain())
-        lost = self.sinks.domain().subtract(seen)
+        sources, initial, seen = self._analysed(self.sinks)
+        lost = self.sinks.subtract(seen)
         if not lost.is_empty():
             # isl forgets sinks where maps have redundant divs; of these alone it does not.
-            more, first = self._analysed(self.sinks.intersect_domain(lost))
+            more, first, seen = self._analysed(lost)
             sources, initial = sources.union(more), initial.union(first)
-            lost = lost.subtract(more.domain().union(first.domain()))
-            if not lost.is_empty():
+            if not lost.is_subset(seen):
                 raise InternalError("WEFT-E0947", "the dataflow analysis has lost some reads")
         return self._by_read(sources), self._by_read(initial)
 
-    def _analysed(self, sinks: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
-        """What ``sinks`` see of instances, and the initial elements that they may see."""
+    def _analysed(self, sinks: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap, isl.UnionMap]:
+        """What ``sinks`` see of instances, the initial elements that they may see, and all of the
+        sinks that either is about."""
         problem = isl.UnionAccessInfo.from_sink(sinks)
         problem = problem.set_must_source(self.kills).set_may_source(self.contributions)
         found = problem.set_schedule_map(self.schedule).compute_flow()
-        return found.get_may_dependence().reverse(), found.get_may_no_source()
+        initial = found.get_may_no_source()
+        seen = found.get_full_may_dependence().range().unwrap().union(initial)
+        return found.get_may_dependence().reverse(), initial, seen
 
     def _add_write(self, statement: Statement, access: Access, folds: bool) -> None:
         time = self.times.get(encode("S", statement.name))
