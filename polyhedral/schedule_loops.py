@@ -15,6 +15,7 @@ Nothing here is trusted: ``legality`` and ``validation`` judge the result.
 
 from __future__ import annotations
 
+from weft.errors import BudgetError, IllegalScheduleError
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.fuse import fuse, share
 from weft.polyhedral.policy.matrix import matrix
@@ -24,6 +25,7 @@ from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
@@ -48,4 +50,15 @@ def schedule_loops(
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     planner = Planner(expand_all(scop), machine, strategies, fuse, share, threads)
     tree = planner.nest(planner.everything())
-    return Scheduled(scop, planner.scop, tidy(tree))
+    return _contracted(Scheduled(scop, planner.scop, tidy(planner.completed(tree))))
+
+
+def _contracted(scheduled: Scheduled) -> Scheduled:
+    """``scheduled`` with temporaries as small as its order allows; those of whole nests stay."""
+    for tensor in scheduled.scop.tensors:
+        if tensor.role == "temp" and tensor.scope == "global":
+            try:
+                scheduled = contract(scheduled, tensor.name)
+            except (IllegalScheduleError, BudgetError):
+                continue
+    return scheduled
