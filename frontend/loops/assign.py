@@ -56,18 +56,11 @@ class Assigner:
         node: ast.stmt,
     ) -> None:
         """``a, b = x, y``: everything on the right is evaluated before anything is assigned."""
-        held = [self._held(v, frame, place, node) for v in values]
+        held = [
+            Scalar(self.builder.held(v.expr, place, frame.source, node), v.weak) for v in values
+        ]
         for target, value in zip(targets, held, strict=True):
             self.assign(target, value, frame, place, node)
-
-    def _held(self, value: Scalar, frame: Frame, place: Place, node: ast.stmt) -> Scalar:
-        """``value``, in a tensor of its own if later assignments could change it."""
-        if is_pure(value.expr):
-            return value
-        name = self.builder.tensor("held", (), value.dtype, "temp")
-        target = Load(name, (), value.dtype)
-        self.builder.emit(place, [Assignment(target, value.expr)], frame.source, node)
-        return Scalar(target, value.weak)
 
     # ---- variables ----------------------------------------------------------------------------
 
@@ -85,7 +78,7 @@ class Assigner:
             else:
                 frame.env[name] = value
         elif isinstance(value, View):
-            frame.env[name] = value
+            frame.env[name] = self.builder.settled(value, place, frame.source, node)
         else:
             frame.source.refuse("E0162", node, f"a {type(value).__name__} cannot be assigned")
 
@@ -141,9 +134,10 @@ class Assigner:
             )
         if not isinstance(value, Scalar):
             frame.source.refuse("E0162", node, f"a {type(value).__name__} cannot be assigned")
-        if view.shape and not is_pure(value.expr):
-            value = self._held(value, frame, place, node)
         expr = _converted(value, view.dtype, frame, node)
+        if view.shape:
+            expr = self.builder.held(expr, place, frame.source, node)
+            view = self.builder.settled(view, place, frame.source, node)
         self.fill(view, expr, frame, place, node)
 
     def fill(self, view: View, expr: Expr, frame: Frame, place: Place, node: ast.stmt) -> None:

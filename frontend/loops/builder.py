@@ -14,7 +14,7 @@ from weft.frontend.loops.accesses import Reads, access, replaced
 from weft.frontend.loops.affine import cases, tightest
 from weft.frontend.loops.conditions import Way, both
 from weft.frontend.loops.source import Source
-from weft.frontend.loops.values import is_pure
+from weft.frontend.loops.values import Free, View, is_pure
 from weft.frontend.scalar_affine import to_affine, to_expr
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, walk
 from weft.frontend.scalar_printer import scalar_text
@@ -155,6 +155,25 @@ class ScopBuilder:
             return not constrained(space, place.dims, everything).is_empty()
 
     # ---- statements ---------------------------------------------------------------------------
+
+    def held(self, expr: Expr, place: Place, source: Source, node: ast.AST) -> Expr:
+        """``expr``, in a tensor of its own if what follows could change it."""
+        if is_pure(expr):
+            return expr
+        target = Load(self.tensor("held", (), expr.dtype, "temp"), (), expr.dtype)
+        self.emit(place, [Assignment(target, expr)], source, node)
+        return target
+
+    def settled(self, view: View, place: Place, source: Source, node: ast.AST) -> View:
+        """``view`` where what follows may change the data that its subscripts come from."""
+        done: list[Expr | Free] = []
+        for subscript in view.subscripts:
+            if isinstance(subscript, Free):
+                start = self.held(subscript.start, place, source, node)
+                done.append(Free(start, self.held(subscript.size, place, source, node)))
+            else:
+                done.append(self.held(subscript, place, source, node))
+        return replace(view, subscripts=tuple(done))
 
     def emit(
         self, place: Place, parts: Sequence[Assignment], source: Source, node: ast.AST

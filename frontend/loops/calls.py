@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from weft.errors import ExpressionError
-from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
+from weft.frontend.loops.builder import Place, ScopBuilder
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.frame import Frame
 from weft.frontend.loops.signature import Argument, signature
@@ -91,7 +91,7 @@ class _Binding:
             self.pairs.append((declared, actual, argument))
             if isinstance(declared, Var) and declared.name not in self.sizes:
                 self.sizes[declared.name] = actual
-        return value
+        return self.builder.settled(value, self.place, self.outer.source, self.call)
 
     def _refuse(self, what: str, node: ast.AST) -> NoReturn:
         self.outer.source.refuse("E0169", node, what)
@@ -110,10 +110,7 @@ class _Binding:
             self.sizes.setdefault(argument.name, expr)
         if is_pure(expr) or all(self._is_constant(load) for load in loads(expr)):
             return Scalar(expr, weak)
-        name = self.builder.tensor(argument.name, (), argument.dtype, "temp")
-        target = Load(name, (), argument.dtype)
-        self.builder.emit(self.place, [Assignment(target, expr)], self.outer.source, self.call)
-        return Scalar(target, weak)
+        return Scalar(self.builder.held(expr, self.place, self.outer.source, self.call), weak)
 
     def _is_constant(self, load: Load) -> bool:
         """Whether it is a scalar argument of the kernel, which nothing can assign."""

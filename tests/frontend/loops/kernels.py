@@ -265,6 +265,27 @@ def clamped(x: weft.f64["N"], y: weft.f64["N"], z: weft.i64["N"]):
             z[i] ^= j if j < min(i, 2 * abs(i - 4)) else bond(i, j)
 
 
+@weft.kernel
+def rotate(row: weft.f64["K"], place: weft.i64["L"]):
+    for i in range(L):
+        place[i] = (place[i] + 1) % L
+        for j in range(K):
+            row[j] = row[j] * 0.5 + i
+
+
+@weft.kernel
+def views(A: weft.f64["N", "M"], place: weft.i64["N"]):
+    """Parts of arrays at places that depend on data, which change while they are in use."""
+    for i in range(N):
+        row = A[place[i]]
+        place[i] = N - 1 - place[i]
+        for j in range(M):
+            row[j] += j
+        rotate(A[place[i], 1:], place)
+        if M > 0:
+            A[place[i], :] = A[place[i], 0] + 1
+
+
 def _rng(n: int) -> np.random.Generator:
     return np.random.default_rng(n)
 
@@ -312,6 +333,7 @@ PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
     "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _i32(-9, 9, n)]),
     "calls": (calls, lambda n: [_definite(n), _rng(n).normal(size=(n, n, n))]),
     "clamped": (clamped, lambda n: [_floats(n), _floats(n), _whole(0, 5, n)]),
+    "views": (views, lambda n: [_rng(n).normal(size=(n, n)), _whole(0, n or 1, n)]),
     "whole_arrays": (
         whole_arrays,
         lambda n: [np.ones((n, n + 1), "float32"), np.zeros((n + 1, 3), "float32")],
