@@ -24,10 +24,20 @@ def test_example(example, capsys):
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_readme(number, tmp_path, monkeypatch):
-    """Blocks may build on the ones before, as they do for a reader."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "readme"}
-    for k, block in enumerate(BLOCKS[: number + 1]):
-        file = f"<README.md block {k}>"  # in Python's line cache, as the cells of notebooks are
+    run_blocks("README.md", BLOCKS[: number + 1])
+
+
+def test_the_page_on_loop_kernels(capsys):
+    text = (ROOT / "docs" / "loop-kernels.md").read_text()
+    run_blocks("loop-kernels.md", re.findall(r"^```python\n(.*?)^```", text, re.S | re.M))
+    assert "WEFT-E0162" in capsys.readouterr().out
+
+
+def run_blocks(document: str, blocks: list[str]) -> None:
+    """Blocks may build on the ones before, as they do for a reader."""
+    names: dict[str, object] = {"__name__": "document"}
+    for k, block in enumerate(blocks):
+        file = f"<{document} block {k}>"  # in Python's line cache, as the cells of notebooks are
         linecache.cache[file] = (len(block), None, block.splitlines(keepends=True), file)
         exec(compile(block, file, "exec"), names)
