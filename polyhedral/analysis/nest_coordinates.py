@@ -67,8 +67,8 @@ class NestCoordinates:
         found: dict[str, Fraction] = {}
         for fixed in self.fixed[:depth]:
             if fixed is not None:
-                least = min(fixed.step, found.get(fixed.coordinate, fixed.step))
-                found[fixed.coordinate] = least
+                name, step = fixed.coordinate, max(fixed.step, self._stride[fixed.coordinate])
+                found[name] = min(step, found.get(name, step))
         return found
 
     def summed(
