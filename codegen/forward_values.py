@@ -6,7 +6,7 @@
 
 The chain through memory, a store and a load that waits for it, becomes one through registers.
 Short unrolled loops inside are written out first, so that rows done side by side have chains of
-their own. Scalar replacement (Callahan, Carr, Kennedy, 1990), of stored values; LLVM does it where
+their own; where the whole body is a short vector loop, each of its lanes has one. Scalar replacement (Callahan, Carr, Kennedy, 1990), of stored values; LLVM does it where
 it can prove that nothing else is stored there, which it cannot for rows of a symbolic length.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from weft.codegen.loop_ir import (
     Allocate,
@@ -49,6 +50,7 @@ from weft.frontend.scalar_expr import walk as walk_expr
 
 TURNS = 4  # how many turns back a value is kept
 _WRITTEN_OUT = 64  # statements that the unrolled loops in a loop may grow to
+_LANES = 32  # turns of a vector loop whose values are kept in registers
 
 _Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 _Forms = tuple[Affine, ...]
@@ -66,15 +68,24 @@ def forward_values(kernel: Kernel) -> Kernel:
 @dataclass(frozen=True, slots=True)
 class _Chain:
     """The values that a loop stores at ``place`` are read again: ``back`` says how many turns later
-    each load comes. ``names[k]``: the register of k + 1 turns ago."""
+    each load comes. ``names[k]``: the register of k + 1 turns ago, or of each lane's of ``lanes``.
+    """
 
     place: _Place
     buffer: Buffer
     back: Mapping[Load, int]
     names: tuple[str, ...]
+    lanes: For | None
 
     def registers(self) -> list[Buffer]:
-        return [Buffer(name, self.buffer.dtype, (), (), "register") for name in self.names]
+        shape = () if self.lanes is None else (self.lanes.upper,)
+        strides = () if self.lanes is None else (literal(1),)
+        return [Buffer(name, self.buffer.dtype, shape, strides, "register") for name in self.names]
+
+    @property
+    def cell(self) -> tuple[Expr, ...]:
+        """Where the value is in a register."""
+        return () if self.lanes is None else (Var(self.lanes.var),)
 
     def held(self, turns: int) -> Expr:
         """The value of ``turns`` turns ago, as it was when this turn began."""
@@ -90,14 +101,15 @@ class _Chain:
             if later:  # it is first loaded in a later turn, which there may not be
                 there = loop.lower + later < loop.upper
                 value = select(there, value, literal(0, self.buffer.dtype))
-            yield Store(register, (), value)
+            yield Store(register, self.cell, value)
 
     def store(self, value: Expr) -> Stmt:
         """Store ``value`` to memory and to the registers."""
         name, indices = self.place
         new = Var(f"{self.names[0]}.new", self.buffer.dtype)
-        moves = [Store(r, (), self.held(k)) for k, r in enumerate(self.names[1:], start=1)]
-        stores = (Store(name, indices, new), Store(self.names[0], (), new), *moves)
+        first, *others = self.names
+        moves = [Store(r, self.cell, self.held(k)) for k, r in enumerate(others, start=1)]
+        stores = (Store(name, indices, new), Store(first, self.cell, new), *moves)
         return Let(new.name, value, Block(stores))
 
 
@@ -114,13 +126,14 @@ class _Forwarding:
             return replace(stmt, body=inside.stmt(stmt.body))
         if isinstance(stmt, For) and stmt.kind == "serial" and stmt.step == 1:
             straight = replace(stmt, body=_written_out(stmt.body))
-            chains = self._chains(straight)
+            lanes = straight.body if _short_vector(straight.body) else None
+            chains = self._chains(straight, lanes)
             if chains:
                 return _carried(straight, chains)
         return map_children(stmt, self.stmt)
 
-    def _chains(self, loop: For) -> list[_Chain]:
-        inside = list(walk(loop.body))
+    def _chains(self, loop: For, lanes: For | None) -> list[_Chain]:
+        inside = list(walk(loop.body if lanes is None else lanes.body))
         if not all(
             isinstance(s, Block | Let | Store | Update | Prefetch | Comment) for s in inside
         ):
@@ -130,11 +143,13 @@ class _Forwarding:
         bound = {s.name for s in inside if isinstance(s, Let)}
         places = [place for s in inside for place in _written(s)]
         loads = list(dict.fromkeys(n for s in inside for e in expressions(s) for n in _sure(e)))
-        return [c for c in (self._chain(loop, p, places, loads, bound) for p in places) if c]
+        found = (self._chain(loop, lanes, p, places, loads, bound) for p in places)
+        return [c for c in found if c]
 
     def _chain(
         self,
         loop: For,
+        lanes: For | None,
         place: _Place,
         places: Sequence[_Place],
         loads: Sequence[Load],
@@ -145,8 +160,11 @@ class _Forwarding:
         own = _forms(indices, loop.var, bound)
         if name not in self.buffers or own is None or len([p for p in places if p == place]) > 1:
             return None
+        moving = [loop.var] if lanes is None else [loop.var, lanes.var]
+        if lanes is not None and not any(form.coefficient(lanes.var) for form in own):
+            return None
         others = [at for other, at in places if other == name and at != indices]
-        if not all(_apart(own, _forms(at, loop.var, bound), loop.var) for at in others):
+        if not all(_apart(own, _forms(at, loop.var, bound), moving) for at in others):
             return None
         back: dict[Load, int] = {}
         for load in loads:
@@ -158,7 +176,7 @@ class _Forwarding:
             return None
         number = len(self.made)
         names = tuple(f"carried.{number}.{k}" for k in range(1, max(back.values()) + 1))
-        chain = _Chain(place, self.buffers[name], back, names)
+        chain = _Chain(place, self.buffers[name], back, names, lanes)
         self.made.append(chain)
         return chain
 
@@ -186,13 +204,17 @@ def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
                 return chain.store(substitute(monoid.combined[0], operands))
         return made
 
-    body = stmt(loop.body)
+    lanes = chains[0].lanes
+    body = stmt(loop.body if lanes is None else lanes.body)
     for chain in chains:
         for turns, register in enumerate(chain.names, start=1):
             held = chain.held(turns)
             assert isinstance(held, Var)
-            body = Let(held.name, Load(register, (), held.dtype), body)
-    start = If(loop.lower < loop.upper, Block(tuple(s for c in chains for s in c.begin(loop))))
+            body = Let(held.name, Load(register, chain.cell, held.dtype), body)
+    begin: Stmt = Block(tuple(s for c in chains for s in c.begin(loop)))
+    if lanes is not None:
+        begin, body = replace(lanes, body=begin), replace(lanes, body=body)
+    start = If(loop.lower < loop.upper, begin)
     result: Stmt = Block((start, replace(loop, body=body)))
     for chain in chains:
         for buffer in chain.registers():
@@ -224,6 +246,18 @@ def _at(stmt: Stmt, values: dict[str, Expr]) -> Stmt:
 
 
 # ---- questions ----------------------------------------------------------------------------------
+
+
+def _short_vector(stmt: Stmt) -> TypeGuard[For]:
+    """Whether ``stmt`` is a vector loop from 0 whose turns all fit in registers."""
+    return (
+        isinstance(stmt, For)
+        and stmt.kind == "vector"
+        and stmt.step == 1
+        and stmt.lower == literal(0)
+        and isinstance(stmt.upper, Literal)
+        and int(stmt.upper.value) <= _LANES
+    )
 
 
 def _written(stmt: Stmt) -> tuple[_Place, ...]:
@@ -275,12 +309,12 @@ def _turns_back(stored: _Forms, loaded: _Forms, var: str) -> int:
     return distances.pop() if len(distances) == 1 else 0
 
 
-def _apart(one: _Forms, two: _Forms | None, var: str) -> bool:
-    """Whether no turns of the loop ever store the same element at both."""
+def _apart(one: _Forms, two: _Forms | None, moving: Sequence[str]) -> bool:
+    """Whether no turns of the loops over ``moving`` ever store the same element at both."""
     if two is None:
         return False
     return any(
-        a.coefficient(var) == b.coefficient(var) == 0
+        all(a.coefficient(var) == b.coefficient(var) == 0 for var in moving)
         and (a - b).is_constant
         and (a - b).constant != 0
         for a, b in zip(one, two, strict=True)

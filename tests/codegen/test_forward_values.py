@@ -106,6 +106,23 @@ def test_lanes_each_have_their_own() -> None:
     assert carries(For("i", literal(0), n, "vector", body)) == 1
 
 
+def test_short_vectors_have_one_for_each_lane() -> None:
+    body = row(at("x", i, j - 1) * 3 + at("x", i, j - 2) + at("b", i, j), i)
+    assert carries(loop(For("i", literal(0), literal(3), "vector", body), low=2)) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        row(at("x", i + 1, j - 1) + B, i),  # another lane's
+        Block((row(at("x", i, j - 1) + B, i), put("x", (literal(7), j), B))),
+        Update((("x", (literal(3), j)),), monoid("add", I64), (X1 * 2,)),  # of all lanes
+    ],
+)
+def test_short_vectors_without(body: Stmt) -> None:
+    assert carries(loop(For("i", literal(0), literal(3), "vector", body))) == 0
+
+
 def test_lanes_of_uneven_loops() -> None:
     body = put("x", (i, j), at("x", i, j - 1) * 3 + at("b", i, j))
     triangle = For("j", literal(1), i + 1, "serial", body)
