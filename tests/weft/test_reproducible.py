@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import weft
-import weft.compiler
 import weft.executable
+import weft.program_code
 from tests.weft.small_models import MODELS, seeded_inputs
 from weft.executable import Executable
 from weft.options import Options
@@ -76,8 +76,8 @@ def bits(results: dict[str, np.ndarray]) -> list[bytes]:
 def eager_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is shared out, on more threads than there may be processors."""
     monkeypatch.setattr(weft.executable, "available_threads", lambda: 4)
-    shared = functools.partial(weft.compiler.emit_program, grain=1)
-    monkeypatch.setattr(weft.compiler, "emit_program", shared)
+    shared = functools.partial(weft.program_code.emit_program, grain=1)
+    monkeypatch.setattr(weft.program_code, "emit_program", shared)
 
 
 @pytest.mark.usefixtures("eager_threads")

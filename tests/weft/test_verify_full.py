@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,12 +133,12 @@ def other_tiles(size_off: int, tiles_late: int) -> Break:
     """The first statement of a fused nest is tiled by another size, or runs some tiles late."""
 
     def wrong(original: Any) -> Any:
-        def tile_loop(loop: Loop, size: int | None) -> Loop:
-            made = original(loop, size)
-            if size is None or len(loop.at) < 2:
+        def tile_loop(loop: Loop, sizes: Mapping[str, int], taken: set[str]) -> Loop:
+            made = original(loop, sizes, taken)
+            if loop.name not in sizes or len(loop.at) < 2:
                 return made
             odd = next(iter(loop.at))
-            value = loop.at[odd] // (size + size_off) + tiles_late
+            value = loop.at[odd] // (sizes[loop.name] + size_off) + tiles_late
             return replace(made, at={**made.at, odd: value})
 
         return tile_loop
@@ -207,17 +207,18 @@ BUGS: list[tuple[str, Callable[[], Graph], str, Break]] = [
     ("from_tensor_expr", examples.dense, "weft.polyhedral.lower_compute.Body",
      lambda body: lambda lets, results: body(lets, tuple(map(swapped_subtraction, results)))),
     ("coalesce", examples.dense, "weft.verify_cluster.coalesce", after(swapped_in_scop)),
-    ("inline", examples.dense, f"{TRANSFORM}.inline._instance", after(constant_operand)),
+    ("inline_producer", examples.dense, f"{TRANSFORM}.inline_producer._instance",
+     after(constant_operand)),
     ("hoist_constants", examples.dense, f"{TRANSFORM}.hoist_constants._hoist",
      after(swapped_in_scop)),
-    ("pack, refused", examples.dense, f"{TRANSFORM}.pack._copy",
+    ("pack_operand, refused", examples.dense, f"{TRANSFORM}.pack_operand._copy",
      after(lambda s: replace(s, reads=tuple(replace(r, indices=(literal(0), *r.indices[1:]))
                                             for r in s.reads)))),
-    ("pack", examples.dense, f"{TRANSFORM}.pack._copy",
+    ("pack_operand", examples.dense, f"{TRANSFORM}.pack_operand._copy",
      after(lambda s: replace(s, body=replace(s.body, results=(literal(0.0, "float32"),))))),
-    ("cache_write", examples.convolution, f"{TRANSFORM}.cache_write._copy",
+    ("stage_result", examples.convolution, f"{TRANSFORM}.stage_result._copy",
      after(lambda s: replace(s, body=replace(s.body, results=(literal(0.0, "float32"),))))),
-    ("fuse, refused", examples.chain, f"{TRANSFORM}.fuse._merged", after(reader_one_turn_early)),
+    ("share, refused", examples.chain, f"{TRANSFORM}.share._merged", after(reader_one_turn_early)),
     ("tile, refused", examples.dense, f"{TRANSFORM}.tile._tile_loop", other_tiles(0, 1)),
     ("tile, refused", examples.dense, f"{TRANSFORM}.tile._tile_loop", other_tiles(1, 0)),
     ("promote, refused", examples.dense, f"{TRANSFORM}.promote._redirect", without_last_dimension),
@@ -252,17 +253,17 @@ def test_correct_passes_pass(graph: Callable[[], Graph], recwarn: pytest.Warning
 def test_the_error_shows_where_and_both_programs(
     broken: Callable[[str, Break], None], tmp_path: Path
 ) -> None:
-    broken(f"{TRANSFORM}.inline._instance", after(constant_operand))
+    broken(f"{TRANSFORM}.inline_producer._instance", after(constant_operand))
     with pytest.raises(InternalError) as caught:
         verify_full(examples.dense(), replace(OPTIONS, dump=str(tmp_path)))
     error = caught.value
     assert "compute 'product'" in error.where and "result[" in error.why
     before, now = error.__notes__
-    assert "before inline (after coalesce)" in before and "after inline" in now
+    assert "before inline_producer (after coalesce)" in before and "after inline_producer" in now
     texts = {path.name.split("verify-")[1]: path.read_text() for path in tmp_path.iterdir()}
-    assert sorted(texts) == ["after-inline.txt", "before-inline.txt"]
-    assert "centred" in texts["before-inline.txt"]
-    assert "centred_centred[" not in texts["after-inline.txt"]
+    assert sorted(texts) == ["after-inline_producer.txt", "before-inline_producer.txt"]
+    assert "centred" in texts["before-inline_producer.txt"]
+    assert "centred_centred[" not in texts["after-inline_producer.txt"]
 
 
 def test_a_pass_that_crashes_is_named(broken: Callable[[str, Break], None]) -> None:
