@@ -423,13 +423,16 @@ class Program:
         self.records: dict[Record, int] = {}
         self.at = [enumerate_scop(scop, sizes, self.records) for sizes in choices]
 
-    def judge(self, tree: Tree) -> Verdict:
+    def judge(self, tree: Tree, most: int | None = None) -> Verdict:
+        """The verdict on ``tree``; incomplete once more than ``most`` records are violated."""
         above = paths(tree)
         violated: set[int] = set()
         carries: set[str] = set()
         reductions: set[str] = set()
         injective = True
-        for one in self.at:
+        for one in reversed(self.at):  # the largest first
+            if most is not None and (len(violated) > most or not injective):
+                break
             rows, kinds, names = times(one, above)
             injective = injective and not _together(one, rows).any()
             if one.source.size:

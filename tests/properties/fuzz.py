@@ -189,16 +189,18 @@ def _only(seed: int) -> int:
 def _long(seeds: range, effort: Effort, options: argparse.Namespace) -> int:
     tally, start = Tally(), time.perf_counter()
     found = run_here(seeds, effort) if options.jobs < 2 else run_jobs(seeds, options)
-    for count, (seed, outcome) in enumerate(found, start=1):
-        tally.add(seed, outcome)
-        if sys.stdout.isatty() and count % 100 == 0:
-            rate = count / (time.perf_counter() - start)
-            print(f"\r{count}/{len(seeds)}, {rate:.0f}/s", end="", flush=True)
+    count = 0
+    try:
+        for count, (seed, outcome) in enumerate(found, start=1):
+            tally.add(seed, outcome)
+            if sys.stdout.isatty() and count % 100 == 0:
+                rate = count / (time.perf_counter() - start)
+                print(f"\r{count}/{len(seeds)}, {rate:.0f}/s", end="", flush=True)
+    except KeyboardInterrupt:
+        print(f"\nstopped after {count} of {len(seeds)} pairs")
     seconds = time.perf_counter() - start
     print(f"\n{tally.histogram()}")
-    print(
-        f"{len(tally.problems)} contradictions; {seconds:.0f} s, {len(seeds) / seconds:.0f} pairs/s"
-    )
+    print(f"{len(tally.problems)} contradictions; {seconds:.0f} s, {count / seconds:.0f} pairs/s")
     return 1 if tally.problems else 0
 
 

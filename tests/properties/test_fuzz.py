@@ -5,15 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.properties import examine, executions
+from tests.properties.enumeration import Program
 from tests.properties.examine import Effort
 from tests.properties.fuzz import show
-from tests.properties.random_schedules import random_pair
+from tests.properties.random_schedules import Pair, random_pair
+from tests.properties.scheduled_programs import case
 from tests.properties.shrinking import smaller
 from weft.errors import IllegalScheduleError
 
@@ -49,10 +52,18 @@ def test_a_checker_that_refuses_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bounds_that_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = case("promoted")
+    of = base.scheduled
+    smaller_x = tuple(
+        replace(t, shape=(t.shape[0] - 1, *t.shape[1:])) if t.name == "A" else t
+        for t in of.scop.tensors
+    )
+    scop = replace(of.scop, tensors=smaller_x)
+    scheduled = replace(of, original=scop, scop=scop)
+    pair = Pair(0, base.subject, scheduled, Program(scop, base.subject.affine.sizes))
+    assert examine.examine_pair(pair, Random(0), QUICK).kind == "out of bounds"
     monkeypatch.setattr(examine, "check_bounds", lambda scop: None)
-    monkeypatch.setattr(examine, "validate", lambda *_: None)
-    found = [examine.examine(seed, QUICK).problem for seed in range(400)]
-    assert any("touches" in text for text in found)
+    assert "touches" in examine.examine_pair(pair, Random(0), QUICK).problem
 
 
 def test_code_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
