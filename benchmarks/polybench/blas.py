@@ -1,7 +1,7 @@
 """PolyBench 4.2.1, linear-algebra/blas: gemm, gemver, gesummv, symm, syr2k, syrk, trmm."""
 
 # ruff: noqa: F821
-# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, attr-defined, index, operator"
+# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index, operator"
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """PolyBench 4.2.1, linear-algebra/kernels: 2mm, 3mm, atax, bicg, doitgen, mvt."""
 
 # ruff: noqa: F821
-# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, attr-defined, index, operator"
+# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index, operator"
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """PolyBench 4.2.1, medley: deriche, floyd-warshall, nussinov."""
 
 # ruff: noqa: F821
-# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, attr-defined, index, operator"
+# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index, operator"
 
 import math
 from typing import Any

@@ -12,9 +12,7 @@ from weft.benchmarks.polybench.benchmark import Arguments, Benchmark
 from weft.codegen.machines.host import host_machine
 from weft.dtypes import as_dtype
 from weft.executable import Executable
-from weft.frontend.loops.lower import LoopKernel, lower_kernel
-from weft.kernel_code import assumed, compile_kernel
-from weft.passes import Passes
+from weft.kernel_code import compile_kernel
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 
@@ -27,14 +25,10 @@ class WeftProgram:
     """``seconds``: of compiling, from the Python function to machine code in place;
     ``validation``: the share of it that proving the schedule right took."""
 
-    kernel: LoopKernel
+    scop: Scop  # as written
     executable: Executable
     seconds: float
     validation: float
-
-    @property
-    def scop(self) -> Scop:
-        return self.kernel.scop
 
     @property
     def note(self) -> str:
@@ -59,13 +53,10 @@ def compile_weft(
     """``benchmark`` in ``dtype``, cold. Without ``time_tile``, the best schedule of plain loops."""
     options = weft.Options(cache=False, threads=threads)
     start, begin = time.perf_counter(), clock()
-    kernel = lower_kernel(benchmark.make(as_dtype(dtype)))
-    scheduled = None
-    if not time_tile:
-        scop = assumed(kernel.scop, Passes(options, kernel.scop.name))
-        scheduled = schedule_loops(scop, host_machine(), time_tile=False)
-    executable = compile_kernel(kernel, options, scheduled)
+    kernel = benchmark.make(as_dtype(dtype))
+    scheduled = None if time_tile else schedule_loops(kernel.scop, host_machine(), time_tile=False)
+    executable = compile_kernel(kernel.lowered, options, scheduled)
     seconds, whole = clock() - begin, time.perf_counter() - start
     stats: dict[str, Any] = dict(executable.stats)
     proving = sum(s for stage, s in stats["seconds"].items() if stage in _VALIDATION)
-    return WeftProgram(kernel, executable, seconds, proving / whole)
+    return WeftProgram(kernel.lowered.scop, executable, seconds, proving / whole)

@@ -1,7 +1,7 @@
 """PolyBench 4.2.1, stencils: adi, fdtd-2d, heat-3d, jacobi-1d, jacobi-2d, seidel-2d."""
 
 # ruff: noqa: F821, B007
-# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, attr-defined, index, operator"
+# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index, operator"
 
 from typing import Any
 

@@ -8,12 +8,11 @@ from weft.benchmarks.polybench.c_peer import aligned_copy, published_loops, size
 from weft.benchmarks.polybench.registry import SUITE
 from weft.codegen.c_printer import print_c
 from weft.dtypes import as_dtype
-from weft.frontend.loops.lower import lower_kernel
 
 
 def printed(name: str) -> str:
     benchmark = SUITE[name]
-    scop = lower_kernel(benchmark.make(as_dtype(benchmark.dtype))).scop
+    scop = benchmark.make(as_dtype(benchmark.dtype)).lowered.scop
     inputs = benchmark.inputs(np.dtype(benchmark.dtype), **benchmark.sizes("mini"))
     return print_c(published_loops(scop, sizes_of(scop, inputs)))
 

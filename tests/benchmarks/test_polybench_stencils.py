@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.polybench_checks import check_answers, check_printed_c
+from tests.benchmarks.polybench_checks import check_answers, check_printed_c, check_python
 from weft.benchmarks.polybench.benchmark import Benchmark
 from weft.benchmarks.polybench.stencils import BENCHMARKS
 
@@ -10,6 +10,11 @@ from weft.benchmarks.polybench.stencils import BENCHMARKS
 @pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda b: b.name)
 def test_the_compiled_kernel_gives_numpys_answers(benchmark: Benchmark) -> None:
     check_answers(benchmark, benchmark.dtype)
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda b: b.name)
+def test_the_function_in_python_gives_numpys_answers(benchmark: Benchmark) -> None:
+    check_python(benchmark)
 
 
 def test_the_printed_c_gives_numpys_answers() -> None:
