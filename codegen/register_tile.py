@@ -47,6 +47,7 @@ from weft.codegen.tile_bounds import (
 )
 from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_expr import (
+    Apply,
     Expr,
     Literal,
     Load,
@@ -62,6 +63,7 @@ from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain
 from weft.polyhedral.scop import Statement
 
 CACHE_LINE = 64  # bytes
+_TERMS = 4  # of a sum that is folded in term by term
 
 Lets = list[tuple[str, Expr]]
 Mask = Callable[[Load], Expr]  # where a load may be performed
@@ -265,7 +267,7 @@ class _Version:
             rows, lambda load: both if _mentioned(load) & known else hull
         )
         targets = tuple((self._tile(k), self._place()) for k in range(len(update.targets)))
-        step = Update(targets, update.monoid, update.values)
+        step = _block([Update(targets, update.monoid, v) for v in _steps(update)])
         return _let(lets, self._lanes(_let(inner, step)))
 
     def _guarded_step(self) -> Stmt:
@@ -347,6 +349,23 @@ class _Version:
         if high != literal(self.sizes[self.domain.lane]):
             conditions.append(lane < high)
         return all_of(conditions)
+
+
+def _steps(update: Update) -> list[tuple[Expr, ...]]:
+    """What ``update`` folds in, a sum term by term: each product is then one multiply-add."""
+    if update.monoid.name != "add" or not update.monoid.laws >= {"associative", "commutative"}:
+        return [update.values]
+    terms: list[Expr] = []
+    stack = list(update.values)
+    while stack:
+        match stack.pop():
+            case Apply("add", (left, right)):
+                stack += [right, left]
+            case Apply("sub", (left, right)):
+                stack += [-right, left]
+            case term:
+                terms.append(term)
+    return [(term,) for term in terms] if len(terms) <= _TERMS else [update.values]
 
 
 def _least(form: Affine, name: str, box: Box) -> Expr:

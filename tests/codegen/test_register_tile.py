@@ -221,6 +221,14 @@ def test_other_monoids(fold: str, name: str) -> None:
     agree(scop, tiled(2, 16, 4), cubes(1, 5, 19))
 
 
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.float64])
+def test_sums_are_folded_term_by_term(dtype: dtypes.DType) -> None:
+    a, b = Load(0, (), dtype), Load(1, (), dtype)
+    s = statement((*SQUARE, i - k), dtype, value=a * b - (b - a * 2) + 3)
+    scop = program(s, dtype, {"A": (N, N), "B": (N, N), "C": (N, N)})
+    agree(scop, tiled(2, 8, 4), cubes(1, 6, 17), exact=not dtype.is_float)
+
+
 def test_in_place_below_and_beside_the_diagonal_block() -> None:
     """An LU update: the block of pivots is left of and above the tile, in the same array."""
     block = 16 * (k // 16)
