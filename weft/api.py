@@ -20,7 +20,7 @@ from weft.frontend.tensor_expr import Program, Tensor, as_size, operations, size
 from weft.frontend.tensor_verifier import verify
 from weft.graph.from_program import from_program
 from weft.graph.operator_graph import Graph
-from weft.kernel_code import compile_kernel, lower_loops
+from weft.kernel_code import lower_loops
 from weft.loop_kernel import Kernel
 from weft.model import Model, compile_model
 from weft.onnx_shapes import Shapes
@@ -30,6 +30,7 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.schedule_value import Schedule, Subject, not_a_schedule
 from weft.verify_full import compile_and_verify
+from weft.verify_kernel import compile_and_verify_kernel
 
 TARGETS = ("host",)
 
@@ -86,7 +87,8 @@ def _compiled_kernel(
             "in_place and shapes are not for loop kernels",
             why="a kernel overwrites the arrays that it writes, and takes any sizes",
         )
-    return compile_kernel(kernel.lowered, options or kernel.options, _for_kernel(kernel, given))
+    chosen = options or kernel.options
+    return compile_and_verify_kernel(kernel.lowered, chosen, _for_kernel(kernel, given))
 
 
 def _for_kernel(kernel: Kernel, given: Mapping[str, Scheduled]) -> Scheduled | None:

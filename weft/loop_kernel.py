@@ -16,7 +16,7 @@ from weft.errors import CallError
 from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel, lower_kernel
 from weft.frontend.loops.source import LoopFunction
-from weft.kernel_code import assumed, compile_kernel, lower_loops
+from weft.kernel_code import assumed, lower_loops
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -24,6 +24,7 @@ from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.schedule_value import Schedule, Subject, not_a_schedule
+from weft.verify_kernel import compile_and_verify_kernel
 
 
 class Kernel(LoopFunction):
@@ -77,7 +78,8 @@ class Kernel(LoopFunction):
     ) -> Executable:
         """The kernel as an executable that takes the same arguments and returns the arrays that it
         has overwritten; ``schedule``: one of this kernel's, instead of an automatic one."""
-        return compile_kernel(self.lowered, options or self.options, _scheduled(schedule))
+        chosen = options or self.options
+        return compile_and_verify_kernel(self.lowered, chosen, _scheduled(schedule))
 
     def lower(
         self, schedule: Schedule | None = None, *, options: Options | None = None
