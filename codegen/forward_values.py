@@ -6,8 +6,9 @@
 
 The chain through memory, a store and a load that waits for it, becomes one through registers.
 Short unrolled loops inside are written out first, so that rows done side by side have chains of
-their own; where the whole body is a short vector loop, each of its lanes has one. Scalar replacement (Callahan, Carr, Kennedy, 1990), of stored values; LLVM does it where
-it can prove that nothing else is stored there, which it cannot for rows of a symbolic length.
+their own; where the whole body is a short vector loop, each of its lanes has one. Scalar
+replacement (Callahan, Carr, Kennedy, 1990), of stored values; LLVM does it where it can prove that
+nothing else is stored there, which it cannot for rows of a symbolic length.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_children, map_expressions
+from weft.codegen.rebuild import map_all_expressions, map_children, map_expressions
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine
 from weft.frontend.scalar_expr import (
@@ -190,6 +191,8 @@ def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
         return values.get(node) if isinstance(node, Load) else None
 
     def stmt(given: Stmt) -> Stmt:
+        if isinstance(given, Let):
+            return Let(given.name, rewrite(given.value, change), stmt(given.body))
         made = map_expressions(map_children(given, stmt), lambda e: rewrite(e, change))
         match given, made:
             case Store(name, indices), Store(_, _, value) if (name, indices) in stores:
@@ -241,8 +244,7 @@ def _written_out(stmt: Stmt) -> Stmt:
 
 
 def _at(stmt: Stmt, values: dict[str, Expr]) -> Stmt:
-    inside = map_children(stmt, lambda part: _at(part, values))
-    return map_expressions(inside, lambda e: substitute(e, values))
+    return map_all_expressions(stmt, lambda e: substitute(e, values))
 
 
 # ---- questions ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
 from weft.codegen.llvm_memory import address, load, memory_type, prefetch, store
+from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (
     Allocate,
@@ -126,6 +127,8 @@ class Emitter:
             return
         if loop.kind == "vector" and not frame.lanes.count and llvm_vector.fits(loop):
             llvm_vector.emit_loop(self, loop, lower, upper)
+            return
+        if loop.kind == "unrolled" and emit_transpose(frame, loop):
             return
         if loop.kind == "unrolled" and lower.const is not None and upper.const is not None:
             turns = range(int(lower.const), int(upper.const), loop.step)

@@ -13,6 +13,7 @@ from weft.codegen.forward_values import forward_values
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
+from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.unswitch import unswitch
 
 PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
@@ -23,6 +24,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("unswitch", unswitch),
     ("cut_ranges", cut_ranges),
     ("forward_values", forward_values),
+    ("transpose_strips", transpose_strips),
     ("collapse_parallel", collapse_parallel),
     ("form_region", form_region),
 )

@@ -64,3 +64,16 @@ def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
         case Prefetch():
             return replace(stmt, indices=tuple(map(change, stmt.indices)))
     return stmt
+
+
+def map_all_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """``stmt`` with ``change`` applied to the expressions that it and all inside it evaluate."""
+    if isinstance(stmt, Let):
+        chain = [stmt]
+        while isinstance(chain[-1].body, Let):
+            chain.append(chain[-1].body)
+        body = map_all_expressions(chain[-1].body, change)
+        for let in reversed(chain):
+            body = Let(let.name, change(let.value), body)
+        return body
+    return map_expressions(map_children(stmt, lambda s: map_all_expressions(s, change)), change)

@@ -1,0 +1,106 @@
+"""Vectors across rows, in blocks: the kernel does the same, on exactly the same elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.kernel_runner import Compiled, assert_same
+from weft import dtypes
+from weft.codegen.forward_values import forward_values
+from weft.codegen.loop_interpreter import interpret
+from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Let, Stmt, Store
+from weft.codegen.loop_printer import print_stmt
+from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.transpose_strips import transpose_strips
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
+
+i, j, n = Var("i"), Var("j"), Var("n")
+SIDE = 40
+
+
+def at(name: str, *indices: Expr, dtype: DType = dtypes.int64) -> Load:
+    return Load(name, indices, dtype)
+
+
+def loop(body: Stmt, width: int = 8) -> For:
+    lanes = For("i", literal(0), literal(width), "vector", body)
+    return For("j", literal(1), n, "serial", lanes)
+
+
+def kernel(body: Stmt, dtype: DType = dtypes.int64) -> Kernel:
+    shape = (literal(SIDE), literal(SIDE))
+    buffers = [Buffer(name, dtype, shape, (literal(SIDE), literal(1))) for name in "xyb"]
+    return Kernel("k", ("n",), tuple(buffers), body, ())
+
+
+def blocks(body: Stmt, dtype: DType = dtypes.int64) -> int:
+    """How many accesses go through blocks; the kernel still does the same."""
+    original = kernel(body, dtype)
+    changed = transpose_strips(forward_values(original))
+    verify_kernel(changed)
+    for size in (0, 1, 2, 8, 9, 10, 17, 31, SIDE - 4):
+        rng = np.random.default_rng(size)
+        arrays = {
+            b.name: rng.integers(-9, 9, SIDE * SIDE).astype(dtype.numpy) for b in original.buffers
+        }
+        expected = {name: a.copy() for name, a in arrays.items()}
+        interpret(original, {"n": size}, expected)
+        actual = {name: a.copy() for name, a in arrays.items()}
+        interpret(changed, {"n": size}, actual)
+        native, _ = Compiled(changed)({"n": size}, arrays)
+        for name, values in expected.items():
+            assert_same(actual[name], values, 0.0, name)
+            assert_same(native[name], values, 0.0, name)
+    return print_stmt(changed.body).count("allocate block")
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_rows_are_loaded_and_stored_in_blocks(width: int) -> None:
+    body = Store("x", (i, j), at("x", i, j - 1) * 3 + at("b", i + 2, j + 1))
+    assert blocks(loop(body, width)) == 2
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32, dtypes.int32, dtypes.int8])
+def test_of_any_type(dtype: DType) -> None:
+    body = Store("x", (i, j), at("x", i, j - 1, dtype=dtype) + at("b", i, j, dtype=dtype))
+    assert blocks(loop(body), dtype) == 2
+
+
+def test_from_right_to_left() -> None:
+    back = n - j
+    body = Store("x", (i, back), at("x", i, back + 1) + at("b", i, back + 1))
+    assert blocks(loop(body)) == 2
+
+
+def test_columns_stay_vectors() -> None:
+    body = Store("x", (i, j), at("x", i, j - 1) + at("b", j, i) + at("y", j, literal(3)))
+    assert blocks(loop(body)) == 1
+
+
+def test_lets_of_the_loop() -> None:
+    value = Let("p", at("b", i, j) + j, Let("q", Var("p") * j, Store("x", (i, j), Var("q"))))
+    assert blocks(loop(value)) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        Store("x", (i, j), at("x", i, j - 1) + at("x", i, j + 1)),  # may be stored in the block
+        Block((Store("x", (i, j), n), Store("x", (i, j - 1), j))),  # in this order
+        Store("x", (j, i), at("b", j, i)),  # no row is crossed
+        Store("x", (i, j * 2 - j + i), select(j > 3, at("b", i, j), literal(0))),  # not always
+        Store("x", (j, i), at("b", i, j * 2 % SIDE)),
+    ],
+)
+def test_not_in_blocks(body: Stmt) -> None:
+    assert blocks(loop(body)) == 0
+
+
+def test_buffers_that_overlap_are_left_alone() -> None:
+    original = kernel(loop(Store("x", (i, j), at("b", i, j))))
+    x, y, b = original.buffers
+    overlapping = Buffer("x", x.dtype, x.shape, x.strides, aliases=("b",))
+    again = Kernel("k", ("n",), (overlapping, y, b), original.body, ())
+    assert transpose_strips(again) is again
