@@ -1,9 +1,9 @@
 """Cut slants: rows that run side by side, each a little behind the one before, in one piece.
 
-    for s in 0 .. N + 6:                                       for s in 0 .. 6: as before
-      for p in max(0, s - N + 1) .. min(4, s // 2 + 1):   →    for s in 6 .. N:
-        A[p, s - 2·p] = …                                        for p in 0 .. 4 unrolled: A[p, …] = …
-                                                               for s in N .. N + 6: as before
+    for s in 0 .. N + 6:                                     for s in 0 .. 6: as before
+      for p in max(0, s - N + 1) .. min(4, s // 2 + 1):  →   for s in 6 .. N:
+        A[p, s - 2·p] = …                                      for p in 0 .. 4 unrolled: A[p, …] = …
+                                                             for s in N .. N + 6: as before
 
 The middle, where all rows run, has constant bounds and is written out; the ends are short.
 """

@@ -30,7 +30,7 @@ class Hyperplane:
     """``at``: statement → value of the loop; ``carries``: dependences that it satisfies strictly
     for every pair, by number; ``coincident``: no dependence crosses it at all."""
 
-    at: Mapping[str, Expr]
+    at: dict[str, Expr]
     carries: frozenset[int]
     coincident: bool
 
@@ -55,8 +55,9 @@ class Hyperplanes:
 
     def inside(self, at: Mapping[str, Expr]) -> list[Distances]:
         """The dependences between instances with one value of the hyperplane ``at``."""
-        found = [a.within(at[a.dependence.source.name], at[a.dependence.sink.name])
-                 for a in self.active]
+        found = [
+            a.within(at[a.dependence.source.name], at[a.dependence.sink.name]) for a in self.active
+        ]
         return [a for a in found if a is not None]
 
     def complete(
@@ -86,7 +87,7 @@ class Hyperplanes:
             if low > 0:
                 carries.add(number)
             coincident = coincident and low == high == 0
-        return Hyperplane(at, frozenset(carries), coincident)
+        return Hyperplane(dict(at), frozenset(carries), coincident)
 
     def _order(
         self, fixed: Mapping[str, Expr], candidates: Mapping[str, Sequence[Expr]]

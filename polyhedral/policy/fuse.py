@@ -19,22 +19,21 @@ from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
 
-SHORT_STRIP = 8  # iterations of a parallel loop that run side by side through a recurrence
-LONG_STRIP = 512  # … where they lie side by side in memory
+LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
 
 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     """The components of ``group``, sources first; neighbours with a common loop together."""
     found: list[tuple[Group, Hyperplane | None]] = []
     for names in group.components():
-        part = group.part(names)
-        if found:
-            both = group.part((*found[-1][0].names, *names))
-            plane = _common(planner, found[-1][0], part, both)
-            if plane is not None:
-                found[-1] = both, plane
-                continue
-        found.append((part, None))
+        found.append((group.part(names), None))
+        while len(found) > 1:
+            first, second = found[-2][0], found[-1][0]
+            both = group.part((*first.names, *second.names))
+            plane = _common(planner, first, second, both)
+            if plane is None:
+                break
+            found[-2:] = [(both, plane)]
     return found
 
 
@@ -49,7 +48,7 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     if all(len(planner.free(group, n)) == 1 for n in group.names):
         vector = plane.coincident and _vectors(planner, group, plane)
         beside = plane.coincident and group.in_tile and group.above
-        kind: Kind = "vector" if vector else "unrolled" if beside else "serial"
+        kind: Kind = "vector" if vector or beside else "serial"
         at = planner.point(group, plane.at)
         return Band((planner.loop(name, at, kind),), planner.nest(inside))
     alone = plane.coincident and not group.above and not _folds(planner, group, plane)
@@ -64,15 +63,18 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
 
 
 def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
-    """How many iterations of the loop go together: more where they are contiguous in memory."""
+    """How many iterations of the loop go together: a vector where these are rows of memory, which
+    code generation then transposes in blocks, more where they are contiguous."""
     jumping = moving = 0
+    lanes = 1
     for s in planner.statements(group):
+        lanes = max(lanes, *(planner.machine.lanes(planner.scop.tensor(w.tensor).dtype) for w in s.writes))
         dim = plane.at[s.name]
         if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
             for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
                 moving += any(mentions(i, (dim.name,)) for i in access.indices)
                 jumping += jumps(access, dim.name)
-    return SHORT_STRIP if 2 * jumping > moving else LONG_STRIP
+    return lanes if 2 * jumping > moving else LONG_STRIP
 
 
 def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:

@@ -14,7 +14,7 @@ register tile, what is left in the tile goes on to the other strategies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from weft.frontend.scalar_expr import Expr, Var, literal
@@ -128,34 +128,39 @@ def products_of(planner: Planner, group: Group) -> list[Product]:
 
 def matrix(planner: Planner, group: Group) -> Tree | None:
     """Register tiles for the outer products of ``group``; None if it has none."""
-    if group.in_tile:
+    if group.in_tile and not all(n in planner.tiled for n in group.names):
         return None
     products = products_of(planner, group)
     if not products:
         return None
-    if len(group.names) == 1 and not group.active:
+    if len(group.names) == 1 and not group.active and not group.in_tile:
         return blocked(planner, products[0], tiled=False)
     return _in_place(planner, group, products)
 
 
 def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:
     main = products[0]
+    level = max(planner.tiled.get(n, 0) for n in group.names)
+    sizes = (TILE, _shape(planner, main)[1])
+    if level == len(sizes):
+        return None
+    size = sizes[level]
     rows = _plane(planner, group, {p.statement: Var(p.rows) for p in products})
     lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:
         return _panels(planner, group)
     names = list(group.names)
-    tiles = [{n: e // TILE for n, e in plane.at.items()} for plane in (rows, lanes)]
+    tiles = [{n: e // size for n, e in plane.at.items()} for plane in (rows, lanes)]
     for p in products:
         s = planner.scop.statement(p.statement)
-        where = beyond_tile(s, p, [(plane.at[s.name], TILE) for plane in (rows, lanes)])
+        where = beyond_tile(s, p, [(plane.at[s.name], size) for plane in (rows, lanes)])
         if not where:
             return None
-        planner.scop, edges = isolate(planner.scop, s.name, where)
+        scop, edges = isolate(planner.scop, s.name, where)
+        planner.split(scop, s.name, edges, replace(group, above=(*group.above, *tiles)))
         planner.planned[s.name] = partial(_within_tile, p)
         names += edges
-        for at in tiles:
-            at |= dict.fromkeys(edges, at[s.name])
+    planner.tiled |= dict.fromkeys(names, level + 1)
     order = [s.name for s in planner.scop.statements if s.name in names]
     loops = tile_loops(
         planner,
@@ -172,7 +177,8 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
     found = panels(planner.scop, group.names[0], PANEL)
     if found is None:
         return None
-    planner.scop, names = found
+    scop, names = found
+    planner.split(scop, group.names[0], [n for n in names if n != group.names[0]], group)
     steps = planner.scop.statement(names[0]).dims[0]
     block: At = {n: Var(steps) // PANEL for n in names}
     loop = planner.loop(f"{steps}_t", block)
@@ -200,15 +206,20 @@ def _plane(planner: Planner, group: Group, fixed: dict[str, Expr]) -> Hyperplane
     return group.search().complete(fixed, own)
 
 
+def _shape(planner: Planner, p: Product) -> tuple[int, int]:
+    """Rows and lanes of a register tile for ``p``."""
+    dtype = planner.scop.tensor(planner.scop.statement(p.statement).writes[0].tensor).dtype
+    rows, vectors = register_tile(planner.machine, dtype)
+    return rows, vectors * planner.machine.lanes(dtype)
+
+
 def blocked(planner: Planner, p: Product, *, tiled: bool) -> Tree:
     """Register tiles of ``p``, over tiles for the caches where it is not ``tiled`` already."""
 
     def loop(hint: str, value: Expr, kind: Kind = "serial") -> Loop:
         return planner.loop(hint, {p.statement: value}, kind)
 
-    dtype = planner.scop.tensor(planner.scop.statement(p.statement).writes[0].tensor).dtype
-    rows, vectors = register_tile(planner.machine, dtype)
-    lanes = vectors * planner.machine.lanes(dtype)
+    rows, lanes = _shape(planner, p)
     i, j, k = Var(p.rows), Var(p.lanes), p.stream[-1]
     outer = [loop(d, Var(d), "parallel") for d in p.outer]
     if not tiled:

@@ -8,7 +8,7 @@ as long as every statement keeps a place in the initial order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.errors import IllegalScheduleError
@@ -19,12 +19,20 @@ from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
 from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule_tree import Kind, Loop, Tree
+from weft.polyhedral.schedule_tree import (
+    Band,
+    Kind,
+    Loop,
+    Tree,
+    children,
+    statements_below,
+    with_children,
+)
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import fresh
 
-At = Mapping[str, Expr]  # the value of one loop, by statement
+At = dict[str, Expr]  # the value of one loop, by statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,8 @@ class Planner:
     share: Share  # the loops of such a part
     threads: int = 1
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
+    copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
+    tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
     _taken: set[str] = field(default_factory=set)
 
@@ -113,6 +123,36 @@ class Planner:
             f"no loop orders {', '.join(group.names)}",
             why="every loop that they might share runs some dependence backwards",
         )
+
+    def split(self, scop: Scop, statement: str, parts: Sequence[str], group: Group) -> None:
+        """``scop``, in which ``statement`` is in several ``parts``, takes the place of the Scop.
+
+        The parts run in the loops of the whole.
+        """
+        self.scop = scop
+        self.copies |= dict.fromkeys(parts, statement)
+        for at in group.above:
+            at |= dict.fromkeys(parts, at[statement])
+
+    def completed(self, tree: Tree) -> Tree:
+        """``tree`` with values for all parts of statements in the loops around them."""
+
+        def change(loop: Loop, below: Sequence[str]) -> Loop:
+            return replace(loop, at={s: loop.at[self._known(s, loop)] for s in below})
+
+        def walk_(node: Tree) -> Tree:
+            node = with_children(node, tuple(walk_(child) for child in children(node)))
+            if isinstance(node, Band):
+                below = statements_below(node)
+                return replace(node, loops=tuple(change(loop, below) for loop in node.loops))
+            return node
+
+        return walk_(tree)
+
+    def _known(self, statement: str, loop: Loop) -> str:
+        while statement not in loop.at:
+            statement = self.copies[statement]
+        return statement
 
     # ---- what strategies ask -------------------------------------------------------------------
 

@@ -1,10 +1,12 @@
 """Strategy for statements in a cycle: a loop that carries dependences, then what is left inside.
 
 This is loop distribution by Allen and Kennedy (1987), with any hyperplane in place of the textual
-loops: of those that are legal, one that breaks the group into the most parts.
+loops: of those that are legal, the one inside which the statements run best in vectors.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
@@ -13,6 +15,7 @@ from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.schedule_tree import Band, Tree
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
+LOOK_AHEAD = 2  # carrying loops inside the one that is chosen
 
 
 def serial(planner: Planner, group: Group) -> Tree | None:
@@ -27,29 +30,54 @@ def serial(planner: Planner, group: Group) -> Tree | None:
 
 
 def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
-    search = group.search()
-    own = {n: candidates(planner, group, n) for n in group.names}
-    anchor = max(group.names, key=lambda n: len(planner.free(group, n)))
-    best: tuple[tuple[bool, int, float], Hyperplane] | None = None
-    for value in own[anchor]:
-        found = search.complete({anchor: value}, own)
-        if found is None:
-            continue
-        inside = group.inside(found.at)
+    """The loop inside which ``group`` runs best; outermost, one that nothing crosses."""
+    best: tuple[tuple[bool, float], Hyperplane] | None = None
+    for found in _carriers(planner, group):
         lone = found.coincident and not group.above
-        worth = (lone, len(inside.components()), -_cost(planner, inside))
+        worth = (lone, -_cost(planner, group.inside(found.at), LOOK_AHEAD))
         if best is None or worth > best[0]:
             best = worth, found
     return None if best is None else best[1]
 
 
-def _cost(planner: Planner, inside: Group) -> float:
+def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:
+    """The loops that ``group`` may share, along the dims of its deepest statement."""
+    search = group.search()
+    own = {n: candidates(planner, group, n) for n in group.names}
+    anchor = max(group.names, key=lambda n: len(planner.free(group, n)))
+    for value in own[anchor]:
+        # Statements with a dim of that name, parts of one statement say, are asked for it first.
+        asked = {n: sorted(exprs, key=lambda e, v=value: e != v) for n, exprs in own.items()}
+        found = search.complete({anchor: value}, asked)
+        if found is not None:
+            yield found
+
+
+def _cost(planner: Planner, group: Group, depth: int) -> float:
     """Vector accesses of one iteration of each statement along its best loop."""
     total = 0.0
-    for s in planner.statements(inside):
-        lanes = choose_lanes(planner.scop, s, planner.free(inside, s.name), planner.machine)
-        total += NO_VECTOR if lanes is None else lanes.cost
+    for names in group.components():
+        part = group.part(names)
+        if len(names) == 1:
+            total += _alone(planner, part)
+        elif depth:
+            costs = [_cost(planner, part.inside(p.at), depth - 1) for p in _carriers(planner, part)]
+            total += min(costs, default=NO_VECTOR * len(names))
+        else:
+            total += NO_VECTOR * len(names)
     return total
+
+
+def _alone(planner: Planner, group: Group) -> float:
+    """The cost of one statement, along the loops that nothing crosses."""
+    (name,) = group.names
+    search = group.search()
+    planes = {d: search.valid({name: Var(d)}) for d in planner.free(group, name)}
+    if not planes:
+        return 0.0
+    free = [d for d, plane in planes.items() if plane is not None and plane.coincident]
+    lanes = choose_lanes(planner.scop, planner.scop.statement(name), free, planner.machine)
+    return NO_VECTOR if lanes is None else lanes.cost
 
 
 def candidates(planner: Planner, group: Group, name: str) -> tuple[Expr, ...]:

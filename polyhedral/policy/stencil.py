@@ -11,13 +11,13 @@ Reference: time skewing, Wonnacott, IJPP 2002.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weft.frontend.scalar_expr import Expr, Var
+from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.slanted import ROWS, slanted_rows
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
@@ -33,8 +33,8 @@ MIN_STEPS, MAX_STEPS = 16, 32
 class TimeTile:
     """Loops over time and skewed rows, by statement, with their tile sizes."""
 
-    time: Mapping[str, Expr]
-    rows: Mapping[str, Expr]
+    time: At
+    rows: At
     steps: int
     width: int
 
