@@ -98,7 +98,7 @@ def _number(value: int | float | np.integer, spec: ArraySpec) -> np.ndarray:
     dtype = spec.dtype
     fits = dtype.is_float and not isinstance(value, bool)
     if not isinstance(value, float):
-        within = dtype.is_float or dtype.lowest <= value <= dtype.highest
+        within = dtype.is_float or dtype.lowest <= int(value) <= dtype.highest
         fits = within and isinstance(value, bool) == (dtype.kind == "bool")
     if fits:
         return np.asarray(value, dtype.numpy)
