@@ -278,7 +278,7 @@ def _run_at(pair: Pair, values: Mapping[str, int]) -> str:
     text = executions.difference(found, expected)
     if text:
         return f"accepted, but {text}"
-    if pair.changed and _keeps_statements(pair) and not agree(original, of.scop, of.tree, values):
+    if pair.changed and keeps_statements(pair) and not agree(original, of.scop, of.tree, values):
         return "accepted, but some read sees another value than in the original"
     disturbed = executions.run_disturbed(of.scop, of.tree, values, inputs)
     text = executions.difference(disturbed, expected) if disturbed else ""
@@ -290,7 +290,7 @@ def _has_marks(pair: Pair) -> bool:
     return any(isinstance(node, Mark) for node in walk(pair.scheduled.tree))
 
 
-def _keeps_statements(pair: Pair) -> bool:
+def keeps_statements(pair: Pair) -> bool:
     """Whether every original statement still has instances, and all that is new copies."""
     known = {s.name for s in pair.subject.affine.scop.statements}
     kept = {

@@ -131,7 +131,7 @@ def compiled(scheduled: Scheduled) -> Compiled:
     arrays = [Argument(t.name, "array", t.dtype, t.shape) for t in original.tensors
               if t.role in ("input", "inout")]  # fmt: skip
     given = Scheduled(original, scop, scheduled.tree)
-    kernel = LoopKernel(original, (*sizes, *arrays))
+    kernel = LoopKernel(original, (*sizes, *arrays), {a.name: a.name for a in arrays})
     return compile_kernel(kernel, OPTIONS, given).compiled
 
 

@@ -129,20 +129,24 @@ def run_jobs(seeds: range, options: argparse.Namespace) -> Iterator[tuple[int, O
                 waiting.insert(0, rest)
 
     start()
-    while running:
-        for key, _ in selector.select(timeout=5):
-            worker = key.data
-            line = worker.process.stdout.readline()
-            if not line:
-                yield from finish(worker, "crash")
-                continue
-            heard[worker] = time.monotonic()
-            seed, kind, problem, notes = json.loads(line)
-            worker.next = seed + 1
-            yield seed, Outcome(kind, problem, Counter(notes))
-        for worker in [w for w, at in heard.items() if time.monotonic() - at > HANG]:
-            yield from finish(worker, "hang")
-        start()
+    try:
+        while running:
+            for key, _ in selector.select(timeout=5):
+                worker = key.data
+                line = worker.process.stdout.readline()
+                if not line:
+                    yield from finish(worker, "crash")
+                    continue
+                heard[worker] = time.monotonic()
+                seed, kind, problem, notes = json.loads(line)
+                worker.next = seed + 1
+                yield seed, Outcome(kind, problem, Counter(notes))
+            for worker in [w for w, at in heard.items() if time.monotonic() - at > HANG]:
+                yield from finish(worker, "hang")
+            start()
+    finally:
+        for worker in heard:
+            worker.process.kill()
 
 
 def main() -> int:
