@@ -115,7 +115,9 @@ def statement_line(s: Statement) -> str:
     """``S0[i, j] writes A folds add over j  # lu.py:12: …``"""
     source = f"  # {s.origin.source}" if s.origin and s.origin.source else ""
     written = ", ".join(w.tensor for w in s.writes)
-    kind = f" folds {s.update.monoid.name} over {', '.join(s.update.dims)}" if s.update else ""
+    kind = f" folds {s.update.monoid.name}" if s.update else ""
+    if s.update and s.update.dims:
+        kind += f" over {', '.join(s.update.dims)}"
     return f"{s.name}[{', '.join(s.dims)}] writes {written}{kind}{source}"
 
 

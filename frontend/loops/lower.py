@@ -309,7 +309,11 @@ class _Lowering:
         def held(ways: tuple[Way, ...]) -> tuple[Way, ...]:
             return tuple(self._held(way, node, frame, place) for way in ways)
 
-        return Decision(held(decision.true), held(decision.false))
+        if decision.data is not None:
+            (way,) = held(decision.true)
+            assert way.guard is not None
+            return Decision((way,), (Way(guard=~way.guard),))
+        return Decision(held(decision.true), held(decision.false) if node.orelse else ())
 
     def _held(self, way: Way, node: ast.If, frame: Frame, place: Place) -> Way:
         if way.guard is None:
