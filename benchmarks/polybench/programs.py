@@ -35,7 +35,8 @@ class WeftProgram:
         """What the schedule is, in a few words."""
         stats: dict[str, Any] = dict(self.executable.stats)
         fallback = "SERIAL FALLBACK, " if stats["serial_fallbacks"] else ""
-        return f"{fallback}{stats.get('schedule', str(stats['kernels']) + ' nests')}"
+        nests = f"{stats['kernels']} nest{'s' * (stats['kernels'] != 1)}"
+        return f"{fallback}{stats.get('schedule', nests)}"
 
     def run(self, arguments: Arguments) -> None:
         """In place, as a user calls it."""
