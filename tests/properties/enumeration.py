@@ -259,7 +259,7 @@ def _enumerated(
     owner = np.repeat(np.arange(len(counts)), counts)
     if owner.size > 2500:
         raise TooLarge(scop.name)
-    rank = _textual_rank(scop, sizes, found)
+    rank = textual_rank(scop, sizes, found)
     touched = _touched(scop, sizes, found, first)
     parts: list[tuple[Array, Array, int, int]] = []
     uses = uses_of(scop)
@@ -287,7 +287,7 @@ def _placed(scop: Scop, use: Use) -> bool:
     return bool(scop.statements[use.statement].position)
 
 
-def _textual_rank(scop: Scop, sizes: Mapping[str, int], found: Sequence[dict[str, Array]]) -> Array:
+def textual_rank(scop: Scop, sizes: Mapping[str, int], found: Sequence[dict[str, Array]]) -> Array:
     """The place of each instance in the initial order."""
     longest = max(len(s.position) for s in scop.statements) + 1
     blocks = []
@@ -374,7 +374,7 @@ def _split(
     one, two = (uses[n] for n in numbers)
     s, other = scop.statements[one.statement], scop.statements[two.statement]
     free = np.zeros(source.size, bool)
-    if one.writes and two.writes and _reassociable(s) and _reassociable(other):
+    if one.writes and two.writes and reassociable(s) and reassociable(other):
         if one.statement != two.statement:
             free[:] = (
                 s.update is not None
@@ -393,7 +393,7 @@ def _split(
             yield order, chosen
 
 
-def _reassociable(s: Statement) -> bool:
+def reassociable(s: Statement) -> bool:
     laws = s.update.monoid.laws if s.update else frozenset()
     return len(s.writes) == 1 and laws >= {"associative", "commutative"}
 

@@ -106,7 +106,7 @@ def random_pair(seed: int) -> Pair:
             break
     if r.random() < (0.5 if pair.changed else 0.15):
         _change_data(r, pair, LOCAL)
-    if aim > 0.5:
+    if aim > 0.54:
         _break(r, pair)
     return pair
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache
 
 from tests.properties.enumeration import Program
-from tests.properties.random_affine import Affine, Maker, affine_program
+from tests.properties.program_maker import Maker
+from tests.properties.random_affine import Affine, affine_program
 from tests.properties.random_schedules import Pair, Subject
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.transform.cache_read import cache_read

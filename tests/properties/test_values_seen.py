@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.properties.examine import keeps_statements
-from tests.properties.random_affine import Sizes
+from tests.properties.fitting import Sizes
 from tests.properties.scheduled_programs import CASES, case
 from tests.properties.tree_moves import put
 from tests.properties.values_seen import agree

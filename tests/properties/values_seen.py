@@ -13,12 +13,12 @@ import numpy as np
 
 from tests.properties.enumeration import (
     Column,
-    _reassociable,
-    _textual_rank,
     column,
     elements,
     enumerate_scop,
     paths,
+    reassociable,
+    textual_rank,
     times,
 )
 from weft.polyhedral.schedule_tree import Tree
@@ -52,7 +52,7 @@ def _run(
 ) -> tuple[Seen, dict[Place, Value]]:
     one = enumerate_scop(scop, sizes)
     if tree is None:
-        order = np.argsort(_textual_rank(scop, sizes, one.points))
+        order = np.argsort(textual_rank(scop, sizes, one.points))
     else:
         rows, _, _ = times(one, paths(tree))
         order = np.lexsort(rows.T[::-1])
@@ -125,7 +125,7 @@ def _folding(original: Scop) -> set[str]:
         others = [o for o in original.statements if o.update is not None
                   and {w.tensor for w in o.writes} & {w.tensor for w in s.writes}]  # fmt: skip
         if s.update is not None and all(
-            _reassociable(o) and o.update is not None and o.update.monoid == s.update.monoid
+            reassociable(o) and o.update is not None and o.update.monoid == s.update.monoid
             for o in others
         ):
             found.add(s.name)
