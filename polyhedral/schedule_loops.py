@@ -19,7 +19,7 @@ from weft.errors import BudgetError, IllegalScheduleError
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.fuse import fuse, share
 from weft.polyhedral.policy.matrix import matrix
-from weft.polyhedral.policy.planner import Planner
+from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
@@ -27,6 +27,7 @@ from weft.polyhedral.policy.stencil import stencil
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
 STRATEGIES = (
@@ -50,7 +51,28 @@ def schedule_loops(
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     planner = Planner(expand_all(scop), machine, strategies, fuse, share, threads)
     tree = planner.nest(planner.everything())
-    return _contracted(Scheduled(scop, planner.scop, tidy(planner.completed(tree))))
+    scheduled = Scheduled(scop, planner.scop, tidy(planner.completed(tree)))
+    for packing in planner.packings:
+        scheduled = _packed(scheduled, packing)
+    return _contracted(scheduled)
+
+
+def _packed(scheduled: Scheduled, p: Packing) -> Scheduled:
+    """``scheduled`` with one operand in panels; as it is where the operand cannot be copied."""
+    read = scheduled.scop.statement(p.statement).reads[p.operand]
+    order = [*(d for d in range(len(read.indices)) if d != p.dim), p.dim]
+    try:
+        return pack(
+            scheduled,
+            read.tensor,
+            p.statement,
+            p.loop,
+            {p.dim: p.width},
+            order=order,
+            operand=p.operand,
+        )
+    except IllegalScheduleError:
+        return scheduled
 
 
 def _contracted(scheduled: Scheduled) -> Scheduled:

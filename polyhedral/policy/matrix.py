@@ -13,7 +13,7 @@ register tile, what is left in the tile goes on to the other strategies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,7 +22,7 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.machine import register_tile
 from weft.polyhedral.policy.lanes import jumps
-from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Constraint, Statement
@@ -31,7 +31,7 @@ from weft.polyhedral.transform.panels import panels
 
 TILE = 96  # of in-place updates, in both directions
 PANEL = 32  # steps of an update by its own rows and columns that go together
-STREAM, BLOCK = 256, 240  # steps of the stream and rows of a cache tile
+STREAM, BLOCK, WIDTH = 384, 240, 96  # steps of the stream, rows and lanes of a cache tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +223,10 @@ def blocked(planner: Planner, p: Product, *, tiled: bool) -> Tree:
     i, j, k = Var(p.rows), Var(p.lanes), p.stream[-1]
     outer = [loop(d, Var(d), "parallel") for d in p.outer]
     if not tiled:
-        outer.append(loop(f"{p.rows}_t", i // BLOCK, "parallel"))
+        outer += [loop(f"{p.rows}_t", i // BLOCK, "parallel"), loop(f"{p.lanes}_t", j // WIDTH)]
     outer.append(loop(f"{k}_t", Var(k) // STREAM))
+    if not tiled:
+        planner.packings += _packings(planner, p, outer[-1].name, lanes)
     registers = (loop(f"{p.lanes}_r", j // lanes), loop(f"{p.rows}_r", i // rows))
     points = (
         *(loop(d, Var(d)) for d in p.stream),
@@ -233,3 +235,12 @@ def blocked(planner: Planner, p: Product, *, tiled: bool) -> Tree:
     )
     mark = Mark(RegisterTile((rows,), lanes), Band(points, Leaf(p.statement)))
     return Band((*outer, *registers), mark)
+
+
+def _packings(planner: Planner, p: Product, loop: str, lanes: int) -> Iterator[Packing]:
+    """Operands that jump along the lanes come from panels, made once for each tile."""
+    s = planner.scop.statement(p.statement)
+    for number in p.jumping:
+        along = [d for d, i in enumerate(s.reads[number].indices) if mentions(i, (p.lanes,))]
+        if len(along) == 1:
+            yield Packing(p.statement, number, loop, along[0], lanes)

@@ -77,8 +77,22 @@ Fusion = Callable[["Planner", Group], list[tuple[Group, Hyperplane | None]]]
 Share = Callable[["Planner", Group, Hyperplane], Tree]
 
 
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Read ``operand`` of ``statement`` is to come from panels of ``width`` along dimension ``dim``
+    of its tensor, made in each iteration of ``loop``."""
+
+    statement: str
+    operand: int
+    loop: str
+    dim: int
+    width: int
+
+
 @dataclass(slots=True)
 class Planner:
+    """What is known while one Scop is scheduled; see above."""
+
     scop: Scop
     machine: Machine
     strategies: Sequence[tuple[str, Strategy]]
@@ -87,6 +101,7 @@ class Planner:
     threads: int = 1
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
+    packings: list[Packing] = field(default_factory=list)  # once the tree is complete
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
     _taken: set[str] = field(default_factory=set)

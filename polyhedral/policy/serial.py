@@ -15,6 +15,7 @@ from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.schedule_tree import Band, Tree
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
+SIDE_BY_SIDE = 40.0  # … in scalars, or across rows, for several iterations that nothing crosses
 LOOK_AHEAD = 2  # carrying loops inside the one that is chosen
 
 
@@ -47,7 +48,7 @@ def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:
     anchor = max(group.names, key=lambda n: len(planner.free(group, n)))
     for value in own[anchor]:
         # Statements with a dim of that name, parts of one statement say, are asked for it first.
-        asked = {n: sorted(exprs, key=lambda e, v=value: e != v) for n, exprs in own.items()}
+        asked = {n: sorted(exprs, key=value.__ne__) for n, exprs in own.items()}
         found = search.complete({anchor: value}, asked)
         if found is not None:
             yield found
@@ -74,10 +75,12 @@ def _alone(planner: Planner, group: Group) -> float:
     search = group.search()
     planes = {d: search.valid({name: Var(d)}) for d in planner.free(group, name)}
     if not planes:
-        return 0.0
+        return NO_VECTOR if group.in_tile else 0.0
     free = [d for d, plane in planes.items() if plane is not None and plane.coincident]
     lanes = choose_lanes(planner.scop, planner.scop.statement(name), free, planner.machine)
-    return NO_VECTOR if lanes is None else lanes.cost
+    if lanes is None:
+        return SIDE_BY_SIDE if free and group.in_tile else NO_VECTOR
+    return lanes.cost
 
 
 def candidates(planner: Planner, group: Group, name: str) -> tuple[Expr, ...]:
