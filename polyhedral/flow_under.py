@@ -5,9 +5,13 @@
 2. Where every element is written once at most, contributions to a fold aside (a local buffer, its
    tile indices among its logical indices), and the tree runs each of these writes before all
    contributions and wholly before or wholly after the read, a read sees what touches its element.
-3. Otherwise isl finds the last write in the order of the tree, whatever tile loops that has.
+3. A copy into such a buffer sees what its readers would see of the copied tensor in the initial
+   order, if all writes of an element that come before a reader there run before the copy, and all
+   that come after it run after the copy: then these are the same writes. What nobody reads of the
+   buffer is left out.
+4. Otherwise isl finds the last write in the order of the tree, whatever tile loops that has.
 
-Only 3 takes longer the more loops there are.
+Only 4 takes longer the more loops there are.
 """
 
 from __future__ import annotations
@@ -17,18 +21,21 @@ from dataclasses import replace
 
 import islpy as isl
 
-from weft.polyhedral.analysis.dependences import Dependence
-from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow
+from weft.polyhedral.analysis.dependences import Dependence, in_initial_order
+from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow, flow_of
 from weft.polyhedral.analysis.pair_distance import LoopDistances
 from weft.polyhedral.analysis.seen import reads_of
 from weft.polyhedral.named_isl import (
     access_map,
     bounded,
     context_set,
+    domain_set,
     parameter_space,
     paths,
     schedule_map,
     tensor_box,
+    tuple_names,
+    union_maps,
 )
 from weft.polyhedral.order_check import keeps_dependences, runs_in_order
 from weft.polyhedral.schedule_tree import Tree
@@ -61,6 +68,11 @@ def flow_under(
             answers = [(read, direct.read(read)) for read in left]
             found += [answer for _, answer in answers if answer is not None]
             left = [read for read, answer in answers if answer is None]
+            if placed.kept:
+                copies = _Copies(direct, placed)
+                others = [(read, copies.read(read)) for read in left]
+                found += [answer for _, answer in others if answer is not None]
+                left = [read for read, answer in others if answer is None]
         if left:
             found.append(flow(scop, schedule_map(scop, tree), folds, set(left)))
     sources = {read: seen for part in found for read, seen in part.sources.items()}
@@ -80,29 +92,29 @@ class _Placed:
     """The part of a Scop whose order the tree keeps."""
 
     def __init__(self, scop: Scop, tree: Tree) -> None:
-        self._kept = keeps_dependences(scop, tree)
+        self.kept = keeps_dependences(scop, tree)
         self._named = {s.name: s for s in scop.statements}
-        self._elsewhere = {
+        self.elsewhere = {
             write.tensor for s in scop.statements if not s.position for write in s.writes
         }
         self.scop = replace(scop, statements=tuple(s for s in scop.statements if s.position))
 
     def orders(self, read: Read) -> bool:
         """Whether ``read`` sees under the tree what it sees in the initial order."""
-        if not self._kept:
+        if not self.kept:
             return False
         if read.number == FINAL:
-            return read.name not in self._elsewhere
+            return read.name not in self.elsewhere
         reader = self._named[read.name]
         tensor = (*reader.reads, *reader.writes)[read.number].tensor
-        return bool(reader.position) and tensor not in self._elsewhere
+        return bool(reader.position) and tensor not in self.elsewhere
 
 
 class _Direct:
     """Reads that see all that touches their element before them. Inside ``bounded``."""
 
     def __init__(self, scop: Scop, tree: Tree, folds: Folds) -> None:
-        self._scop = scop
+        self.scop, self.folds = scop, folds
         self._above, self._distances = paths(tree), LoopDistances()
         self._kills: dict[str, list[Use]] = {}
         self._contributions: dict[str, list[Use]] = {}
@@ -116,7 +128,7 @@ class _Direct:
         """What ``read`` sees; None where it is not so simple."""
         if read.number == FINAL:
             return self._final(read)
-        reader = self._scop.statement(read.name)
+        reader = self.scop.statement(read.name)
         access = (*reader.reads, *reader.writes)[read.number]
         if access.may or not self._once(access.tensor):
             return None
@@ -133,7 +145,7 @@ class _Direct:
     def _final(self, read: Read) -> Flow | None:
         if not self._once(read.name):
             return None
-        box = tensor_box(self._scop, read.name).intersect_params(context_set(self._scop))
+        box = tensor_box(self.scop, read.name).intersect_params(context_set(self.scop))
         every = isl.Map.identity(box.get_space().map_from_set()).intersect_domain(box)
         kills = self._kills.get(read.name, [])
         contributions = self._contributions.get(read.name, [])
@@ -142,7 +154,7 @@ class _Direct:
     def _seen(self, read: Read, touched: isl.Map, before: list[Use], kills: int) -> Flow:
         """``touched``: reading instance → elements; the first ``kills`` of ``before`` hide what was
         there before."""
-        sources = isl.UnionMap.empty(parameter_space(self._scop))
+        sources = isl.UnionMap.empty(parameter_space(self.scop))
         left = touched
         for number, write in enumerate(before):
             writing = self._touched(write)
@@ -164,12 +176,17 @@ class _Direct:
         return self._simple[tensor]
 
     def _injective(self, writes: list[Use]) -> bool:
-        union = isl.UnionMap.empty(parameter_space(self._scop))
+        union = isl.UnionMap.empty(parameter_space(self.scop))
         for number, write in enumerate(writes):
             if any(write[0] is other[0] for other in writes[:number]):
                 return False
             union = union.union(self._touched(write).to_union_map())
         return bool(union.is_injective())
+
+    def before(self, source: Use, sink: Use, pairs: isl.Map) -> bool:
+        """Whether the tree runs all ``pairs`` in order."""
+        order = Dependence(source[0], sink[0], source[1], sink[1], "flow", pairs)
+        return runs_in_order(order, self._above, self._distances)
 
     def _side(self, write: Use, use: Use) -> bool | None:
         """Whether ``write`` runs before ``use`` wherever they touch one element (True), after it
@@ -181,10 +198,87 @@ class _Direct:
             (write, use, pairs, True),
             (use, write, pairs.reverse(), False),
         ):
-            order = Dependence(source[0], sink[0], source[1], sink[1], "flow", between)
-            if runs_in_order(order, self._above, self._distances):
+            if self.before(source, sink, between):
                 return answer
         return None
 
     def _touched(self, use: Use) -> isl.Map:
-        return access_map(self._scop, *use)
+        return access_map(self.scop, *use)
+
+
+class _Copies:
+    """Reads of statements that fill a buffer, seen from those who read the buffer."""
+
+    def __init__(self, direct: _Direct, placed: _Placed) -> None:
+        self._direct, self._placed, self._scop = direct, placed, direct.scop
+
+    def read(self, read: Read) -> Flow | None:
+        """What ``read`` sees, as far as anybody reads what it becomes; None where that is not so
+        simple."""
+        if read.number == FINAL:
+            return None
+        copy = self._scop.statement(read.name)
+        if copy.position or len(copy.writes) != 1 or read.number >= len(copy.reads):
+            return None
+        access, [write] = copy.reads[read.number], copy.writes
+        if access.may or access.tensor in self._placed.elsewhere:
+            return None
+        readers = self._readers(write.tensor)
+        if readers is None:
+            return None
+        empty = isl.UnionMap.empty(parameter_space(self._scop))
+        sources, initial = empty, empty
+        for reader, number in readers:
+            through = self._through(Read(reader.name, number), reader, copy)
+            if through is None or not self._kept_apart(reader, through, (copy, access)):
+                return None
+            elements = through.apply_range(access_map(self._scop, copy, access))
+            seen, first = flow_of(self._scop, reader, elements, self._direct.folds)
+            back = through.reverse().to_union_map()
+            sources = sources.union(back.apply_range(seen))
+            initial = initial.union(back.apply_range(first))
+        return Flow({read: sources}, {read: initial})
+
+    def _readers(self, buffer: str) -> list[tuple[Statement, int]] | None:
+        """Who reads ``buffer``, all in the initial order; None where somebody else does."""
+        found = []
+        for s in self._scop.statements:
+            for number, access in enumerate((*s.reads, *s.writes)):
+                implicit = number >= len(s.reads)
+                if access.tensor == buffer and not (implicit and s.update is None):
+                    if not s.position or implicit:
+                        return None
+                    found.append((s, number))
+        visible = self._scop.tensor(buffer).role not in ("temp", "constant")
+        return None if visible else found
+
+    def _through(self, read: Read, reader: Statement, copy: Statement) -> isl.Map | None:
+        """Instances of ``reader`` → the instances of ``copy`` that they see in the buffer."""
+        seen = self._direct.read(read)
+        if seen is None:
+            return None
+        for part in union_maps(seen.sources[read]):
+            if tuple_names(part)[1] == copy.name:
+                return part
+        space = access_map(self._scop, reader, reader.reads[read.number]).domain().get_space()
+        return isl.Map.empty(
+            space.map_from_domain_and_range(domain_set(self._scop, copy).get_space())
+        )
+
+    def _kept_apart(self, reader: Statement, through: isl.Map, use: Use) -> bool:
+        """Whether the tree runs the writes that come before ``reader`` before the copy, the others
+        after it."""
+        copy, access = use
+        elements = through.apply_range(access_map(self._scop, copy, access))
+        for s in self._scop.statements:
+            for write in s.writes:
+                if write.tensor != access.tensor:
+                    continue
+                pairs = access_map(self._scop, s, write).apply_range(elements.reverse())
+                first = in_initial_order(self._scop, s, reader, pairs)
+                later = pairs.subtract(first).reverse()
+                if not self._direct.before((s, write), use, first.apply_range(through)):
+                    return False
+                if not self._direct.before(use, (s, write), through.reverse().apply_range(later)):
+                    return False
+        return True

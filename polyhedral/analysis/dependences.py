@@ -162,6 +162,14 @@ def relation(one: Statement, place: int, two: Statement, other: int) -> Relation
     return shared, place < other
 
 
+def in_initial_order(scop: Scop, first: Statement, second: Statement, pairs: isl.Map) -> isl.Map:
+    """Those of ``pairs``, of instances of ``first`` and ``second``, that run in that order."""
+    places = {s.name: k for k, s in enumerate(scop.statements)}
+    shared, textual = relation(first, places[first.name], second, places[second.name])
+    found = _in_order(pairs, shared, textual)
+    return isl.Map.empty(pairs.get_space()) if found is None else found
+
+
 def _in_order(pairs: isl.Map, shared: list[tuple[int, int]], textual: bool) -> isl.Map | None:
     """The ``pairs`` whose source comes first: before in one shared loop, equal in those around."""
     found: isl.Map | None = None

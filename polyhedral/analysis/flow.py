@@ -17,7 +17,7 @@ See Feautrier, "Dataflow analysis of array and scalar references" (1991); comput
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import islpy as isl
@@ -27,6 +27,7 @@ from weft.polyhedral.named_isl import (
     access_map,
     bounded,
     context_set,
+    decode,
     encode,
     original_schedule,
     parameter_space,
@@ -91,6 +92,28 @@ def flow(
     )
 
 
+def flow_of(
+    scop: Scop, statement: Statement, touched: isl.Map, folds: Callable[[Statement], bool]
+) -> tuple[isl.UnionMap, isl.UnionMap]:
+    """What ``statement`` would see in the initial order if it read what it is ``touched`` to.
+
+    Instances → the instances that wrote the value; instances → elements not written before. All
+    writers need a place in the initial order. Call it inside ``bounded``.
+    """
+    placed = [s for s in scop.statements if s.position]
+    problem = _Problem(scop, _times(original_schedule(replace(scop, statements=tuple(placed)))))
+    tensor = decode(touched.get_tuple_name(isl.dim_type.out))
+    for s in placed:
+        for access in s.writes:
+            if access.tensor == tensor:
+                problem.write(s, access, folds(s))
+    read = Read(statement.name, 0)
+    problem.read_elements(read, touched)
+    sources, initial = problem.solve()
+    empty = isl.UnionMap.empty(parameter_space(scop))
+    return sources.get(read, empty), initial.get(read, empty)
+
+
 def _add_statement(
     tensors: Mapping[str, _Problem],
     statement: Statement,
@@ -129,6 +152,11 @@ class _Problem:
             touched = access_map(self.scop, statement, access)
             self._add(read, own, touched, self.times[own])
         return read
+
+    def read_elements(self, read: Read, touched: isl.Map) -> None:
+        own = encode("S", read.name)
+        if own in self.times:
+            self._add(read, own, touched, self.times[own])
 
     def read_finally(self, name: str) -> None:
         """Read every element after all instances."""

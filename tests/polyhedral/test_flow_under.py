@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 from tests.polyhedral.example_scops import EXAMPLES
 from tests.polyhedral.loop_programs import program
 from tests.polyhedral.loop_schedules import BANDS, tiled
+from tests.polyhedral.transform.blocked_lu import left_looking, right_looking
 from tests.properties.random_scops import random_scop, random_tree
 from tests.properties.random_tilings import random_chain, random_tiling
 from weft.errors import IllegalScheduleError
@@ -21,7 +23,10 @@ from weft.polyhedral.named_isl import bounded, parameter_space, schedule_map
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import verify_schedule
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.validation import validate
 
 
 def _without_places(of: Scop) -> Scop:
@@ -94,3 +99,45 @@ def test_local_buffers_need_no_order_of_tiles() -> None:
                 asked += len(s.reads)
                 direct += sum(ways.read(Read(s.name, k)) is not None for k in range(len(s.reads)))
     assert direct > 0.7 * asked, (direct, asked)
+
+
+# --- copies of what changes ----------------------------------------------------------------------
+
+
+def _packed(make: Callable[[], Scheduled], operand: int, where: str) -> Scheduled:
+    return cache_read(make(), "A", "S1", where, operand=operand)
+
+
+@pytest.mark.parametrize("operand", [0, 1])
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [(left_looking, "j_t"), (left_looking, "k_t"), (right_looking, "k_t"), (right_looking, "j_t")],
+)
+def test_copies_of_a_matrix_that_changes(
+    make: Callable[[], Scheduled], where: str, operand: int
+) -> None:
+    """What is copied for a block of LU is what its readers would see, or isl is asked."""
+    try:
+        now = _packed(make, operand, where)
+    except IllegalScheduleError:
+        pytest.skip("no box of closed form")
+    folds = folding(now.original)
+    exact = flow(now.scop, schedule_map(now.scop, now.tree), lambda s: s.name in folds)
+    found = flow_under(now.scop, now.tree, lambda s: s.name in folds)
+    for read in {**exact.sources, **exact.initial}:
+        mine, theirs = _map(now.scop, found, read), _map(now.scop, exact, read)
+        asked = mine[0].domain().union(mine[1].domain())
+        assert not asked.is_empty(), read
+        for m, t in zip(mine, theirs, strict=True):
+            assert m.is_equal(t.intersect_domain(asked)), read
+            assert read.name.startswith("copy") or m.is_equal(t), read
+
+
+def test_a_copy_that_comes_too_early_is_isls_business() -> None:
+    """jacobi-1d in time tiles: what is copied at the begin of a tile changes within it."""
+    of = program("jacobi-1d")
+    now = Scheduled(of, of, tiled(of, BANDS["jacobi-1d"], (4, 8)))
+    stale = cache_read(now, "A", "S0", "c1_0")
+    with pytest.raises(IllegalScheduleError) as caught:
+        validate(of, stale.scop, stale.tree)
+    assert caught.value.code in ("WEFT-E0440", "WEFT-E0423")
