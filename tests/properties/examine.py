@@ -11,17 +11,12 @@ from pathlib import Path
 from random import Random
 
 from tests.properties import executions
-from tests.properties.enumeration import (
-    TooLarge,
-    Verdict,
-    enumerate_scop,
-    is_violation,
-    outside,
-)
+from tests.properties.enumeration import TooLarge, enumerate_scop
 from tests.properties.random_affine import inputs_of
 from tests.properties.random_schedules import MoveFailed, Pair, expected_at, random_pair
 from tests.properties.tree_moves import loops
 from tests.properties.values_seen import agree
+from tests.properties.verdicts import Verdict, is_violation, outside
 from weft.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Apply, Expr, rewrite

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tests.properties import executions
-from tests.properties.enumeration import Program, TooLarge
+from tests.properties.enumeration import TooLarge
 from tests.properties.examine import refusal, sharpened
 from tests.properties.random_affine import inputs_of
 from tests.properties.random_schedules import Pair
 from tests.properties.scheduled_programs import CASES, case
 from tests.properties.tree_moves import bands, clean, put
+from tests.properties.verdicts import Program
 from weft.errors import CompileError
 from weft.frontend.scalar_expr import Expr, Literal, literal, walk
 from weft.polyhedral.schedule_printer import print_schedule

@@ -14,11 +14,12 @@ from functools import lru_cache
 from itertools import count
 from random import Random
 
-from tests.properties.enumeration import Array, Program, TooLarge
+from tests.properties.enumeration import Array, TooLarge
 from tests.properties.executions import difference, run
 from tests.properties.named_moves import LOCAL, LOOPS, TEXTUAL, NamedMove
 from tests.properties.random_affine import Affine, inputs_of, random_affine
 from tests.properties.tree_moves import BREAKS, MOVES, choose, identical, loops
+from tests.properties.verdicts import Program
 from weft.errors import CompileError, IllegalScheduleError, InternalError
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.schedule_tree import Tree
@@ -106,7 +107,7 @@ def random_pair(seed: int) -> Pair:
             break
     if r.random() < (0.5 if pair.changed else 0.15):
         _change_data(r, pair, LOCAL)
-    if aim > 0.54:
+    if aim > 0.51:
         _break(r, pair)
     return pair
 

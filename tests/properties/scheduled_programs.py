@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from tests.properties.enumeration import Program
 from tests.properties.program_maker import Maker
 from tests.properties.random_affine import Affine, affine_program
 from tests.properties.random_schedules import Pair, Subject
+from tests.properties.verdicts import Program
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write

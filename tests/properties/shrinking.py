@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tests.properties.enumeration import Program, TooLarge
+from tests.properties.enumeration import TooLarge
 from tests.properties.random_schedules import Pair, Subject
 from tests.properties.tree_moves import bands, clean, put
+from tests.properties.verdicts import Program
 from weft.frontend.scalar_expr import literal
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
 from weft.polyhedral.scop import Body, Scop

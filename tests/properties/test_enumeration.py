@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from tests.properties.brute_force import all_parameters, judge
-from tests.properties.enumeration import Program
 from tests.properties.random_scops import random_scop, random_tree
+from tests.properties.verdicts import Program
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.legality import check
 

@@ -12,12 +12,12 @@ from random import Random
 import pytest
 
 from tests.properties import examine, executions
-from tests.properties.enumeration import Program
 from tests.properties.examine import Effort
 from tests.properties.fuzz import show
 from tests.properties.random_schedules import Pair, random_pair
 from tests.properties.scheduled_programs import case
 from tests.properties.shrinking import smaller
+from tests.properties.verdicts import Program
 from weft.errors import IllegalScheduleError
 
 QUICK = Effort(0, 0, 0, 0)

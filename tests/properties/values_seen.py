@@ -16,11 +16,10 @@ from tests.properties.enumeration import (
     column,
     elements,
     enumerate_scop,
-    paths,
     reassociable,
     textual_rank,
-    times,
 )
+from tests.properties.verdicts import paths, times
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Scop, Statement
 
