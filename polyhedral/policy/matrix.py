@@ -29,7 +29,7 @@ from weft.polyhedral.scop import Access, Constraint, Statement
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 
-TILE = 96  # of in-place updates, in both directions
+TILE = 192  # of in-place updates, in both directions
 PANEL = 32  # steps of an update by its own rows and columns that go together
 STREAM, BLOCK, WIDTH = 384, 240, 96  # steps of the stream, rows and lanes of a cache tile
 
