@@ -17,22 +17,36 @@ from weft.polyhedral.transform.scheduled import Scheduled
 
 
 def with_steps(made: Scheduled) -> Scheduled | None:
-    """``made``, as ``privatize``, ``cut``s and ``arrange`` make it from its original; None where
-    they do not."""
+    """What ``made`` started from, as ``privatize``, ``cut`` and ``arrange`` make it from its
+    original; None where they do not."""
+    made = made.start or made
     try:
         now = initial(made.original)
-        if {t.name for t in made.scop.tensors} != {t.name for t in now.scop.tensors} or any(
-            made.scop.tensor(t.name).shape != t.shape for t in now.scop.tensors
-        ):
+        if _expanded(now.scop, made.scop):
             now = privatize(now)
-        for statement in made.original.statements:
-            conditions = _beyond(now.scop, made.scop, statement.name)
+        names = [s.name for s in made.original.statements]
+        for name in names:  # what is cut off may be cut again
+            conditions = _beyond(now.scop, made.scop, name)
             if conditions:
-                now = cut(now, statement.name, conditions)
+                known = {s.name for s in now.scop.statements}
+                now = cut(now, name, conditions)
+                names += [s.name for s in now.scop.statements if s.name not in known]
         now = arrange(now, "\n" + print_schedule(made.tree))
     except (IllegalScheduleError, BudgetError):
         return None
-    return now if _normal(now.scop) == _normal(made.scop) else None
+    return now if same_program(now, made) else None
+
+
+def same_program(one: Scheduled, two: Scheduled) -> bool:
+    """Whether both run the same statements in the same order, however they are written."""
+    orders = print_schedule(one.tree) == print_schedule(two.tree)
+    return orders and _normal(one.scop) == _normal(two.scop)
+
+
+def _expanded(before: Scop, after: Scop) -> bool:
+    """Whether temporaries have other shapes, or there are others."""
+    shapes = [{t.name: t.shape for t in scop.tensors} for scop in (before, after)]
+    return shapes[0] != shapes[1]
 
 
 def _beyond(before: Scop, after: Scop, name: str) -> list[str]:
@@ -40,15 +54,19 @@ def _beyond(before: Scop, after: Scop, name: str) -> list[str]:
     now = next((s for s in after.statements if s.name == name), None)
     if now is None:
         return []
-    old = before.statement(name).domain
-    if now.domain[: len(old)] != old:
+    old, new = (_plain(s).domain for s in (before.statement(name), now))
+    if new[: len(old)] != old:
         return []
-    return [f"{affine(c.expr)} >= 0" for c in now.domain[len(old) :] if not c.equality]
+    return [f"{affine(c.expr)} >= 0" for c in new[len(old) :] if not c.equality]
 
 
 def _normal(scop: Scop) -> Scop:
-    """``scop`` with its domains in normal form: what was read from text is written otherwise."""
-    return replace(scop, statements=tuple(map(_plain, scop.statements)))
+    """``scop`` with its domains in normal form: what was read from text is written otherwise.
+
+    The parts of a statement that was cut come by name: their instances are never at one place.
+    """
+    statements = sorted(map(_plain, scop.statements), key=lambda s: s.name)
+    return replace(scop, statements=tuple(statements))
 
 
 def _plain(s: Statement) -> Statement:

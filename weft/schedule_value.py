@@ -63,7 +63,7 @@ from weft.polyhedral.validation import validate
 from weft.schedule_advice import way_out
 from weft.schedule_arguments import checker
 from weft.schedule_script import calls
-from weft.schedule_steps import with_steps
+from weft.schedule_steps import same_program, with_steps
 from weft.schedule_text import schedule_text
 
 P = ParamSpec("P")
@@ -80,6 +80,8 @@ def _step(
     def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         check_arguments(self, *args, **kwargs)
         after = transformation(self.scheduled, *args, **kwargs)
+        if after is self.scheduled:
+            return self
         try:
             _prove(self.scheduled, after)
         except IllegalScheduleError as error:
@@ -150,19 +152,21 @@ class Schedule:
         """
         start = self.unscheduled()
         made = self.subject.automatic(start.scheduled.original)
-        found = self._replayed(made) or with_steps(made)
-        found = found or replace(made, steps=(Step("automatic", ""),))
+        explained = (
+            with_steps(made) if made.start is None or made.start != start.scheduled else None
+        )
+        begun = start if explained is None else replace(start, scheduled=explained)
+        found = begun._replayed(made) or replace(made, steps=(Step("automatic", ""),), start=None)
         _prove(start.scheduled, found)
         return replace(self, scheduled=found)
 
     def _replayed(self, made: Scheduled) -> Scheduled | None:
-        """``made``, if its steps alone lead there."""
+        """``made``, if its steps lead there from here."""
         try:
-            script = "\n".join(_script("s", made.steps))
-            rebuilt = self.unscheduled().replay(script).scheduled
+            rebuilt = self.replay("\n".join(_script("s", made.steps))).scheduled
         except (IllegalScheduleError, BudgetError):
             return None
-        return rebuilt if (rebuilt.scop, rebuilt.tree) == (made.scop, made.tree) else None
+        return rebuilt if same_program(rebuilt, made) else None
 
     def unscheduled(self) -> Schedule:
         """The order of the source."""

@@ -48,13 +48,15 @@ class Step:
 class Scheduled:
     """``scop`` scheduled by ``tree`` computes what ``original`` does in its initial order.
 
-    ``steps`` are the transformations that led from ``original`` in its initial order to here.
+    ``steps`` are the transformations that led here from ``start`` (None: from here): as a rule from
+    ``original`` in its initial order, but a scheduler may begin with a tree of its own making.
     """
 
     original: Scop
     scop: Scop
     tree: Tree
     steps: tuple[Step, ...] = ()
+    start: Scheduled | None = None
 
     def loops(self) -> tuple[Loop, ...]:
         """Every loop, outermost first, in textual order."""
@@ -96,8 +98,11 @@ def transformation(
     @wraps(function)
     def recorded(scheduled: Scheduled, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         made = function(scheduled, *args, **kwargs)
+        if made is scheduled:  # there was nothing to do
+            return scheduled
         call = declared.bind(scheduled, *args, **kwargs)
-        return replace(made, steps=(*scheduled.steps, _step(function.__name__, call)))
+        steps = (*scheduled.steps, _step(function.__name__, call))
+        return replace(made, steps=steps, start=scheduled.start or scheduled)
 
     return recorded
 
