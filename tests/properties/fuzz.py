@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -191,6 +192,8 @@ def _only(seed: int) -> int:
 
 
 def _long(seeds: range, effort: Effort, options: argparse.Namespace) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):  # stop early, and show what there is
+        signal.signal(number, signal.default_int_handler)
     tally, start = Tally(), time.perf_counter()
     found = run_here(seeds, effort) if options.jobs < 2 else run_jobs(seeds, options)
     count = 0
