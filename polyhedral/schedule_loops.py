@@ -51,7 +51,8 @@ def schedule_loops(
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     planner = Planner(expand_all(scop), machine, strategies, fuse, share, threads)
     tree = planner.nest(planner.everything())
-    scheduled = Scheduled(scop, planner.scop, tidy(planner.completed(tree)))
+    tree = tidy(planner.completed(tree))
+    scheduled = Scheduled(scop, planner.scop, tree, notes=tuple(planner.notes))
     for packing in planner.packings:
         scheduled = _packed(scheduled, packing)
     return _contracted(scheduled)

@@ -25,6 +25,7 @@ def statistics(
         "kernels": len(program.kernels),
         "launches": len(program.steps),
         "serial_fallbacks": int(bool(fallback)),
+        "schedule": "; ".join(scheduled.notes),
         "arena_bytes": int(arena.value) if isinstance(arena, Literal) else None,
         "seconds": {stage: round(s, 4) for stage, s in passes.seconds.items()},
     }
@@ -45,6 +46,7 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
     lines += ["  schedule, checked against every dependence"]
     if fallback:
         lines += [f"    serial, because: {fallback}"]
+    lines += [f"    {note}" for note in scheduled.notes]
     lines += [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
     lines += cost_lines(scheduled)
     lines += [f"  arena: {text(program.arena)} bytes, {len(program.steps)} launches"]

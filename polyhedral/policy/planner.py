@@ -126,12 +126,14 @@ class Planner:
             if tree is not None:
                 return tree
         if plane is not None:
+            if not group.above:
+                self._note("one loop", group)
             return self.share(self, group, plane)
         for name, strategy in self.strategies:
             tree = strategy(self, group)
             if tree is not None:
                 if not group.above:
-                    self.notes.append(f"{name}: {', '.join(group.names)}")
+                    self._note(name, group)
                 return tree
         raise IllegalScheduleError(
             "WEFT-E0477",
@@ -168,6 +170,14 @@ class Planner:
         while statement not in loop.at:
             statement = self.copies[statement]
         return statement
+
+    def _note(self, strategy: str, group: Group) -> None:
+        """Neighbouring groups with one strategy share a note."""
+        names = ", ".join(group.names)
+        if self.notes and self.notes[-1].startswith(f"{strategy}: "):
+            self.notes[-1] += f", {names}"
+        else:
+            self.notes.append(f"{strategy}: {names}")
 
     # ---- what strategies ask -------------------------------------------------------------------
 

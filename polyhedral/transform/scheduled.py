@@ -56,6 +56,7 @@ class Scheduled:
     scop: Scop
     tree: Tree
     steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()  # what an automatic scheduler says about its choice
     start: Scheduled | None = None
 
     def loops(self) -> tuple[Loop, ...]:
