@@ -51,7 +51,7 @@ from weft.frontend.scalar_expr import walk as walk_expr
 
 TURNS = 4  # how many turns back a value is kept
 _WRITTEN_OUT = 64  # statements that the unrolled loops in a loop may grow to
-_LANES = 32  # turns of a vector loop whose values are kept in registers
+_LANES = 64  # turns of a vector loop whose values are kept in registers
 
 _Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 _Forms = tuple[Affine, ...]

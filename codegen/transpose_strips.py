@@ -9,7 +9,8 @@
 
 A lane of the vector loop is a row, so that each of its accesses would be ``W`` loads or stores of
 elements; a block of ``W`` by ``W`` is ``W`` vectors and their transposition in registers instead.
-Done after ``forward_values``, when recurrences along the rows no longer go through memory.
+More rows than ``W`` are several blocks side by side. Done after ``forward_values``, when
+recurrences along the rows no longer go through memory.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from weft.codegen.loop_ir import (
 )
 from weft.codegen.rebuild import map_all_expressions, map_children, map_expressions
 from weft.codegen.simplify import simplify_kernel
+from weft.dtypes import DType
 from weft.frontend.scalar_affine import FloorDiv, to_affine
 from weft.frontend.scalar_expr import (
     Apply,
@@ -47,8 +49,11 @@ from weft.frontend.scalar_expr import (
 )
 from weft.frontend.scalar_expr import walk as walk_expr
 
-WIDTHS = (4, 8, 16)  # of blocks
-_STATEMENTS = 24  # in the body of a loop, which is written out for each column of a block
+VECTOR_BYTES = 64  # a block is as wide as a vector of its elements; processors may halve it
+_Place = tuple[object, tuple[Expr, ...]]  # an element: buffer and indices
+
+WIDEST = 64  # turns of a vector loop over rows
+_STATEMENTS = 64  # in the body of a loop, which is written out for each column of a block
 
 
 def transpose_strips(kernel: Kernel) -> Kernel:
@@ -65,7 +70,8 @@ class _Blocked:
     """An access that goes through ``tile``, by column and row of the block."""
 
     access: Load | Store
-    tile: Buffer
+    tile: str
+    dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +88,18 @@ class _Strips:
         if isinstance(stmt, For) and stmt.kind == "serial" and stmt.step == 1:
             lanes = stmt.body
             if isinstance(lanes, For) and _fits(lanes):
+                lanes = replace(lanes, body=_stored((lanes.body,), {}))
                 blocked = self._blocked(stmt, lanes)
-                return _in_blocks(stmt, lanes, blocked) if blocked else stmt
+                width = _width(lanes, blocked)
+                if width:
+                    self.made.extend(blocked)
+                    return _in_blocks(stmt, lanes, blocked, width)
+                return stmt
         return map_children(stmt, self.stmt)
 
     def _blocked(self, loop: For, lanes: For) -> list[_Blocked]:
         """The accesses of ``loop`` across rows that may be moved to the ends of a block."""
         inside = list(walk(lanes.body))
-        if not all(isinstance(s, Block | Let | Store | Prefetch | Comment) for s in inside):
-            return []
         bound = {s.name for s in inside if isinstance(s, Let)} | {loop.var, lanes.var}
         loads: dict[str, list[Load]] = {}
         stores: dict[str, list[Store]] = {}
@@ -110,16 +119,10 @@ class _Strips:
         blocked = []
         for access in found:
             if _across(access.indices, loop.var, lanes.var, bound):
-                blocked.append(_Blocked(access, self._tile(access, lanes)))
-                self.made.append(blocked[-1])
+                name = str(access.source) if isinstance(access, Load) else access.buffer
+                tile = f"block.{len(self.made) + len(blocked)}"
+                blocked.append(_Blocked(access, tile, self.buffers[name].dtype))
         return blocked
-
-    def _tile(self, access: Load | Store, lanes: For) -> Buffer:
-        name = str(access.source) if isinstance(access, Load) else access.buffer
-        shape = (lanes.upper, lanes.upper)
-        dtype = self.buffers[name].dtype
-        tile = f"block.{len(self.made)}"
-        return Buffer(tile, dtype, shape, (lanes.upper, literal(1)), "register")
 
 
 def _fits(lanes: For) -> bool:
@@ -127,8 +130,9 @@ def _fits(lanes: For) -> bool:
     return (
         (lanes.kind, lanes.step, lanes.lower) == ("vector", 1, literal(0))
         and isinstance(lanes.upper, Literal)
-        and lanes.upper.value in WIDTHS
-        and sum(1 for s in walk(lanes.body) if isinstance(s, Store)) <= _STATEMENTS
+        and 4 <= lanes.upper.value <= WIDEST
+        and sum(1 for _ in walk(lanes.body)) <= _STATEMENTS
+        and all(isinstance(s, Block | Let | Store | Prefetch | Comment) for s in walk(lanes.body))
     )
 
 
@@ -155,25 +159,34 @@ def _across(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bo
     )
 
 
-def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked]) -> Stmt:
+def _width(lanes: For, blocked: Sequence[_Blocked]) -> int:
+    """Columns of a block; 0 if there are none."""
     assert isinstance(lanes.upper, Literal)
-    width = int(lanes.upper.value)
-    block, column, row = (Var(f"{loop.var}.{part}") for part in ("block", "column", "row"))
+    size = max((b.dtype.itemsize for b in blocked), default=VECTOR_BYTES)
+    width = min(int(lanes.upper.value), VECTOR_BYTES // size)
+    return 0 if width < 4 or width & (width - 1) or int(lanes.upper.value) % width else width
+
+
+def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], width: int) -> Stmt:
+    assert isinstance(lanes.upper, Literal)
+    names = ("block", "column", "row", "group")
+    block, column, row, group = (Var(f"{loop.var}.{part}") for part in names)
+    groups = int(lanes.upper.value) // width
     first = loop.lower + block * width
-    here = {loop.var: first + column, lanes.var: row}
-    values = {b.access: b.tile for b in blocked if isinstance(b.access, Load)}
+    here: dict[str, Expr] = {loop.var: first + column, lanes.var: group * width + row}
+    values = {b.access: b for b in blocked if isinstance(b.access, Load)}
     stores = {
         (b.access.buffer, b.access.indices): b.tile for b in blocked if isinstance(b.access, Store)
     }
 
     def copy(made: Stmt) -> Stmt:
         inner = For(column.name, literal(0), literal(width), "vector", made)
-        return For(row.name, literal(0), literal(width), "unrolled", inner)
+        square = For(row.name, literal(0), literal(width), "unrolled", inner)
+        return For(group.name, literal(0), literal(groups), "unrolled", square)
 
     def change(node: Expr) -> Expr | None:
         if isinstance(node, Load) and node in values:
-            tile = values[node]
-            return Load(tile.name, (column, Var(lanes.var)), tile.dtype)
+            return Load(values[node].tile, (column, Var(lanes.var)), node.dtype)
         return None
 
     def stmt(given: Stmt) -> Stmt:
@@ -183,7 +196,7 @@ def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked]) -> Stmt:
         if isinstance(given, Store) and isinstance(made, Store):
             tile = stores.get((given.buffer, given.indices))
             if tile is not None:
-                return Store(tile.name, (column, Var(lanes.var)), made.value)
+                return Store(tile, (column, Var(lanes.var)), made.value)
         return made
 
     body = map_all_expressions(
@@ -194,14 +207,15 @@ def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked]) -> Stmt:
         place = tuple(substitute(i, here) for i in b.access.indices)
         if isinstance(b.access, Load):
             value = Load(b.access.source, place, b.access.dtype)
-            loads.append(copy(Store(b.tile.name, (column, row), value)))
+            loads.append(copy(Store(b.tile, (column, here[lanes.var]), value)))
         else:
-            kept = Load(b.tile.name, (column, row), b.tile.dtype)
+            kept = Load(b.tile, (column, here[lanes.var]), b.dtype)
             saves.append(copy(Store(b.access.buffer, place, kept)))
     compute = For(column.name, literal(0), literal(width), "unrolled", replace(lanes, body=body))
     whole: Stmt = Block((*loads, compute, *saves))
     for b in blocked:
-        whole = Allocate(b.tile, whole)
+        shape, strides = (literal(width), lanes.upper), (lanes.upper, literal(1))
+        whole = Allocate(Buffer(b.tile, b.dtype, shape, strides, "register"), whole)
     count = (loop.upper - loop.lower) // width
     rest = Var(f"{loop.var}.rest")
     many = Apply("max", (count, literal(0)))
@@ -214,6 +228,33 @@ def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked]) -> Stmt:
                 replace(loop, lower=rest),
             )
         ),
+    )
+
+
+def _stored(stmts: Sequence[Stmt], known: Mapping[_Place, Expr]) -> Stmt:
+    """``stmts`` with the loads of what they have stored before taken from lets."""
+    if not stmts:
+        return Block(())
+    first, rest = stmts[0], stmts[1:]
+    match first:
+        case Block(inside):
+            return _stored((*inside, *rest), known)
+        case Let(name, value, body):
+            return Let(name, _taken(value, known), _stored((body, *rest), known))
+        case Store(buffer, indices, value):
+            value = _taken(value, known)
+            held = Var(f"{buffer}.stored.{len(stmts)}", value.dtype)
+            others = {place: v for place, v in known.items() if place[0] != buffer}
+            after = _stored(rest, {**others, (buffer, indices): held})
+            if not any(held in walk_expr(e) for s in walk(after) for e in expressions(s)):
+                return Block((replace(first, value=value), after))
+            return Let(held.name, value, Block((replace(first, value=held), after)))
+    return Block((map_expressions(first, lambda e: _taken(e, known)), _stored(rest, known)))
+
+
+def _taken(expr: Expr, known: Mapping[_Place, Expr]) -> Expr:
+    return rewrite(
+        expr, lambda n: known.get((n.source, n.indices)) if isinstance(n, Load) else None
     )
 
 

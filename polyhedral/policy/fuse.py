@@ -20,21 +20,41 @@ from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
 
 LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
+VECTORS = 1
 
 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     """The components of ``group``, sources first; neighbours with a common loop together."""
     found: list[tuple[Group, Hyperplane | None]] = []
     for names in group.components():
-        found.append((group.part(names), None))
-        while len(found) > 1:
-            first, second = found[-2][0], found[-1][0]
-            both = group.part((*first.names, *second.names))
-            plane = _common(planner, first, second, both)
-            if plane is None:
-                break
-            found[-2:] = [(both, plane)]
+        part, plane, place = group.part(names), None, len(found)
+        while (partner := _partner(planner, group, found[:place], part)) is not None:
+            place, part, plane = partner
+            del found[place]
+        found.insert(place, (part, plane))
     return found
+
+
+def _partner(
+    planner: Planner,
+    group: Group,
+    before: Sequence[tuple[Group, Hyperplane | None]],
+    part: Group,
+) -> tuple[int, Group, Hyperplane] | None:
+    """The last of the groups ``before`` that shares a loop with ``part``, where ``part`` may move
+    to it: its number, both, and their loop."""
+    for place in reversed(range(len(before))):
+        first = before[place][0]
+        both = group.part((*first.names, *part.names))
+        plane = _common(planner, first, part, both)
+        if plane is not None:
+            return place, both, plane
+        if any(
+            a.dependence.source.name in first.names and a.dependence.sink.name in part.names
+            for a in both.active
+        ):
+            break
+    return None
 
 
 def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
@@ -63,18 +83,20 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
 
 
 def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
-    """How many iterations of the loop go together: a vector where these are rows of memory, which
-    code generation then transposes in blocks, more where they are contiguous."""
+    """How many iterations of the loop go together: a vector where each is a row of memory (code
+    generation transposes blocks of them), more where they are contiguous."""
     jumping = moving = 0
-    lanes = 1
     for s in planner.statements(group):
-        lanes = max(lanes, *(planner.machine.lanes(planner.scop.tensor(w.tensor).dtype) for w in s.writes))
         dim = plane.at[s.name]
         if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
             for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
                 moving += any(mentions(i, (dim.name,)) for i in access.indices)
                 jumping += jumps(access, dim.name)
-    return lanes if 2 * jumping > moving else LONG_STRIP
+    if 2 * jumping <= moving:
+        return LONG_STRIP
+    written = [w.tensor for s in planner.statements(group) for w in s.writes]
+    lanes = max(planner.machine.lanes(planner.scop.tensor(t).dtype) for t in written)
+    return lanes if jumping == moving else VECTORS * lanes
 
 
 def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:
@@ -101,7 +123,7 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
         return None
     search = both.search()
     last = all(len(dims) == 1 for dims in free.values())
-    for tensor in _large(planner, first, second):
+    for tensor in _large(planner, first, second, rank=1 if both.in_tile and last else 2):
         for place in range(len(planner.scop.tensor(tensor).shape)):
             at = {n: _along(planner.scop.statement(n), tensor, place, free[n]) for n in both.names}
             fixed = {n: e for n, e in at.items() if e is not None}
@@ -148,8 +170,8 @@ def _loses_nothing(plane: Hyperplane, first: Group, second: Group) -> bool:
     return all(p is not None and not p.coincident for p in alone)
 
 
-def _large(planner: Planner, first: Group, second: Group) -> list[str]:
-    """Tensors of rank two or more that both parts use, in the order of the Scop."""
+def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str]:
+    """Tensors of ``rank`` or more that both parts use, in the order of the Scop."""
     uses = [
         {a.tensor for s in planner.statements(part) for a in (*s.reads, *s.writes)}
         for part in (first, second)
@@ -157,7 +179,7 @@ def _large(planner: Planner, first: Group, second: Group) -> list[str]:
     return [
         t.name
         for t in planner.scop.tensors
-        if len(t.shape) > 1 and all(t.name in used for used in uses)
+        if len(t.shape) >= rank and all(t.name in used for used in uses)
     ]
 
 

@@ -56,7 +56,7 @@ def blocks(body: Stmt, dtype: DType = dtypes.int64) -> int:
     return print_stmt(changed.body).count("allocate block")
 
 
-@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize("width", [4, 8, 16, 32])
 def test_rows_are_loaded_and_stored_in_blocks(width: int) -> None:
     body = Store("x", (i, j), at("x", i, j - 1) * 3 + at("b", i + 2, j + 1))
     assert blocks(loop(body, width)) == 2
@@ -77,6 +77,13 @@ def test_from_right_to_left() -> None:
 def test_columns_stay_vectors() -> None:
     body = Store("x", (i, j), at("x", i, j - 1) + at("b", j, i) + at("y", j, literal(3)))
     assert blocks(loop(body)) == 1
+
+
+def test_values_of_this_turn() -> None:
+    first = Store("x", (i, j), at("x", i, j - 1) + at("b", i, j))
+    second = Store("y", (literal(0), i), at("x", i, j) * 2)
+    third = Store("y", (literal(0), i), at("y", literal(0), i) + at("x", i, j))
+    assert blocks(loop(Block((first, second, third)))) == 2
 
 
 def test_lets_of_the_loop() -> None:
