@@ -9,14 +9,18 @@ first of these strategies that has an answer decides on the loops of a group:
     slanted     nothing but recurrences                    a few rows side by side
     single      one statement                              its best loop innermost, as a vector
     serial      anything else                              a loop that carries dependences
+    as written  what none of them has an answer to         its textual loops
 
 Nothing here is trusted: ``legality`` and ``validation`` judge the result.
 """
 
 from __future__ import annotations
 
-from weft.errors import BudgetError, IllegalScheduleError
+import warnings
+
+from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.policy.as_written import as_written
 from weft.polyhedral.policy.fuse import fuse, share
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.planner import Packing, Planner
@@ -45,14 +49,17 @@ def schedule_loops(
     """``scop`` with a schedule for ``threads`` cores of ``machine``; without ``time_tile``, no
     tiles over time steps.
 
-    Raises ``IllegalScheduleError`` (WEFT-E0477) where no loop orders some cycle of statements, and
-    ``BudgetError`` rather than running unbounded.
+    What a budget does not suffice for stays as it is written, with a warning. Raises
+    ``BudgetError`` (WEFT-E0400) where not even the dependences can be found within one.
     """
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
-    planner = Planner(expand_all(scop), machine, strategies, fuse, share, threads)
+    planner = Planner(expand_all(scop), machine, strategies, fuse, share, as_written, threads)
     tree = planner.nest(planner.everything())
     tree = tidy(planner.completed(tree))
-    scheduled = Scheduled(scop, planner.scop, tree, notes=tuple(planner.notes))
+    for what in planner.given_up:
+        warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
+    notes = (*planner.notes, *(f"gave up on {what}" for what in planner.given_up))
+    scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
     for packing in planner.packings:
         scheduled = _packed(scheduled, packing)
     return _contracted(scheduled)

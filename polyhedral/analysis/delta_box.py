@@ -11,8 +11,11 @@ It answers most questions about a band at once, for a dependence from S to T and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import islpy as isl
 
+from weft.errors import BudgetError
 from weft.frontend.scalar_affine import Affine, FloorDiv, Term
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.dependences import Dependence
@@ -20,14 +23,37 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import bounded, difference
 
 Range = tuple[int | None, int | None]
+DISTANCE = 20  # steps that one question to isl counts as
+
+
+@dataclass(slots=True)
+class Quota:
+    """Steps that a search may take in all: the same on every machine, unlike seconds."""
+
+    left: int
+
+    def spend(self, steps: int) -> None:
+        """Raises BudgetError (WEFT-E0477) when none are left."""
+        self.left -= steps
+        if self.left < 0:
+            raise BudgetError(
+                "WEFT-E0477",
+                "the scheduler has used up its budget of steps",
+                why="many statements depend on each other, and many loops could order them",
+                hint="split the kernel in two, or give it a schedule",
+            )
 
 
 class Distances:
     """Distances over one dependence; what its accesses say about them is worked out once."""
 
-    def __init__(self, dependence: Dependence, pairs: isl.Set | None = None) -> None:
-        """``pairs``: the flattened pairs that count, by default all."""
+    def __init__(
+        self, dependence: Dependence, pairs: isl.Set | None = None, quota: Quota | None = None
+    ) -> None:
+        """``pairs``: the flattened pairs that count, by default all; ``quota``: what questions to
+        isl are charged to."""
         self.dependence = dependence
+        self.quota = quota
         self._dims = frozenset(dependence.source.dims), frozenset(dependence.sink.dims)
         self._known = uniform(dependence, *self._dims)
         self._pairs = pairs
@@ -38,12 +64,17 @@ class Distances:
         constant = self.constant(before, after)
         if constant is not None:
             return self if constant == 0 else None
+        self._charge()
         space = self._flattened().get_space()
         dims = self.dependence.source.dims, self.dependence.sink.dims
         with bounded(what="the analysis of dependence distances"):
             delta = difference(space, (before, dims[0]), (after, dims[1]))
             equal = self._flattened().add_constraint(isl.Constraint.equality_from_aff(delta))
-            return None if equal.is_empty() else Distances(self.dependence, equal)
+            return None if equal.is_empty() else Distances(self.dependence, equal, self.quota)
+
+    def _charge(self) -> None:
+        if self.quota is not None:
+            self.quota.spend(DISTANCE)
 
     def _flattened(self) -> isl.Set:
         if self._pairs is None:
@@ -53,12 +84,14 @@ class Distances:
     def between(self, source: Expr, sink: Expr) -> Range:
         """(min, max) of ``sink`` at the sink minus ``source`` at the source, over all pairs.
 
-        Exact; None where it is unbounded. Raises BudgetError (WEFT-E0400) rather than running on.
+        Exact; None where it is unbounded. Raises BudgetError (WEFT-E0400, or
+        WEFT-E0477 from the quota) rather than running on.
         """
         before, after = affine(source), affine(sink)
         constant = self.constant(before, after)
         if constant is not None:
             return constant, constant
+        self._charge()
         pairs = self._flattened()
         with bounded(what="the analysis of dependence distances"):
             source_dims, sink_dims = self.dependence.source.dims, self.dependence.sink.dims

@@ -22,7 +22,7 @@ from weft.polyhedral.analysis.delta_box import Distances, Range
 from weft.polyhedral.analysis.dependences import Dependence
 from weft.polyhedral.scop import Statement
 
-TRIES = 2_000  # combinations of candidates that one search looks at
+TRIES = 2_000  # combinations of candidates, parts of them included, that one search looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Hyperplanes:
 
     active: Sequence[Distances]
     _known: dict[tuple[int, Expr, Expr], Range] = field(default_factory=dict)
+    _by_statement: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def dependences(self) -> tuple[Dependence, ...]:
@@ -68,12 +69,10 @@ class Hyperplanes:
         The first in the order of the candidates, shifted where it must be; None if there is none.
         """
         order = self._order(fixed, candidates)
-        for tried, at in enumerate(self._assignments(dict(fixed), order, candidates)):
+        for at in self._assignments(dict(fixed), order, candidates):
             shifted = self._shifted(at)
             if shifted is not None:
                 return shifted
-            if tried == TRIES:
-                break
         return None
 
     def valid(self, at: Mapping[str, Expr]) -> Hyperplane | None:
@@ -109,26 +108,55 @@ class Hyperplanes:
 
     def _assignments(
         self,
-        at: dict[str, Expr],
+        fixed: dict[str, Expr],
         order: Sequence[str],
         candidates: Mapping[str, Sequence[Expr]],
     ) -> Iterator[dict[str, Expr]]:
+        """Values for the statements in ``order``, depth first; at most ``TRIES`` values tried."""
+        at, left = dict(fixed), TRIES
         if not self._bounded(at, set(at)):
             return
         if not order:
             yield at
             return
-        name, *rest = order
-        for value in candidates[name]:
-            tried = {**at, name: value}
-            if self._bounded(tried, {name}):
-                yield from self._assignments(tried, rest, candidates)
+        open_ = [iter(candidates[order[0]])]
+        while open_ and left:
+            name = order[len(open_) - 1]
+            at.pop(name, None)
+            value = next(open_[-1], None)
+            if value is None:
+                open_.pop()
+                continue
+            left -= 1
+            self._charge(len(self._of(name)))
+            at[name] = value
+            if not self._bounded(at, {name}):
+                continue
+            if len(open_) == len(order):
+                yield dict(at)
+            else:
+                open_.append(iter(candidates[order[len(open_)]]))
+
+    def _charge(self, steps: int) -> None:
+        quota = self.active[0].quota if self.active else None
+        if quota is not None:
+            quota.spend(steps)
+
+    def _of(self, statement: str) -> Sequence[int]:
+        """The numbers of the dependences that ``statement`` takes part in."""
+        if not self._by_statement:
+            for number, d in enumerate(self.dependences):
+                for name in {d.source.name: 0, d.sink.name: 0}:
+                    self._by_statement.setdefault(name, []).append(number)
+        return self._by_statement.get(statement, ())
 
     def _bounded(self, at: Mapping[str, Expr], changed: set[str]) -> bool:
         """Whether a shift might make every dependence that touches ``changed`` run forwards."""
-        for number, d in enumerate(self.dependences):
+        touched = sorted({number for name in changed for number in self._of(name)})
+        for number in touched:
+            d = self.active[number].dependence
             source, sink = d.source.name, d.sink.name
-            if not (source in at and sink in at and changed & {source, sink}):
+            if source not in at or sink not in at:
                 continue
             low, _ = self.distance(number, at[source], at[sink])
             if low is None or (source == sink and low < 0):

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from weft.errors import IllegalScheduleError
+from weft.errors import BudgetError
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
-from weft.polyhedral.analysis.delta_box import Distances
+from weft.polyhedral.analysis.delta_box import Distances, Quota
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
 from weft.polyhedral.analysis.linear import linear
@@ -33,6 +34,7 @@ from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
+STEPS = 150_000  # of ``Quota``: about 5 s, ten times what the largest of PolyBench takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,15 @@ class Planner:
     strategies: Sequence[tuple[str, Strategy]]
     fuse: Fusion  # a group in parts, one after the other; some share a loop
     share: Share  # the loops of such a part
+    last: Callable[[Planner, Group], Tree]  # what always has an answer
     threads: int = 1
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
     packings: list[Packing] = field(default_factory=list)  # once the tree is complete
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
+    given_up: list[str] = field(default_factory=list)  # what a budget did not suffice for
+    quota: Quota = field(default_factory=lambda: Quota(STEPS))
     _taken: set[str] = field(default_factory=set)
 
     def everything(self) -> Group:
@@ -112,34 +117,56 @@ class Planner:
 
     def group(self, names: Sequence[str], above: Sequence[At] = ()) -> Group:
         """``names`` inside the loops ``above``, dependences worked out anew."""
-        hard = tuple(Distances(d) for d in dependences(self.scop) if not d.reduction)
+        found = dependences(self.scop)
+        hard = tuple(Distances(d, quota=self.quota) for d in found if not d.reduction)
         return Group((), hard, ()).part(names).inside(*above)
 
     def nest(self, group: Group) -> Tree:
         """The loops of ``group``: its components one after the other, sources first."""
-        parts = self.fuse(self, group)
+        try:
+            parts = self.fuse(self, group)
+        except BudgetError as error:
+            self._give_up(f"fusion of {', '.join(group.names)}", error)
+            parts = [(group.part(names), None) for names in group.components()]
         return TreeSequence(tuple(self._plan(part, plane) for part, plane in parts))
 
     def _plan(self, group: Group, plane: Hyperplane | None) -> Tree:
+        """The loops of ``group``, which is to share ``plane`` if that is given."""
+        tried: list[tuple[str, Strategy]] = []
         if len(group.names) == 1 and group.names[0] in self.planned:
-            tree = self.planned[group.names[0]](self, group)
-            if tree is not None:
-                return tree
+            tried.append(("", self.planned[group.names[0]]))
         if plane is not None:
-            if not group.above:
-                self._note("one loop", group)
-            return self.share(self, group, plane)
-        for name, strategy in self.strategies:
+            tried.append(("one loop", partial(_shared, plane)))
+        tried += self.strategies
+        try:
+            for name, strategy in tried:
+                tree = self._attempt(strategy, group)
+                if tree is not None:
+                    if name and not group.above:
+                        self.notes.append(f"{name}: {', '.join(group.names)}")
+                    return tree
+        except BudgetError as error:
+            self._give_up(f"loops for {', '.join(group.names)}", error)
+        if not group.above:
+            self.notes.append(f"as written: {', '.join(group.names)}")
+        return self.last(self, group)
+
+    def _attempt(self, strategy: Strategy, group: Group) -> Tree | None:
+        """What ``strategy`` answers; where it has no answer, nothing has changed."""
+        kept = self.scop, len(self.packings), len(self.notes)
+        known = dict(self.planned), dict(self.copies), dict(self.tiled)
+        tree: Tree | None = None
+        try:
             tree = strategy(self, group)
-            if tree is not None:
-                if not group.above:
-                    self._note(name, group)
-                return tree
-        raise IllegalScheduleError(
-            "WEFT-E0477",
-            f"no loop orders {', '.join(group.names)}",
-            why="every loop that they might share runs some dependence backwards",
-        )
+            return tree
+        finally:
+            if tree is None:
+                self.scop = kept[0]
+                del self.packings[kept[1] :], self.notes[kept[2] :]
+                self.planned, self.copies, self.tiled = known
+
+    def _give_up(self, what: str, error: BudgetError) -> None:
+        self.given_up.append(f"{what}, because {error.what}")
 
     def split(self, scop: Scop, statement: str, parts: Sequence[str], group: Group) -> None:
         """``scop``, in which ``statement`` is in several ``parts``, takes the place of the Scop.
@@ -225,6 +252,10 @@ class Planner:
     def name(self, at: At) -> str:
         """What a loop is called after: the dim that it is of the first statement that has one."""
         return next((e.name for e in at.values() if isinstance(e, Var)), "w")
+
+
+def _shared(plane: Hyperplane, planner: Planner, group: Group) -> Tree:
+    return planner.share(planner, group, plane)
 
 
 def _floors(expr: Expr) -> bool:

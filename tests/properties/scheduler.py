@@ -1,0 +1,176 @@
+"""The automatic scheduler on random affine programs: it always has an answer, and a right one.
+
+For each program, machine and number of threads: a schedule comes out within its budget, the
+checkers accept it, and its instances, loop IR and code compute what the program does. Besides the
+processor itself, programs are scheduled for a machine of tiny caches and few registers and with
+tiny tiles, so that small sizes have full tiles, partial ones and edges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from random import Random
+from types import ModuleType
+
+from tests.properties import executions
+from tests.properties.examine import Outcome
+from tests.properties.random_affine import Affine, inputs_of
+from tests.properties.random_schedules import subject_of
+from weft.codegen.machines.host import host_machine
+from weft.errors import BudgetError, CompileError, InternalError, WeftWarning
+from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy import fuse, matrix, planner, slanted, stencil
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.schedule_tree import Mark, walk
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.validation import validate
+
+TINY = Machine("tiny", 16, 8, (Cache(512), Cache(4096), Cache(32768)))
+TINY_SIZES = (
+    (matrix, {"TILE": 8, "PANEL": 3, "STREAM": 5, "BLOCK": 6, "LANES_TILE": 8}),
+    (stencil, {"MIN_STEPS": 2, "MAX_STEPS": 3, "TYPICAL_ELEMENTS": 256}),
+    (slanted, {"ROWS": 3}),
+    (fuse, {"LONG_STRIP": 4}),
+)  # tile sizes of the strategies, made small; one that a strategy does not have is left out
+LARGER = (7, 12, 13)  # sizes of programs whose parameters are not limited
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What share of the schedules goes through what is slow."""
+
+    larger: float = 0.3  # sizes larger than those that are enumerated
+    loop_ir: float = 0.2
+    native: float = 0.02
+    poor: float = 0.1  # schedules with a budget that does not suffice
+
+
+def examine(seed: int, effort: Effort) -> Outcome:
+    """Program ``seed`` under the schedules that Weft chooses for it."""
+    affine = subject_of(seed).affine
+    r = Random(f"scheduler {seed}")
+    notes: Counter[str] = Counter({f"family {affine.family}": 1})
+    for tiny, threads in product((True, False), (1, 2)):
+        poor = tiny and r.random() < effort.poor
+        try:
+            with _constants(TINY_SIZES if tiny else ()), _constants(_budget(r) if poor else ()):
+                made = _made(affine, tiny, threads)
+            problem = _wrong(affine, made, poor, r, effort, notes)
+        except Refused as refused:
+            problem = str(refused)
+        except Exception as crash:
+            problem = f"crash: {_described(crash)}"
+        if problem:
+            where = f"{'tiny' if tiny else 'host'} machine, threads={threads}"
+            return Outcome(problem.split(":")[0], f"{affine.family}, {where}: {problem}", notes)
+    return Outcome("scheduled", "", notes)
+
+
+def _described(error: Exception) -> str:
+    places = traceback.extract_tb(error.__traceback__)[-2:]
+    named = ", ".join(f"{Path(p.filename).name}:{p.lineno}" for p in reversed(places))
+    return f"{type(error).__name__} at {named}: {error}"
+
+
+class Refused(Exception):
+    """No schedule came out."""
+
+
+def _made(affine: Affine, tiny: bool, threads: int) -> Scheduled:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeftWarning)
+        try:
+            return schedule_loops(affine.scop, TINY if tiny else host_machine(), threads=threads)
+        except (CompileError, BudgetError) as error:
+            raise Refused(f"no schedule: {error}") from error
+
+
+def _wrong(
+    affine: Affine, made: Scheduled, poor: bool, r: Random, effort: Effort, notes: Counter[str]
+) -> str:
+    """What is wrong with one schedule, or ''."""
+    notes.update(f"schedule {kind}" for kind in _shape(made))
+    gave_up = any(note.startswith("gave up") for note in made.notes)
+    notes["gave up"] += gave_up
+    if gave_up and not poor:
+        return f"over budget: {made.notes}"
+    try:
+        check_bounds(made.scop)
+        check(made.scop, made.tree)
+        validate(affine.scop, made.scop, made.tree)
+    except BudgetError as error:
+        return f"over budget: {error}"
+    except InternalError:
+        raise
+    except CompileError as error:
+        return f"illegal: {error}"
+    return _wrong_result(affine, made, r, effort, notes)
+
+
+def _shape(made: Scheduled) -> Iterator[str]:
+    """What is in a schedule, for the histogram."""
+    nodes = list(walk(made.tree))
+    kinds = {loop.kind for node in nodes for loop in getattr(node, "loops", ())}
+    yield from sorted(kinds)
+    if any(isinstance(node, Mark) for node in nodes):
+        yield "register tile"
+    if any(note.startswith("as written") for note in made.notes):
+        yield "as written"
+    if len(made.scop.statements) > len(made.original.statements):
+        yield "statement in parts"
+
+
+def _wrong_result(
+    affine: Affine, made: Scheduled, r: Random, effort: Effort, notes: Counter[str]
+) -> str:
+    sizes = [r.choice(affine.sizes)]
+    if not affine.closed and affine.scop.parameters and r.random() < effort.larger:
+        sizes.append({name: r.choice(LARGER) for name in affine.scop.parameters})
+    runs = [partial(executions.run, made.scop, made.tree)]
+    if r.random() < effort.loop_ir:
+        notes["run as loop IR"] += 1
+        runs.append(partial(executions.run_loop_ir, executions.kernels(made), made.scop))
+    if r.random() < effort.native:
+        notes["run as native code"] += 1
+        program = executions.compiled(made)
+        at_end = r.random() < 0.5
+        runs.append(lambda s, i: executions.run_native(program, made.scop, s, i, at_end))
+    for values in sizes:
+        inputs = inputs_of(affine.scop, values)
+        expected = executions.run(affine.scop, None, values, inputs)
+        for number, run in enumerate(runs):
+            text = executions.difference(run(values, inputs), expected)
+            if text:
+                how = ("its instances", "its loop IR or code", "its code")[number]
+                return f"wrong result: {how} at {values}: {text}"
+    return ""
+
+
+Constants = tuple[tuple[ModuleType, dict[str, int]], ...]
+
+
+def _budget(r: Random) -> Constants:
+    return ((planner, {"STEPS": r.choice((0, 50, 300, 1000))}),)
+
+
+@contextlib.contextmanager
+def _constants(chosen: Constants) -> Iterator[None]:
+    """Modules with other constants, of those that they have."""
+    known = [(m, n, v) for m, names in chosen for n, v in names.items() if hasattr(m, n)]
+    old = [(m, n, getattr(m, n)) for m, n, _ in known]
+    try:
+        for module, name, value in known:
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, value in old:
+            setattr(module, name, value)
