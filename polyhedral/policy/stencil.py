@@ -26,7 +26,7 @@ from weft.polyhedral.scop import Scop, Statement
 TYPICAL_ELEMENTS = 4_000_000  # of an array whose size is not known
 LINE = 64  # bytes; shorter "rows" are the elements of a vector
 MAX_SLOPE = 3
-MIN_STEPS, MAX_STEPS = 16, 32
+FEW_STEPS, MANY_STEPS, MAX_STEPS = 4, 16, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +107,19 @@ def time_tile(planner: Planner, group: Group) -> TimeTile | None:
 def _sizes(
     scop: Scop, statements: Sequence[Statement], slope: int, machine: Machine
 ) -> tuple[int, int]:
-    """(time steps, rows) of a tile whose window fits the smallest cache that holds some steps."""
+    """(time steps, rows) of a tile whose window fits the smallest cache that holds many steps, or
+    else the largest that holds a few: with fewer, skewing costs more than is saved."""
     row = _row_bytes(scop, statements)
+    best = 0, 0
     for cache in machine.caches[1:] or machine.caches:
         rows = cache.size // 2 // row
-        steps = rows // (2 * slope)
-        if steps >= MIN_STEPS:
-            steps = min(steps, MAX_STEPS)
-            return steps, max(4, slope * steps // 2) if row > LINE else cache.size // 4 // row
-    return 0, 0
+        steps = min(rows // (2 * slope), MAX_STEPS)
+        if steps >= FEW_STEPS:
+            wide = row > LINE
+            best = steps, max(4, slope * steps // 2) if wide else cache.size // 4 // row
+        if steps >= MANY_STEPS:
+            break
+    return best
 
 
 def _row_bytes(scop: Scop, statements: Sequence[Statement]) -> int:
