@@ -20,12 +20,12 @@ from functools import partial
 from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.machine import register_tile
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.machine import Machine, register_tile
+from weft.polyhedral.map_instruction import map_instruction
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Access, Constraint, Statement
+from weft.polyhedral.scop import Constraint, Scop, Statement
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 
@@ -47,46 +47,23 @@ class Product:
     jumping: tuple[int, ...]
 
 
-def find_product(statement: Statement, free: Sequence[str]) -> Product | None:
-    """How ``statement``, whose dims ``free`` are open, is an outer product over a stream."""
+def find_product(
+    scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
+) -> Product | None:
+    """How ``statement``, whose dims ``free`` are open, is an outer product over a stream that may
+    be reordered, its target contiguous along the lanes."""
     update = statement.update
-    if update is None or len(statement.writes) != 1 or statement.writes[0].may:
+    if update is None or len(statement.writes) != 1:
         return None
-    (write,) = statement.writes
-    target = [d for d in free if any(mentions(i, (d,)) for i in write.indices)]
-    stream = tuple(d for d in free if d not in target)
-    if not stream or not set(stream) <= set(update.dims):
-        return None
-    found = [
-        Product(
-            statement.name,
-            rows,
-            lanes,
-            stream,
-            tuple(d for d in target if d not in (rows, lanes)),
-            tuple(k for k, read in enumerate(statement.reads) if jumps(read, lanes)),
-        )
-        for lanes in target
-        if not jumps(write, lanes)
-        for rows in reversed(target)
-        if rows != lanes and _reused(statement.reads, rows, lanes, stream)
-    ]
-    return min(found, key=lambda p: len(p.jumping), default=None)
-
-
-def _reused(reads: Sequence[Access], rows: str, lanes: str, stream: Sequence[str]) -> bool:
-    along_rows = [_moves(r, rows) for r in reads]
-    along_lanes = [_moves(r, lanes) for r in reads]
-    return (
-        any(along_rows)
-        and any(along_lanes)
-        and not any(a and b for a, b in zip(along_rows, along_lanes, strict=True))
-        and not any(r.may for r in reads)
-    )
-
-
-def _moves(access: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in access.indices)
+    dtype = scop.tensor(statement.writes[0].tensor).dtype
+    for instruction in machine.instructions(dtype):
+        for found in map_instruction(scop, statement, instruction, free).assignments:
+            numbers = [misfit.number for misfit in found.packs]
+            jumping = tuple(n for n in numbers if n is not None)
+            if len(jumping) == len(numbers) and set(found.streams) <= set(update.dims):
+                rows, lanes = found.dims["row"], found.dims["lane"]
+                return Product(statement.name, rows, lanes, found.streams, found.outer, jumping)
+    return None
 
 
 def beyond_tile(
@@ -122,8 +99,13 @@ def beyond_tile(
 
 def products_of(planner: Planner, group: Group) -> list[Product]:
     """The outer products among the statements of ``group``."""
-    found = [find_product(s, planner.free(group, s.name)) for s in planner.statements(group)]
+    found = [_product(planner, group, name) for name in group.names]
     return [p for p in found if p is not None]
+
+
+def _product(planner: Planner, group: Group, name: str) -> Product | None:
+    statement = planner.scop.statement(name)
+    return find_product(planner.scop, statement, planner.free(group, name), planner.machine)
 
 
 def matrix(planner: Planner, group: Group) -> Tree | None:
@@ -184,7 +166,7 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
     loop = planner.loop(f"{steps}_t", block)
     inside = planner.group(names, (*group.above, block))
     for n in names:
-        product = find_product(planner.scop.statement(n), planner.free(inside, n))
+        product = _product(planner, inside, n)
         if product is not None and not any(
             planner.scop.statement(n).writes[0].tensor == r.tensor
             for r in planner.scop.statement(n).reads
