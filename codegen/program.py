@@ -7,12 +7,12 @@
     Step    ::= Launch(kernel, arguments: buffer names, parameters: Expr…)
 
 * One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end, on as
-  many of the call's threads as its work is worth; its outermost parallel loop is split into equal
-  chunks, or it is a region (``loop_ir``).
+  many of the call's threads as its work is worth: a kernel that is one parallel loop in equal
+  chunks, a region as ``loop_ir`` says, any other on one thread.
 * Buffers at one place may overlap in time but not in liveness; a buffer that is a view of another
   (a reshape) has the same place.
-* Parameters are size symbols, bound from the inputs' shapes at the call; an input of ``scalars``, of
-  dtype int64 and without dimensions, is the parameter of its name; ``derived`` gives those
+* Parameters are size symbols, bound from the inputs' shapes at the call; an input of ``scalars``,
+  of dtype int64 and without dimensions, is the parameter of its name; ``derived`` gives those
   that are functions of earlier ones. Offsets and ``arena`` may be expressions over them.
 * An (output, input) pair of ``in_place`` shares one pointer: the input is overwritten.
 * The native entry point is

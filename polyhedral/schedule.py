@@ -1,4 +1,4 @@
-"""The automatic scheduler: which transformations, in which order, with which sizes.
+"""The automatic scheduler of tensor operators: which transformations, in which order and sizes.
 
     1. prepare      inline cheap pointwise producers                        Scop → Scop
     2. group        nests that run under common loops                       grouping
@@ -7,7 +7,7 @@
     5. build        fuse, reorder, tile, sink, promote, set kinds, order    tree → tree
 
 Every step is one of the named transformations of ``polyhedral/transform``. Nothing here is trusted:
-``legality`` and ``validation`` judge the result.
+``legality`` and ``validation`` judge the result. Loop kernels have ``schedule_loops``.
 """
 
 from __future__ import annotations
