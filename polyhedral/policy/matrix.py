@@ -25,9 +25,11 @@ from weft.polyhedral.map_instruction import map_instruction
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Constraint, Scop, Statement
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
+from weft.polyhedral.transform.precompute import precompute
 
 TILE = 192  # of in-place updates, in both directions
 PANEL = 32  # steps of an update by its own rows and columns that go together
@@ -116,8 +118,21 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
     if not products:
         return None
     if len(group.names) == 1 and not group.active and not group.in_tile:
-        return blocked(planner, products[0], tiled=False)
+        return _prepared(planner, group, products[0])
     return _in_place(planner, group, products)
+
+
+def _prepared(planner: Planner, group: Group, p: Product) -> Tree:
+    """Register tiles of ``p``, whose operands are worked out before where they take arithmetic."""
+    made: tuple[str, ...] = ()
+    if not group.above:
+        scop, rows = precompute(planner.scop, p.statement, (p.rows, *p.stream), p.stream)
+        scop, lanes = precompute(scop, p.statement, (*p.stream, p.lanes), p.stream)
+        planner.scop, made = scop, (*rows, *lanes)
+    if not made:
+        return blocked(planner, p, tiled=False)
+    p = next(iter(products_of(planner, group)), p)
+    return TreeSequence((planner.nest(planner.group(made)), blocked(planner, p, tiled=False)))
 
 
 def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:

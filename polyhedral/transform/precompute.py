@@ -1,0 +1,159 @@
+"""Precompute: what a statement works out again and again goes to a tensor of its own, beforehand.
+
+    for i: for k: for j:                          for i: for k: T[i, k] = alpha * A[i, k]
+      C[i, j] += alpha * A[i, k] * B[k, j]   →    for i: for k: for j:
+                                                    C[i, j] += T[i, k] * B[k, j]
+
+The same operations on the same operands, so the same rounding. Also known as: loop-invariant code
+motion with array expansion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import islpy as isl
+
+from weft.frontend.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
+from weft.polyhedral.analysis.bounds import bounds
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.named_isl import bounded, constraints_of, domain_set
+from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
+from weft.polyhedral.transform.edit import insert_nest, nest_position, origin_of
+from weft.polyhedral.transform.scheduled import fresh
+
+
+def precompute(
+    scop: Scop, statement: str, order: Sequence[str], along: Sequence[str]
+) -> tuple[Scop, tuple[str, ...]]:
+    """``scop`` with the largest subexpressions of ``statement`` that move along no dims but those
+    of ``order``, and along one of ``along`` at least, in nests before it; their statements.
+
+    The new tensors have their dimensions in ``order``. Subexpressions whose operands change while
+    the statement's own nest runs stay, as do single loads and signs.
+    """
+    made: list[str] = []
+    for _ in range(len(scop.statement(statement).reads)):
+        s = scop.statement(statement)
+        found = next(_candidates(scop, s, order, along), None)
+        changed = None if found is None else _moved(scop, s, found, order)
+        if changed is None:
+            break
+        scop, name = changed
+        made.append(name)
+    return scop, tuple(made)
+
+
+def _candidates(
+    scop: Scop, s: Statement, order: Sequence[str], along: Sequence[str]
+) -> Iterator[Expr]:
+    if s.body.lets:
+        return
+    nest = s.position[0]
+    changing = {w.tensor for x in scop.statements if x.position[0] == nest for w in x.writes}
+    stack = list(s.body.results)
+    while stack:
+        expr = stack.pop()
+        reads = [s.reads[_number(n)] for n in walk(expr) if isinstance(n, Load)]
+        dims = _dims(expr, reads, s.dims)
+        steady = all(not (r.may or r.guard or r.tensor in changing) for r in reads)
+        if _works(expr) and steady and dims <= set(order) and dims & set(along):
+            yield expr
+        else:
+            stack.extend(expr.children)
+
+
+def _works(expr: Expr) -> bool:
+    return isinstance(expr, Apply | Cast) and not (isinstance(expr, Apply) and expr.op == "neg")
+
+
+def _dims(expr: Expr, reads: Sequence[Access], dims: Sequence[str]) -> set[str]:
+    """The dims along which ``expr`` moves."""
+    own = {n.name for n in walk(expr) if isinstance(n, Var)}
+    moved = {d for r in reads for i in r.indices for d in dims if mentions(i, (d,))}
+    return own & set(dims) | moved
+
+
+def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[Scop, str] | None:
+    reads = [s.reads[_number(n)] for n in walk(expr) if isinstance(n, Load)]
+    moving = _dims(expr, reads, s.dims)
+    dims = tuple(d for d in s.dims if d in moving)
+    domain = _projected(scop, s, dims)
+    if domain is None:
+        return None
+    loops = tuple(d for d in order if d in moving)
+    name = fresh(f"{s.name}_operand", {x.name for x in scop.statements})
+    numbers = list(dict.fromkeys(_number(n) for n in walk(expr) if isinstance(n, Load)))
+    maker = Statement(
+        name,
+        dims,
+        domain,
+        nest_position(loops),
+        (),
+        tuple(s.reads[k] for k in numbers),
+        Body((), (_renumbered(expr, numbers),)),
+    )
+    ranges = [bounds(scop, [(maker, Var(d))], from_zero=True) for d in loops]
+    if any(r is None for r in ranges):
+        return None
+    known = [r for r in ranges if r is not None]
+    tensor = Tensor(
+        fresh(f"{s.name}_operand", {t.name for t in scop.tensors}),
+        tuple(r.size for r in known),
+        expr.dtype,
+    )
+    place = Access(tensor.name, tuple(Var(d) - r.lower for d, r in zip(loops, known, strict=True)))
+    maker = replace(maker, writes=(place,))
+    user = _using(s, expr, place)
+    statements = tuple(user if x.name == s.name else x for x in scop.statements)
+    whole = replace(scop, statements=statements, tensors=(*scop.tensors, tensor))
+    before = [x for x in whole.statements if int(x.position[0]) < int(s.position[0])]
+    last = max(before, key=lambda x: int(x.position[0]), default=None)
+    return insert_nest(whole, maker, last), name
+
+
+def _projected(scop: Scop, s: Statement, dims: tuple[str, ...]) -> tuple[Constraint, ...] | None:
+    """The domain of ``s`` over some of its dims; None where it is not convex."""
+    with bounded(what="the projection of a domain"):
+        found = domain_set(scop, s)
+        for k in reversed(range(len(s.dims))):
+            if s.dims[k] not in dims:
+                found = found.project_out(isl.dim_type.set, k, 1)
+        parts = found.coalesce().get_basic_sets()
+        if len(parts) != 1:
+            return None
+        try:
+            return constraints_of(parts[0], dims)
+        except ValueError:
+            return None
+
+
+def _renumbered(expr: Expr, numbers: Sequence[int]) -> Expr:
+    """``expr`` with read ``numbers[k]`` called ``k``."""
+
+    def change(node: Expr) -> Expr | None:
+        if isinstance(node, Load):
+            return replace(node, source=numbers.index(_number(node)))
+        return None
+
+    return rewrite(expr, change)
+
+
+def _using(s: Statement, expr: Expr, place: Access) -> Statement:
+    """``s`` with ``expr`` read from ``place``, and without the reads that this leaves unused."""
+    load = Load(len(s.reads), (), expr.dtype)
+    results = tuple(rewrite(r, lambda node: load if node == expr else None) for r in s.body.results)
+    reads = (*s.reads, place)
+    used = sorted({_number(n) for r in results for n in walk(r) if isinstance(n, Load)})
+    return replace(
+        s,
+        reads=tuple(reads[k] for k in used),
+        body=Body((), tuple(_renumbered(r, used) for r in results)),
+        origin=origin_of(s),
+    )
+
+
+def _number(load: Load) -> int:
+    assert isinstance(load.source, int)
+    return load.source
