@@ -17,21 +17,26 @@ Nothing here is trusted: ``legality`` and ``validation`` judge the result.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
+from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.as_written import as_written
 from weft.polyhedral.policy.fuse import fuse, share
 from weft.polyhedral.policy.matrix import matrix
-from weft.polyhedral.policy.planner import Packing, Planner
+from weft.polyhedral.policy.partial import partial_results
+from weft.polyhedral.policy.planner import Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.contract import contract
+from weft.polyhedral.transform.detach import detach
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.private_results import private_results
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
 STRATEGIES = (
@@ -53,7 +58,30 @@ def schedule_loops(
     ``BudgetError`` (WEFT-E0400) where not even the dependences can be found within one.
     """
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
-    planner = Planner(expand_all(scop), machine, strategies, fuse, share, as_written, threads)
+    large = tuple(t.name for t in scop.tensors if len(t.shape) > 1)
+    while True:
+        scheduled, detached = _scheduled(scop, large, machine, strategies, threads)
+        kept = tuple(name for name, made in detached.items() if _shrunk(scheduled, name, made))
+        if len(kept) == len(detached):
+            return scheduled
+        large = kept
+
+
+def _scheduled(
+    scop: Scop,
+    large: Sequence[str],
+    machine: Machine,
+    strategies: Sequence[tuple[str, Strategy]],
+    threads: int,
+) -> tuple[Scheduled, dict[str, tuple[str, ...]]]:
+    """``scop`` scheduled, with the temporaries that arrays among ``large`` were detached to."""
+    detached: dict[str, tuple[str, ...]] = {}
+    inner = private_results(scop)
+    for tensor in large:
+        inner, names = detach(inner, tensor)
+        if names:
+            detached[tensor] = names
+    planner = Planner(expand_all(inner), machine, strategies, fuse, share, as_written, threads)
     tree = planner.nest(planner.everything())
     tree = tidy(planner.completed(tree))
     for what in planner.given_up:
@@ -62,7 +90,21 @@ def schedule_loops(
     scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
     for packing in planner.packings:
         scheduled = _packed(scheduled, packing)
-    return _contracted(scheduled)
+    if threads > 1:
+        scheduled = partial_results(scheduled)
+    return _contracted(scheduled), detached
+
+
+def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
+    """Whether each of the temporaries takes less memory than ``tensor``, by an order of magnitude
+    for large sizes."""
+
+    def rank(name: str) -> int:
+        found = [t for t in scheduled.scop.tensors if t.name == name]
+        sizes = (size for t in found for size in t.shape[t.contracted :])
+        return sum(not isinstance(size, Literal) for size in sizes)
+
+    return all(rank(name) < rank(tensor) for name in made)
 
 
 def _packed(scheduled: Scheduled, p: Packing) -> Scheduled:

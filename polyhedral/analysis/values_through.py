@@ -12,10 +12,17 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from weft.frontend.scalar_expr import Expr
-from weft.polyhedral.analysis.flow import flow
+from weft.polyhedral.analysis.flow import FINAL, flow
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import access_map, bounded, difference, tuple_names, union_maps
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.named_isl import (
+    access_map,
+    bounded,
+    decode,
+    difference,
+    tuple_names,
+    union_maps,
+)
+from weft.polyhedral.scop import Access, Role, Scop, Statement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +73,37 @@ def values_through(scop: Scop, tensor: str, schedule: isl.UnionMap | None = None
     return Through(tuple(seen), initial)
 
 
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Which uses of one tensor exchange values. ``seen``: (reader, number of its use, writer); the
+    reader '' is whoever reads the tensor in the end. ``initial``: uses (statement, number) that may
+    see what the tensor held before."""
+
+    seen: tuple[tuple[str, int, str], ...]
+    initial: tuple[tuple[str, int], ...]
+
+
+def meetings(scop: Scop, tensor: str) -> Meetings:
+    """Who sees whose values in ``tensor``, and in the end, in the initial order.
+
+    Raises BudgetError (WEFT-E0400) rather than running unbounded.
+    """
+    with bounded(what="the analysis of private storage"):
+        found = flow(_only(scop, tensor, scop.tensor(tensor).role))
+        seen = []
+        for read, union in found.sources.items():
+            reader = ("", FINAL) if read.number == FINAL else (read.name, read.number)
+            for part in union_maps(union):
+                if not part.is_empty():
+                    seen.append((*reader, decode(part.get_tuple_name(isl.dim_type.out))))
+        initial = tuple(
+            (read.name, read.number)
+            for read, elements in found.initial.items()
+            if read.number != FINAL and not elements.is_empty()
+        )
+    return Meetings(tuple(seen), initial)
+
+
 def sharing(scop: Scop, tensor: str) -> tuple[Pairs, ...]:
     """The pairs of instances that touch one element of ``tensor``, reads with reads too."""
     uses = [(s, a) for s in scop.statements for a in (*s.writes, *s.reads) if a.tensor == tensor]
@@ -83,8 +121,9 @@ def _pairs(scop: Scop, pairs: isl.Map) -> Pairs:
     return Pairs(scop.statement(first), scop.statement(second), pairs.wrap().flatten())
 
 
-def _only(scop: Scop, tensor: str) -> Scop:
-    """``scop`` with the statements and accesses of ``tensor`` alone, and nobody to read its end."""
+def _only(scop: Scop, tensor: str, role: Role = "temp") -> Scop:
+    """``scop`` with the statements and accesses of ``tensor`` alone, by default with nobody to read
+    its end."""
 
     def kept(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
         return tuple(a for a in accesses if a.tensor == tensor)
@@ -92,6 +131,6 @@ def _only(scop: Scop, tensor: str) -> Scop:
     statements = (replace(s, reads=kept(s.reads), writes=kept(s.writes)) for s in scop.statements)
     return replace(
         scop,
-        tensors=(replace(scop.tensor(tensor), role="temp"),),
+        tensors=(replace(scop.tensor(tensor), role=role),),
         statements=tuple(s for s in statements if s.reads or s.writes),
     )

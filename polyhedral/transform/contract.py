@@ -57,9 +57,14 @@ def contract(scheduled: Scheduled, tensor: str, *, scope: Scope = "local") -> Sc
     if boxes is None:
         return scheduled
     used = max((k for box in boxes for k, step in enumerate(box.steps) if step), default=-1) + 1
-    boxes = tuple(replace(b, steps=b.steps[:used]) for b in boxes)
-    layout = layout_of(boxes, None, None)
-    tile = local_tile(scheduled.scop, tensor, old, uses, loops[:used], boxes, layout, scope)
+    everyone = range(used)
+    moving = [k for k in everyone if any(box.steps[k] for box in boxes)]
+    tile = None
+    for chosen in (everyone, moving):  # a loop that moves nothing may have no closed form
+        around = [loops[k] for k in chosen]
+        inside = tuple(replace(b, steps=tuple(b.steps[k] for k in chosen)) for b in boxes)
+        layout = layout_of(inside, None, None)
+        tile = tile or local_tile(scheduled.scop, tensor, old, uses, around, inside, layout, scope)
     if not used or tile is None:
         return scheduled
     scop = scheduled.scop

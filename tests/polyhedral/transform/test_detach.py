@@ -1,0 +1,104 @@
+"""What no caller sees moves to temporaries; what a caller may see stays where it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.detach import detach
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.validation import validate
+
+f64 = weft.f64
+
+
+@weft.kernel
+def twice(A: f64["N"], B: f64["N"], p: f64["N"]):  # noqa: F821
+    for i in range(N):  # noqa: F821
+        p[i] = A[i] + 1.0
+    for i in range(N):  # noqa: F821
+        B[i] = p[i] * 2.0
+    for i in range(N):  # noqa: F821
+        p[i] = A[i] - 1.0
+    for i in range(N):  # noqa: F821
+        B[i] = B[i] + p[i]
+
+
+@weft.kernel
+def partly(A: f64["N"], B: f64["N"], p: f64["N"]):  # noqa: F821
+    for i in range(N):  # noqa: F821
+        p[i] = A[i] + 1.0
+    for i in range(N):  # noqa: F821
+        B[i] = p[i] * 2.0
+    for i in range(1, N):  # noqa: F821
+        p[i] = A[i] - 1.0
+
+
+@weft.kernel
+def before(A: f64["N"], B: f64["N"], p: f64["N"]):  # noqa: F821
+    for i in range(1, N):  # noqa: F821
+        p[i] = A[i] + 1.0
+    for i in range(N):  # noqa: F821
+        B[i] = p[i] * 2.0
+    for i in range(N):  # noqa: F821
+        p[i] = A[i] - 1.0
+
+
+@weft.kernel
+def folded(A: f64["N"], B: f64["N"], p: f64["N"]):  # noqa: F821
+    for i in range(N):  # noqa: F821
+        p[i] += A[i]
+        B[i] = p[i]
+    for i in range(N):  # noqa: F821
+        p[i] = A[i]
+
+
+@weft.kernel
+def iterated(T: weft.i64, A: f64["N"], p: f64["N"]):  # noqa: F821
+    for t in range(T):  # noqa: F821
+        for i in range(N):  # noqa: F821
+            p[i] = A[i] * 2.0
+        for i in range(N):  # noqa: F821
+            A[i] = p[i] + 1.0
+        for i in range(N):  # noqa: F821
+            p[i] = A[i] * 3.0
+        for i in range(N):  # noqa: F821
+            A[i] = p[i] - 1.0
+
+
+def written(scop: Scop) -> list[str]:
+    return [w.tensor for s in scop.statements for w in s.writes]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "targets"),
+    [
+        (twice, ["p_2", "B", "p", "B"]),
+        (partly, ["p", "B", "p"]),  # p[0] is seen at the end
+        (before, ["p", "B", "p"]),  # p[0] is seen before it is written
+        (folded, ["p", "B", "p"]),
+        (iterated, ["p_2", "A", "p", "A"]),
+    ],
+)
+def test_only_what_no_caller_sees(kernel: weft.LoopKernel, targets: list[str]) -> None:
+    scop = kernel.scop
+    found, names = detach(scop, "p")
+    assert written(found) == targets
+    assert names == (("p_2",) if "p_2" in targets else ())
+    validate(scop, found, initial(found).tree)
+
+
+def test_inputs_and_temporaries_stay() -> None:
+    assert detach(twice.scop, "A") == (twice.scop, ())
+
+
+def test_the_caller_sees_the_same() -> None:
+    rng = np.random.default_rng(0)
+    A, B, p = rng.random(100), rng.random(100), rng.random(100)
+    a = A.copy()
+    twice(a, B, p)
+    np.testing.assert_array_equal(a, A)
+    np.testing.assert_array_equal(p, A - 1.0)
+    np.testing.assert_array_equal(B, (A + 1.0) * 2.0 + (A - 1.0))
