@@ -27,8 +27,10 @@ from weft.codegen.loop_ir import (
     Buffer,
     For,
     If,
+    Kind,
     Let,
     Prefetch,
+    Scope,
     Stmt,
     Store,
     Update,
@@ -124,29 +126,48 @@ class _Version:
     closed: bool = True
 
     def emit(self) -> Stmt:
-        begin, end = self._rows(self._load()), self._rows(self._store())
+        if not self.crossing:
+            begin, end = self._load("tile"), self._store("tile")
+            return self._in_registers(self._rows(begin), self._rows(end))
+        # Rows and lanes that do not exist make loads and stores long: one row's code serves all.
+        begin, end = self._load("edge"), self._store("edge")
+        held = self._in_registers(self._copy("edge", "tile"), self._copy("tile", "edge"))
+        body = _block([self._rows(begin, "serial"), held, self._rows(end, "serial")])
+        return self._allocated("edge", "local", body)
+
+    def _in_registers(self, begin: Stmt, end: Stmt) -> Stmt:
         body = _block([begin, *self._next(), self._streams(0), end])
-        for buffer in self._accumulators():
-            body = Allocate(buffer, body)
-        return body
+        return self._allocated("tile", "register", body)
 
     # ---- the tile in registers ----------------------------------------------------------------
 
-    def _accumulators(self) -> list[Buffer]:
+    def _allocated(self, which: str, scope: Scope, body: Stmt) -> Stmt:
+        """``body`` with a buffer of the tile's shape for each component of the update."""
         shape = tuple(map(literal, self.sizes.values()))
         strides: list[Expr] = []
         step = 1
         for size in reversed(tuple(self.sizes.values())):
             strides.insert(0, literal(step))
             step *= size
-        tensors = [self.instances.tensor(w.tensor) for w in self.statement.writes]
-        return [
-            Buffer(self._tile(k), tensor.dtype, shape, tuple(strides), "register")
-            for k, tensor in enumerate(tensors)
-        ]
+        for k, write in enumerate(self.statement.writes):
+            dtype = self.instances.tensor(write.tensor).dtype
+            buffer = Buffer(self._name(which, k), dtype, shape, tuple(strides), scope)
+            body = Allocate(buffer, body)
+        return body
+
+    def _name(self, which: str, component: int) -> str:
+        return f"{self.domain.lane}.{which}{component}"
 
     def _tile(self, component: int) -> str:
-        return f"{self.domain.lane}.tile{component}"
+        return self._name("tile", component)
+
+    def _copy(self, source: str, target: str) -> Stmt:
+        stores: list[Stmt] = []
+        for k, write in enumerate(self.statement.writes):
+            dtype = self.instances.tensor(write.tensor).dtype
+            value = Load(self._name(source, k), self._place(), dtype)
+            stores.append(Store(self._name(target, k), self._place(), value))
+        return self._rows(self._lanes(_block(stores)))
 
     def _held(self, component: int, like: Expr) -> Load:
         return Load(self._tile(component), self._place(), like.dtype)
@@ -154,7 +175,7 @@ class _Version:
     def _place(self) -> tuple[Expr, ...]:
         return tuple(Var(v) for v in self.sizes)
 
-    def _load(self) -> Stmt:
+    def _load(self, which: str) -> Stmt:
         lets, where, mask = self._inside(self.crossing)
         _, update = self._instance({})
         stores: list[Stmt] = []
@@ -162,15 +183,15 @@ class _Version:
             dtype = self.instances.tensor(name).dtype
             zero = literal(0, dtype)
             value = select(where, select(mask, Load(name, indices, dtype), zero), zero)
-            stores.append(Store(self._tile(k), self._place(), value))
+            stores.append(Store(self._name(which, k), self._place(), value))
         return _let(lets, self._lanes(_block(stores)))
 
-    def _store(self) -> Stmt:
+    def _store(self, which: str) -> Stmt:
         lets, where, mask = self._inside(self.crossing)
         _, update = self._instance({})
         stores: list[Stmt] = []
         for k, (name, indices) in enumerate(update.targets):
-            held = Load(self._tile(k), self._place(), self.instances.tensor(name).dtype)
+            held = Load(self._name(which, k), self._place(), self.instances.tensor(name).dtype)
             stores.append(Store(name, indices, held))
         return _let(lets, _under(where, self._lanes(_under(mask, _block(stores)))))
 
@@ -199,9 +220,9 @@ class _Version:
 
     # ---- loops --------------------------------------------------------------------------------
 
-    def _rows(self, body: Stmt) -> Stmt:
+    def _rows(self, body: Stmt, kind: Kind = "unrolled") -> Stmt:
         for row in reversed(self.domain.rows):
-            body = For(row, ZERO, literal(self.sizes[row]), "unrolled", body)
+            body = For(row, ZERO, literal(self.sizes[row]), kind, body)
         return body
 
     def _lanes(self, body: Stmt) -> Stmt:

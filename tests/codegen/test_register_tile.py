@@ -23,6 +23,7 @@ from weft.codegen.loop_ir import Update as LoopUpdate
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.native_library import link
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.codegen.size_arithmetic import evaluate
 from weft.frontend.build import monoid
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal
 from weft.frontend.scalar_expr import walk as walk_expr
@@ -119,13 +120,14 @@ class Native:
     def __call__(
         self, parameters: Mapping[str, int], arrays: Mapping[str, np.ndarray], at_end: bool
     ) -> dict[str, np.ndarray]:
-        run, extent = _function(self.kernel)
+        run, extent, need = _function(self.kernel)
         fenced = {b.name: Fenced(arrays[b.name].ravel(), at_end) for b in self.kernel.buffers}
         pointers = (ctypes.c_void_p * len(fenced))(*(f.address for f in fenced.values()))
         values = [parameters[p] for p in self.kernel.parameters]
         given = (ctypes.c_int64 * len(values))(*values)
         status = (ctypes.c_int64 * 4)()
-        run(pointers, given, status, None, 0, extent(given))
+        scratch = Fenced(np.zeros(-(-evaluate(need, parameters) // 64) * 64, np.uint8), at_end)
+        run(pointers, given, status, scratch.address, 0, extent(given))
         return {name: f.array.copy().reshape(arrays[name].shape) for name, f in fenced.items()}
 
 
@@ -138,7 +140,7 @@ def _function(kernel: Kernel):  # type: ignore[no-untyped-def]
     void, word = ctypes.c_void_p, ctypes.c_int64
     run = ctypes.CFUNCTYPE(None, void, void, void, void, word, word)(library[names[0]])
     run.library = library  # type: ignore[attr-defined]
-    return run, ctypes.CFUNCTYPE(word, void)(library[names[1]])
+    return run, ctypes.CFUNCTYPE(word, void)(library[names[1]]), emitted.symbols.scratch
 
 
 def agree(
