@@ -70,21 +70,34 @@ def run_guarded(
         Guarded(int(np.prod(shape)) * spec.dtype.itemsize, at_end=at_end)
         for shape, spec in zip(shapes, compiled.outputs, strict=True)
     ]
-    parameters = np.array([*(sizes[name] for name in compiled.parameters), 0], np.int64)
-    arena_bytes = native.arena_bytes(parameters.ctypes.data, THREADS)
-    arena = Guarded(arena_bytes, at_end=at_end, alignment=64)
-    tables = [np.array([*(g.address for g in part), 0]) for part in (given, results, constants)]
+    parameters = [sizes[name] for name in compiled.parameters]
+    call_guarded(native, (given, results, constants), parameters, at_end=at_end)
+    pairs = zip(results, shapes, compiled.outputs, strict=True)
+    return [np.array(g.array(shape, spec.dtype.numpy)) for g, shape, spec in pairs]
+
+
+def call_guarded(
+    native: NativeProgram,
+    memory: tuple[Sequence[Guarded], ...],
+    parameters: Sequence[int],
+    *,
+    at_end: bool,
+) -> None:
+    """Call ``native`` on ``memory`` (inputs, outputs, constants), its arena guarded as well."""
+    values = np.array([*parameters, 0], np.int64)
+    room = native.arena_bytes(values.ctypes.data, THREADS)
+    assert room >= 0, f"an arena of {room} bytes"
+    arena = Guarded(room, at_end=at_end, alignment=64)
+    tables = [np.array([*(g.address for g in part), 0]) for part in memory]
     status = np.zeros(4, np.int64)
     code = native.entry(
         *(table.ctypes.data for table in tables),
         arena.address,
-        parameters.ctypes.data,
+        values.ctypes.data,
         status.ctypes.data,
         THREADS,
     )
     assert code == 0, f"status {status}"
-    pairs = zip(results, shapes, compiled.outputs, strict=True)
-    return [np.array(g.array(shape, spec.dtype.numpy)) for g, shape, spec in pairs]
 
 
 # ---- cases --------------------------------------------------------------------------------------

@@ -152,15 +152,25 @@ def rewrite(tree: Tree, change: Callable[[Tree], Tree | None]) -> Tree:
     return rebuilt if changed is None else changed
 
 
+def merge_bands(tree: Tree) -> Tree:
+    """Directly nested bands as one, and no empty ones."""
+    return rewrite(tree, _merged)
+
+
+def _merged(node: Tree) -> Tree | None:
+    match node:
+        case Band((), child):
+            return child
+        case Band(outer, Band(inner, child)):
+            return Band(outer + inner, child)
+    return None
+
+
 def tidy(tree: Tree) -> Tree:
-    """No empty bands, no sequences of one or within sequences."""
+    """Bands merged, no sequences of one or within sequences."""
 
     def change(node: Tree) -> Tree | None:
         match node:
-            case Band((), child):
-                return child
-            case Band(outer, Band(inner, child)):
-                return Band(outer + inner, child)
             case Sequence((only,)):
                 return only
             case Sequence(parts):
@@ -168,7 +178,7 @@ def tidy(tree: Tree) -> Tree:
                 for part in parts:
                     flat.extend(part.children if isinstance(part, Sequence) else (part,))
                 return Sequence(tuple(flat))
-        return None
+        return _merged(node)
 
     return rewrite(tree, change)
 
@@ -222,20 +232,6 @@ def with_loops(tree: Tree, change: Callable[[Loop], Loop]) -> Tree:
         tree,
         lambda n: replace(n, loops=tuple(map(change, n.loops))) if isinstance(n, Band) else None,
     )
-
-
-def merge_bands(tree: Tree) -> Tree:
-    """Directly nested bands as one."""
-
-    def change(node: Tree) -> Tree | None:
-        match node:
-            case Band((), child):
-                return child
-            case Band(outer, Band(inner, child)):
-                return Band(outer + inner, child)
-        return None
-
-    return rewrite(tree, change)
 
 
 def new_name(scheduled: Scheduled, wanted: str | None, default: str) -> str:

@@ -1,8 +1,8 @@
 """In-place, triangular and time-iterated programs, written as loops, as Scops without the frontend.
 
 ``parse`` reads nested ``for v in range(lo, hi)`` loops over assignments to array elements. Every
-assignment is a statement; ``+=``, ``-=`` and ``= max(itself, …)`` are updates. Bodies compute
-nothing: the checks of this room do not look at them.
+assignment is a statement; ``+=`` and ``-=`` are updates. Bodies compute nothing: the checks of this
+room do not look at them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from textwrap import dedent
 
+from tests.polyhedral.loop_reader import LoopReader, expr, variables
 from tests.polyhedral.scops import SUM, Constraint, Origin, Scop, Statement, Var, literal
 from weft import dtypes
-from weft.frontend.scalar_expr import Expr
 from weft.frontend.tensor_expr import Monoid
 from weft.polyhedral.scop import Access, Body, Role, Tensor, Update
 
@@ -25,7 +25,7 @@ def parse(name: str, text: str, parameters: str, tensors: dict[str, str], contex
     """The Scop of ``text``. ``tensors`` maps a name to its shape, ``"in N M"``; parameters are at
     least ``context``."""
     reader = _Reader(set(tensors))
-    reader.block(ast.parse(dedent(text)).body, (), ())
+    reader.block(ast.parse(dedent(text)).body)
     names = tuple(parameters.split())
     return Scop(
         name, names, tuple(Constraint(Var(p) - context) for p in names),
@@ -36,73 +36,29 @@ def parse(name: str, text: str, parameters: str, tensors: dict[str, str], contex
 def _tensor(name: str, text: str) -> Tensor:
     kind, *sizes = text.split()
     role: Role = {"in": "input", "io": "inout", "out": "output", "tmp": "temp"}[kind]  # type: ignore
-    shape = tuple(_expr(ast.parse(size, mode="eval").body) for size in sizes)
+    shape = tuple(expr(ast.parse(size, mode="eval").body) for size in sizes)
     return Tensor(name, shape, dtypes.float64, role)
 
 
-class _Reader:
-    def __init__(self, tensors: set[str]) -> None:
-        self.tensors = tensors
-        self.statements: list[Statement] = []
-
-    def block(
-        self,
-        body: list[ast.stmt],
-        loops: tuple[str, ...],
-        domain: tuple[Constraint, ...],
-        above: tuple[int | str, ...] = (),
-    ) -> None:
-        for place, (node, conditions) in enumerate(_guarded(body)):
-            inside = (*domain, *conditions)
-            match node:
-                case ast.For(ast.Name(v), ast.Call(_, limits), inner):
-                    low, high = ([ast.Constant(0), *limits])[-2:]
-                    bounds = (
-                        Constraint(Var(v) - _expr(low)),
-                        Constraint(_expr(high) - 1 - Var(v)),
-                    )
-                    self.block(inner, (*loops, v), (*inside, *bounds), (*above, place, v))
-                case ast.Assign([target], value):
-                    self.add(target, value, False, loops, inside, (*above, place))
-                case ast.AugAssign(target, ast.Add() | ast.Sub(), value):
-                    self.add(target, value, True, loops, inside, (*above, place))
-                case ast.AugAssign(target, _, value):
-                    both = ast.BinOp(target, ast.Mult(), value)
-                    self.add(target, both, False, loops, inside, (*above, place))
-                case _:
-                    raise AssertionError(ast.dump(node))
-
+class _Reader(LoopReader):
     def add(
         self,
         target: ast.expr,
         value: ast.expr,
-        update: bool,
-        loops: tuple[str, ...],
+        fold: ast.Add | ast.Sub | None,
+        dims: tuple[str, ...],
         domain: tuple[Constraint, ...],
         position: tuple[int | str, ...],
     ) -> None:
         write = self.access(target)
-        free = tuple(
-            d for d in loops
-            if not any(Var(d) in set(_variables(index)) for index in write.indices)
-        )  # fmt: skip
+        own = {v for index in write.indices for v in variables(index)}
         name = f"S{len(self.statements)}"
         self.statements.append(Statement(
-            name, loops, domain, position, (write,), tuple(self.reads(value)),
+            name, dims, domain, position, (write,), tuple(self.reads(value)),
             Body((), (literal(0.0, dtypes.float64),)),
-            Update(PLUS, free) if update else None,
-            Origin(name, tuple(map(Var, loops)), f"line {target.lineno}"),
+            Update(PLUS, tuple(d for d in dims if Var(d) not in own)) if fold else None,
+            Origin(name, tuple(map(Var, dims)), f"line {target.lineno}"),
         ))  # fmt: skip
-
-    def access(self, node: ast.expr) -> Access:
-        match node:
-            case ast.Name(tensor):
-                return Access(tensor, ())
-            case ast.Subscript(ast.Name(tensor), ast.Tuple(indices)):
-                return Access(tensor, tuple(map(_expr, indices)))
-            case ast.Subscript(ast.Name(tensor), index):
-                return Access(tensor, (_expr(index),))
-        raise AssertionError(ast.dump(node))
 
     def reads(self, node: ast.expr) -> list[Access]:
         if isinstance(node, ast.Subscript) or (
@@ -112,64 +68,6 @@ class _Reader:
         found = [a for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
                  for a in self.reads(child)]  # fmt: skip
         return list(dict.fromkeys(found))
-
-
-def _guarded(
-    body: list[ast.stmt], conditions: tuple[Constraint, ...] = ()
-) -> list[tuple[ast.stmt, tuple[Constraint, ...]]]:
-    """The statements of ``body``, those below an ``if`` with its condition."""
-    found = []
-    for node in body:
-        if isinstance(node, ast.If):
-            assert isinstance(node.test, ast.Compare)
-            found += _guarded(node.body, (*conditions, _condition(node.test)))
-        else:
-            found.append((node, conditions))
-    return found
-
-
-def _variables(expr: Expr) -> list[Expr]:
-    return [expr] if isinstance(expr, Var) else [v for c in expr.children for v in _variables(c)]
-
-
-def _condition(test: ast.Compare) -> Constraint:
-    left, right = _expr(test.left), _expr(test.comparators[0])
-    match test.ops[0]:
-        case ast.Lt():
-            return Constraint(right - 1 - left)
-        case ast.LtE():
-            return Constraint(right - left)
-        case ast.Gt():
-            return Constraint(left - 1 - right)
-        case ast.GtE():
-            return Constraint(left - right)
-        case ast.Eq():
-            return Constraint(left - right, equality=True)
-    raise AssertionError(ast.dump(test))
-
-
-def _expr(node: ast.expr) -> Expr:
-    match node:
-        case ast.Constant(int(value)):
-            return literal(value)
-        case ast.Name(name):
-            return Var(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            return -_expr(operand)
-        case ast.BinOp(left, op, right):
-            a, b = _expr(left), _expr(right)
-            match op:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult():
-                    return a * b
-                case ast.FloorDiv():
-                    return a // b
-                case ast.Mod():
-                    return a % b
-    raise AssertionError(ast.dump(node))
 
 
 # ---- the programs -------------------------------------------------------------------------------

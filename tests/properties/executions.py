@@ -8,7 +8,7 @@ from itertools import count
 
 import numpy as np
 
-from tests.guarded import Guarded
+from tests.guarded import Guarded, call_guarded
 from tests.properties.enumeration import Array, shape
 from weft import dtypes
 from weft.cluster_code import nests
@@ -157,27 +157,12 @@ def run_native(
     given = [Guarded.copy(arrays[spec.name], at_end=at_end) for spec in program.inputs]
     results = [given[pair.input] for pair in sorted(program.in_place, key=lambda p: p.output)]
     constants = [Guarded.copy(array, at_end=at_end) for _, array in program.constants]
-    parameters = np.array([*(sizes[name] for name in program.parameters), 0], np.int64)
-    room = native.arena_bytes(parameters.ctypes.data, THREADS)
-    assert room >= 0, f"an arena of {room} bytes"
-    arena = Guarded(room, at_end=at_end, alignment=64)
-    tables = [np.array([*(g.address for g in part), 0]) for part in (given, results, constants)]
-    status = np.zeros(4, np.int64)
-    code = native.entry(
-        *(table.ctypes.data for table in tables),
-        arena.address,
-        parameters.ctypes.data,
-        status.ctypes.data,
-        THREADS,
-    )
-    assert code == 0, f"status {status}"
+    parameters = [sizes[name] for name in program.parameters]
+    call_guarded(native, (given, results, constants), parameters, at_end=at_end)
     for spec, memory_of in zip(program.inputs, given, strict=True):
         if spec.name in buffers:
             buffers[spec.name] = np.array(memory_of.array((-1,), spec.dtype.numpy))
     return _visible(scop, sizes, buffers)
-
-
-THREADS = 2
 
 
 def _parameters(kernel: Kernel, sizes: Sizes) -> dict[str, int]:

@@ -7,13 +7,12 @@ updates. ``promise`` says what every transformation of them has to keep.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from itertools import count
+from collections.abc import Mapping
 from textwrap import dedent
 
 import numpy as np
 
-from tests.polyhedral.loop_programs import _condition, _expr, _variables
+from tests.polyhedral.loop_reader import LoopReader, expr, variables
 from weft import dtypes
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
@@ -36,55 +35,23 @@ def read(text: str, parameters: str = "N", *, least: int = 0, **tensors: str) ->
     """The Scop of ``text``; a tensor is its role and shape, ``A="io N N"``."""
     roles = {"in": "input", "io": "inout", "out": "output", "tmp": "temp"}
     declared = tuple(
-        Tensor(name, tuple(_expr(ast.parse(s, mode="eval").body) for s in sizes.split()[1:]),
+        Tensor(name, tuple(expr(ast.parse(s, mode="eval").body) for s in sizes.split()[1:]),
                dtypes.int64, roles[sizes.split()[0]])  # type: ignore[arg-type]
         for name, sizes in tensors.items()
     )  # fmt: skip
     reader = _Reader(set(tensors))
-    reader.block(ast.parse(dedent(text)).body, (), (), ())
+    reader.block(ast.parse(dedent(text)).body)
     names = tuple(parameters.split())
     context = tuple(Constraint(Var(p) - least) for p in names)
     return Scop("test", names, context, declared, tuple(reader.statements))
 
 
-class _Reader:
-    def __init__(self, tensors: set[str]) -> None:
-        self.tensors = tensors
-        self.statements: list[Statement] = []
-
-    def block(
-        self,
-        body: list[ast.stmt],
-        dims: tuple[str, ...],
-        domain: tuple[Constraint, ...],
-        above: tuple[int | str, ...],
-        places: Iterator[int] | None = None,
-    ) -> None:
-        places = places or count()
-        for node in body:
-            if isinstance(node, ast.If):
-                test = node.test
-                assert isinstance(test, ast.Compare)
-                self.block(node.body, dims, (*domain, _condition(test)), above, places)
-                continue
-            place = next(places)
-            match node:
-                case ast.For(ast.Name(v), ast.Call(_, limits), inner):
-                    low, high = ([ast.Constant(0), *limits])[-2:]
-                    limit = (Constraint(Var(v) - _expr(low)), Constraint(_expr(high) - 1 - Var(v)))
-                    self.block(inner, (*dims, v), (*domain, *limit), (*above, place, v))
-                case ast.Assign([target], value):
-                    self.add(target, value, None, dims, domain, (*above, place))
-                case ast.AugAssign(target, op, value):
-                    self.add(target, value, op, dims, domain, (*above, place))
-                case _:
-                    raise AssertionError(ast.dump(node))
-
+class _Reader(LoopReader):
     def add(
         self,
         target: ast.expr,
         value: ast.expr,
-        fold: ast.operator | None,
+        fold: ast.Add | ast.Sub | None,
         dims: tuple[str, ...],
         domain: tuple[Constraint, ...],
         position: tuple[int | str, ...],
@@ -92,7 +59,7 @@ class _Reader:
         reads: list[Access] = []
         result = self.value(value, reads)
         write = self.access(target)
-        own = {v.name for index in write.indices for v in _variables(index) if isinstance(v, Var)}
+        own = {v.name for index in write.indices for v in variables(index) if isinstance(v, Var)}
         name = f"S{len(self.statements)}"
         self.statements.append(Statement(
             name, dims, domain, position, (write,), tuple(reads),
@@ -100,16 +67,6 @@ class _Reader:
             Update(PLUS, tuple(d for d in dims if d not in own)) if fold else None,
             Origin(name, tuple(map(Var, dims)), f"line {target.lineno}"),
         ))  # fmt: skip
-
-    def access(self, node: ast.expr) -> Access:
-        match node:
-            case ast.Name(tensor):
-                return Access(tensor, ())
-            case ast.Subscript(ast.Name(tensor), ast.Tuple(indices)):
-                return Access(tensor, tuple(map(_expr, indices)))
-            case ast.Subscript(ast.Name(tensor), index):
-                return Access(tensor, (_expr(index),))
-        raise AssertionError(ast.dump(node))
 
     def value(self, node: ast.expr, reads: list[Access]) -> Expr:
         match node:
@@ -129,10 +86,21 @@ class _Reader:
                         return a * b
             case ast.Call(ast.Name("max"), [left, right]):
                 return w.maximum(self.value(left, reads), self.value(right, reads))
-        return _expr(node)
+        return expr(node)
 
 
 # ---- programs -----------------------------------------------------------------------------------
+
+
+def gemm() -> Scop:
+    return read(
+        """
+        for i in range(M):
+            for j in range(N):
+                for k in range(K):
+                    C[i, j] += A[i, k] * B[k, j]
+        """, "M N K", A="in M K", B="in K N", C="io M N",
+    )  # fmt: skip
 
 
 def matmul() -> Scop:

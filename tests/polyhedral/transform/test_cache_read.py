@@ -10,6 +10,7 @@ import pytest
 from tests.polyhedral.transform.blocked_lu import left_looking, right_looking
 from tests.polyhedral.transform.integer_programs import (
     every,
+    gemm,
     matmul,
     promise,
     read,
@@ -28,17 +29,6 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.tile import tile
-
-
-def gemm() -> Scop:
-    return read(
-        """
-        for i in range(M):
-            for j in range(N):
-                for k in range(K):
-                    C[i, j] += A[i, k] * B[k, j]
-        """, "M N K", A="in M K", B="in K N", C="io M N",
-    )  # fmt: skip
 
 
 def tiled() -> Scheduled:

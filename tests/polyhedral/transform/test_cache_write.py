@@ -8,6 +8,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import (
     every,
+    gemm,
     matmul,
     promise,
     read,
@@ -18,7 +19,7 @@ from tests.polyhedral.transform.integer_programs import (
 from tests.polyhedral.transform.machine_code import computes
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
-from weft.polyhedral.scop import Constraint, Scop
+from weft.polyhedral.scop import Constraint
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
@@ -26,17 +27,6 @@ from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.tile import tile
-
-
-def gemm() -> Scop:
-    return read(
-        """
-        for i in range(M):
-            for j in range(N):
-                for k in range(K):
-                    C[i, j] += A[i, k] * B[k, j]
-        """, "M N K", A="in M K", B="in K N", C="io M N",
-    )  # fmt: skip
 
 
 def tiled() -> Scheduled:

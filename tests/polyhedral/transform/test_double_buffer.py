@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.polyhedral.transform.integer_programs import every, lu, promise, read, refusal
+from tests.polyhedral.transform.integer_programs import every, gemm, lu, promise, read, refusal
 from tests.polyhedral.transform.machine_code import computes
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Literal
@@ -17,17 +17,6 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, replace_loop
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.tile import tile
-
-
-def gemm() -> Scop:
-    return read(
-        """
-        for i in range(M):
-            for j in range(N):
-                for k in range(K):
-                    C[i, j] += A[i, k] * B[k, j]
-        """, "M N K", A="in M K", B="in K N", C="io M N",
-    )  # fmt: skip
 
 
 def tiled() -> Scheduled:
