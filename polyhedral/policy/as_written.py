@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.frontend.scalar_expr import Var
-from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.schedule_tree import Band, Leaf, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Statement
@@ -33,6 +33,6 @@ def _sequence(planner: Planner, items: Sequence[_Item]) -> Tree:
 def _shared(planner: Planner, items: Sequence[_Item]) -> Tree:
     if not items[0][1]:  # parts of one statement, of which each instance has one
         return TreeSequence(tuple(Leaf(s.name) for s, _ in items))
-    at = {s.name: Var(str(position[0])) for s, position in items}
+    at: At = {s.name: Var(str(position[0])) for s, position in items}
     loop = planner.loop(str(items[0][1][0]), at)
     return Band((loop,), _sequence(planner, [(s, position[1:]) for s, position in items]))
