@@ -8,9 +8,10 @@ from tiles stays alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Var, substitute
+from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
@@ -20,7 +21,7 @@ from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
 
 LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
-VECTORS = 1
+ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through together, on a thread
 
 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
@@ -29,10 +30,23 @@ def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]
     for names in group.components():
         part, plane, place = group.part(names), None, len(found)
         while (partner := _partner(planner, group, found[:place], part)) is not None:
-            place, part, plane = partner
-            del found[place]
+            moved = [found[k] for k in partner.needed]
+            found = [f for k, f in enumerate(found) if k not in (*partner.needed, partner.place)]
+            found[partner.place : partner.place] = moved
+            place, part, plane = partner.place + len(moved), partner.both, partner.plane
         found.insert(place, (part, plane))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Partner:
+    """The group at ``place`` and a later one share ``plane``, once what the later one needs, at the
+    places ``needed`` between them, goes before both."""
+
+    place: int
+    needed: tuple[int, ...]
+    both: Group
+    plane: Hyperplane
 
 
 def _partner(
@@ -40,20 +54,26 @@ def _partner(
     group: Group,
     before: Sequence[tuple[Group, Hyperplane | None]],
     part: Group,
-) -> tuple[int, Group, Hyperplane] | None:
-    """The last of the groups ``before`` that shares a loop with ``part``, where ``part`` may move
-    to it: its number, both, and their loop."""
+) -> _Partner | None:
+    """The last of the groups ``before`` that shares a loop with ``part``, with nothing in between
+    that uses the one for the other."""
+    needed: list[int] = []
+    edges = {(a.dependence.source.name, a.dependence.sink.name) for a in group.active}
+
+    def feeds(one: Group, other: Group) -> bool:
+        return any((a, b) in edges for a in one.names for b in other.names)
+
     for place in reversed(range(len(before))):
         first = before[place][0]
-        both = group.part((*first.names, *part.names))
-        plane = _common(planner, first, part, both)
-        if plane is not None:
-            return place, both, plane
-        if any(
-            a.dependence.source.name in first.names and a.dependence.sink.name in part.names
-            for a in both.active
-        ):
-            break
+        if not any(feeds(first, before[k][0]) for k in needed):
+            both = group.part((*first.names, *part.names))
+            plane = _common(planner, first, part, both)
+            if plane is not None:
+                return _Partner(place, tuple(reversed(needed)), both, plane)
+            if feeds(first, part):
+                needed.append(place)
+        else:
+            needed.append(place)
     return None
 
 
@@ -79,7 +99,44 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         strips = {n: (e - first) // size for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, kind)
         return Band((loop,), planner.nest(group.inside(strips)))
+    if planner.threads > 1 and len(group.above) == 1 and plane.coincident and not group.in_tile:
+        if _runs_along(planner, group, plane):
+            starts = _starts(planner, group, plane)
+            strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
+            loop = planner.loop(f"{name}_t", strips, "parallel")
+            return Band((loop,), planner.nest(group.inside(strips)))
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+
+
+def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether all statements have more loops, and run best in vectors along this one."""
+    for s in planner.statements(group):
+        dims = planner.free(group, s.name)
+        lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+        if len(dims) < 2 or lanes is None or plane.at[s.name] != Var(lanes.dim):
+            return False
+    return not _folds(planner, group, plane)
+
+
+def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr]:
+    """Where the loop begins, by statement, so that strips are whole from its first iteration on;
+    0 where statements do not agree."""
+    found: dict[str, Expr] = {}
+    forms = set()
+    for s in planner.statements(group):
+        known = planner.solved(group, s.name)
+        dim = getattr(plane.at[s.name], "name", "")
+        for constraint in s.domain:
+            form = linear(constraint.expr, (dim,))
+            rest = None if form is None else form.rest * -1
+            if form is None or rest is None or form.coefficients != {dim: 1}:
+                continue
+            value = _form(rest, known, s.dims)
+            if value is not None and s.name not in found:
+                found[s.name] = rest
+                forms.add(value)
+    agreed = len(forms) == 1 and len(found) == len(group.names)
+    return found if agreed else dict.fromkeys(group.names, literal(0))
 
 
 def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
@@ -95,8 +152,7 @@ def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
     if 2 * jumping <= moving:
         return LONG_STRIP
     written = [w.tensor for s in planner.statements(group) for w in s.writes]
-    lanes = max(planner.machine.lanes(planner.scop.tensor(t).dtype) for t in written)
-    return lanes if jumping == moving else VECTORS * lanes
+    return max(planner.machine.lanes(planner.scop.tensor(t).dtype) for t in written)
 
 
 def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:
@@ -119,11 +175,10 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
     free = {n: planner.free(both, n) for n in both.names}
     if not all(free.values()) or any(n in planner.planned for n in both.names):
         return None
-    if not both.in_tile and products_of(planner, both):
-        return None
+    products = [] if both.in_tile else products_of(planner, both)
     search = both.search()
     last = all(len(dims) == 1 for dims in free.values())
-    for tensor in _large(planner, first, second, rank=1 if both.in_tile and last else 2):
+    for tensor in _large(planner, first, second, rank=1):
         for place in range(len(planner.scop.tensor(tensor).shape)):
             at = {n: _along(planner.scop.statement(n), tensor, place, free[n]) for n in both.names}
             fixed = {n: e for n, e in at.items() if e is not None}
@@ -132,6 +187,12 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
             plane = search.complete(fixed, {n: tuple(map(Var, dims)) for n, dims in free.items()})
             if plane is None or (plane.coincident and both.in_tile and not last):
                 continue  # within a strip, what nothing crosses stays for the vectors
+            if planner.threads > 1 and _loses_threads(planner, both, plane):
+                continue
+            if len(planner.scop.tensor(tensor).shape) == 1 and _across(planner, both, plane):
+                continue
+            if any(plane.at[p.statement] not in map(Var, p.outer) for p in products):
+                continue  # what has reuse of its own shares no loop but one around it
             if _loses_nothing(plane, first, second) and _meet(planner, both, plane, tensor, first):
                 return plane
     return None
@@ -191,6 +252,29 @@ def _along(s: Statement, tensor: str, place: int, free: Sequence[str]) -> Expr |
             if form is not None and list(form.coefficients.values()) == [1]:
                 return Var(next(iter(form.coefficients)))
     return None
+
+
+def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
+    """Whether a statement with more loops would run through its rows of memory as columns, other
+    than in strips of a recurrence."""
+    if plane.coincident and not both.in_tile and _recurs(planner, both.inside(plane.at)):
+        return False
+    for s in planner.statements(both):
+        dims = planner.free(both, s.name)
+        lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
+        if lanes is not None and plane.at[s.name] == Var(lanes.dim):
+            return True
+    return False
+
+
+def _loses_threads(planner: Planner, both: Group, plane: Hyperplane) -> bool:
+    """Whether a statement folds along the loop that might run in parallel along another."""
+    return bool(both.above and not both.in_tile) and any(
+        s.update is not None
+        and mentions(plane.at[s.name], s.update.dims)
+        and any(d not in s.update.dims for d in planner.free(both, s.name))
+        for s in planner.statements(both)
+    )
 
 
 # ---- its kind -----------------------------------------------------------------------------------

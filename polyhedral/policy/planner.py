@@ -241,7 +241,8 @@ class Planner:
                 match tile.get(name):
                     case Apply("floordiv", (numerator, Literal(size, _))):
                         shift = to_affine(numerator - value)
-                        if shift is not None and not shift.terms:
+                        known = {*self.solved(group, name), *self.scop.parameters}
+                        if shift is not None and shift.variables() <= known:
                             found[name] = numerator % int(size)
         return found
 

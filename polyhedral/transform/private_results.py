@@ -1,0 +1,139 @@
+"""Private results: what every iteration of some loops computes anew outlives only the last of them.
+
+    for i:                                  for i:
+      for j: x[j] = f(A, i, j)                for j: x_own[j] = f(A, i, j)
+      for j: B[i, j] = g(x, i, j)     →       for j: B[i, j] = g(x_own, i, j)
+                                              if i is the last: for j: x[j] = x_own[j]
+
+An array that the caller gave for scratch then is a temporary like any other: its iterations need
+not wait for each other's use of it.
+Also known as: last-value assignment, OpenMP ``lastprivate``; Tu and Padua (1993), "Automatic array
+privatization".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var
+from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.values_through import values_through
+from weft.polyhedral.named_isl import bounded
+from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
+from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.scheduled import fresh
+
+_Box = tuple[tuple[Expr, Expr], ...]
+
+
+def private_results(scop: Scop) -> Scop:
+    """``scop``, whose arguments that serve as scratch are temporaries until the last iteration.
+
+    These are the arguments of which each iteration of some loops writes the same box of elements
+    before it reads any; all others stay.
+    """
+    for tensor in scop.tensors:
+        if tensor.role in ("inout", "output") and tensor.shape:
+            scop = _private(scop, tensor.name)
+    return scop
+
+
+def _private(scop: Scop, tensor: str) -> Scop:
+    uses = accesses_of(scop, tensor)
+    users = list({s.name: s for s, _, _ in uses}.values())
+    loops = _shared_loops(users)
+    while loops and not all(_same_box(s, loops) for s in users):
+        loops = loops[:-1]
+    writes = [(s, a) for s, a, is_write in uses if is_write]
+    if not loops or any(a.may or a.guard for _, a, _ in uses):
+        return scop
+    regions = {_region(s, a, loops) for s, a in writes}
+    whole = [(s, a) for s, a in writes if len(s.dims) == len(loops) + len(a.indices)]
+    if len(regions) != 1 or None in regions or not whole:
+        return scop
+    through = values_through(scop, tensor)
+    with bounded(what="the analysis of private storage"):
+        if not all(through.stays_within({s.name: Var(d) for s in users}) for d in loops):
+            return scop
+    return _with_copy(scop, tensor, *whole[0], users, loops)
+
+
+def _shared_loops(users: Sequence[Statement]) -> tuple[str, ...]:
+    """The textual loops around all ``users`` that begin the dims of each, outermost first."""
+    found: list[str] = []
+    for entries in zip(*(s.position for s in users), strict=False):
+        if len(set(entries)) > 1:
+            break
+        if isinstance(entries[0], str):
+            found.append(entries[0])
+    return tuple(found)
+
+
+def _same_box(statement: Statement, loops: Sequence[str]) -> bool:
+    """Whether every iteration of ``loops`` has the same instances of ``statement``."""
+    bounds = box(statement)
+    return set(statement.dims) == set(bounds) and not any(
+        mentions(end, statement.dims) for pair in bounds.values() for end in pair
+    )
+
+
+def _region(statement: Statement, write: Access, loops: Sequence[str]) -> _Box | None:
+    """The bounds of what ``write`` writes in one iteration of ``loops``: dims of its own."""
+    bounds = box(statement)
+    dims = [index.name for index in write.indices if isinstance(index, Var)]
+    if len(dims) < len(write.indices) or len(set(dims)) < len(dims) or set(dims) & set(loops):
+        return None
+    if not set(dims) <= set(statement.dims):
+        return None
+    return tuple(bounds[d] for d in dims)
+
+
+def _with_copy(
+    scop: Scop,
+    tensor: str,
+    writer: Statement,
+    write: Access,
+    users: Sequence[Statement],
+    loops: tuple[str, ...],
+) -> Scop:
+    old = scop.tensor(tensor)
+    own = fresh(f"{tensor}_own", {t.name for t in scop.tensors})
+    elements = tuple(index.name for index in write.indices if isinstance(index, Var))
+    dims = (*loops, *elements)
+    bounds = box(writer)
+    last = tuple(Constraint(Var(d) - (bounds[d][1] - 1), equality=True) for d in loops)
+    inside = tuple(
+        Constraint(e) for d in dims for e in (Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d))
+    )
+    prefix = writer.position[: writer.position.index(loops[-1]) + 1]
+    after = 1 + max(
+        int(s.position[len(prefix)])
+        for s in scop.statements
+        if s.position[: len(prefix)] == prefix
+    )
+    copy = Statement(
+        fresh(f"{tensor}_last", {s.name for s in scop.statements}),
+        dims,
+        (*inside, *last),
+        (*prefix, after, *(part for d in elements for part in (d, 0))),
+        writes=(Access(tensor, tuple(map(Var, elements))),),
+        reads=(Access(own, tuple(map(Var, elements))),),
+        body=Body((), (Load(0, (), old.dtype),)),
+    )
+    names = {s.name for s in users}
+    statements = tuple(_renamed(s, tensor, own) if s.name in names else s for s in scop.statements)
+    place = 1 + max(k for k, s in enumerate(statements) if s.position[: len(prefix)] == prefix)
+    return replace(
+        scop,
+        tensors=(*scop.tensors, replace(old, name=own, role="temp")),
+        statements=(*statements[:place], copy, *statements[place:]),
+    )
+
+
+def _renamed(statement: Statement, tensor: str, own: str) -> Statement:
+    def change(access: Access) -> Access:
+        return replace(access, tensor=own) if access.tensor == tensor else access
+
+    reads, writes = (tuple(map(change, part)) for part in (statement.reads, statement.writes))
+    return replace(statement, reads=reads, writes=writes)
