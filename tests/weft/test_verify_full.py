@@ -85,13 +85,6 @@ def constant_off(graph: Graph) -> Graph:
     return replace(graph, constants=data)
 
 
-def first_producer_twice(graph: Graph) -> Graph:
-    """Every reader of the last producer's input reads something else of the same shape."""
-    first, last = graph.nodes[0], graph.nodes[-1]
-    swapped = (first.outputs[0], *last.inputs[1:])
-    return replace(graph, nodes=(*graph.nodes[:-1], replace(last, inputs=swapped)))
-
-
 def swapped_subtraction(expr: Any) -> Any:
     def change(node: Any) -> Any:
         return Apply("sub", node.args[::-1]) if isinstance(node, Apply) and node.op == "sub" and (

@@ -8,8 +8,9 @@ import pytest
 
 from tests.polyhedral.example_scops import EXAMPLES
 from tests.polyhedral.scops import Constraint, Var, at, box, loop, scop, statement, tensor
+from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Expr, literal
-from weft.polyhedral.analysis.delta_box import Distances, Range
+from weft.polyhedral.analysis.delta_box import DISTANCE, Distances, Quota, Range
 from weft.polyhedral.analysis.dependences import Dependence, dependences
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import paths
@@ -113,3 +114,12 @@ def test_halo_of_a_tiled_producer() -> None:
     dependences_ = [_one(i + 1, i + d) for d in (0, 1, 2)]
     tiles = [loop("tile", p=i // 8, c=i // 8)]
     assert [delta_box(d, tiles) for d in dependences_] == [((0, 1),), ((0, 0),), ((-1, 0),)]
+
+
+def test_a_quota_is_for_all_questions_to_isl() -> None:
+    quota = Quota(2 * DISTANCE)
+    distances = [Distances(_one(i, 31 - i), quota=quota) for _ in range(3)]
+    assert [d.between(i, i) for d in distances[:2]] == [(-31, 31)] * 2
+    with pytest.raises(BudgetError, match="WEFT-E0477"):
+        distances[2].between(i, i)
+    assert Distances(_one(i, i - 3), quota=quota).between(i, i) == (3, 3)  # isl is not asked

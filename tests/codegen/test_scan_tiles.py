@@ -1,0 +1,61 @@
+"""Register tiles that isl does not scan, and what has no closed form even so."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft import dtypes
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_ir import For, walk
+from weft.errors import CompileError
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Expr, Load, Var
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
+
+i, j, k, N = map(Var, ("i", "j", "k", "N"))
+f64 = dtypes.float64
+
+
+def product(*more: Expr) -> Scop:
+    """C += A B, where all of ``more`` is at least 0."""
+    inside = (i, N - 1 - i, j, N - 1 - j, k, N - 1 - k, *more)
+    s = Statement(
+        "S",
+        ("i", "j", "k"),
+        tuple(map(Constraint, inside)),
+        (0, "i", 0, "j", 0, "k", 0),
+        (Access("C", (i, j)),),
+        (Access("A", (i, k)), Access("B", (k, j))),
+        Body((), (Load(0, (), f64) * Load(1, (), f64),)),
+        Update(monoid("add", f64), ("k",)),
+    )
+    tensors = tuple(Tensor(n, (N, N), f64, "inout" if n == "C" else "input") for n in "ABC")
+    return Scop("product", ("N",), (), tensors, (s,))
+
+
+def tiles(first: Expr = i // 4) -> Tree:
+    def loops(*values: tuple[str, Expr]) -> tuple[Loop, ...]:
+        return tuple(Loop(name, {"S": value}) for name, value in values)
+
+    inside = Band(loops(("k", k), ("ip", i % 4), ("jp", j % 8)), Leaf("S"))
+    return Band(loops(("it", first), ("jt", j // 8)), Mark(RegisterTile((4,), 8), inside))
+
+
+def test_loops_outside_are_scanned_once() -> None:
+    kernel = build_kernel(product(), tiles(), "k")
+    loops = [s.var for s in walk(kernel.body) if isinstance(s, For)]
+    assert [loops.count(name) for name in ("it", "jt")] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("scop", "tree"),
+    [
+        (product(i - 3 * (k // 3)), tiles()),  # the instances have holes
+        (product(), tiles(j // 4)),  # nothing says what i is
+    ],
+)
+def test_no_closed_form(scop: Scop, tree: Tree) -> None:
+    with pytest.raises(CompileError) as caught:
+        build_kernel(scop, tree, "k")
+    assert caught.value.code == "WEFT-E0503" and "S" in caught.value.what
