@@ -99,12 +99,12 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         strips = {n: (e - first) // size for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, kind)
         return Band((loop,), planner.nest(group.inside(strips)))
-    if planner.threads > 1 and len(group.above) == 1 and plane.coincident and not group.in_tile:
-        if _runs_along(planner, group, plane):
-            starts = _starts(planner, group, plane)
-            strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
-            loop = planner.loop(f"{name}_t", strips, "parallel")
-            return Band((loop,), planner.nest(group.inside(strips)))
+    nested = len(group.above) == 1 and plane.coincident and not group.in_tile
+    if planner.threads > 1 and nested and _runs_along(planner, group, plane):
+        starts = _starts(planner, group, plane)
+        strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
+        loop = planner.loop(f"{name}_t", strips, "parallel")
+        return Band((loop,), planner.nest(group.inside(strips)))
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
 
 
@@ -189,7 +189,7 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue  # within a strip, what nothing crosses stays for the vectors
             if planner.threads > 1 and _loses_threads(planner, both, plane):
                 continue
-            if len(planner.scop.tensor(tensor).shape) == 1 and _across(planner, both, plane):
+            if _across(planner, both, plane):
                 continue
             if any(plane.at[p.statement] not in map(Var, p.outer) for p in products):
                 continue  # what has reuse of its own shares no loop but one around it
@@ -257,7 +257,7 @@ def _along(s: Statement, tensor: str, place: int, free: Sequence[str]) -> Expr |
 def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     """Whether a statement with more loops would run through its rows of memory as columns, other
     than in strips of a recurrence."""
-    if plane.coincident and not both.in_tile and _recurs(planner, both.inside(plane.at)):
+    if both.in_tile or not plane.coincident or _recurs(planner, both.inside(plane.at)):
         return False
     for s in planner.statements(both):
         dims = planner.free(both, s.name)
