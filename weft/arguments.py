@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from weft.compiled import ArraySpec
 from weft.errors import CallError
 
 OVERLAP_WORK = 100_000  # candidates that NumPy may try before two arrays count as overlapping
+
+Placed = tuple[np.ndarray, int]  # an array and its address
+Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
 
 
 def describe(spec: ArraySpec) -> str:
@@ -225,3 +230,47 @@ def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
         return bool(np.shares_memory(one, other, max_work=OVERLAP_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
+
+
+def plainly_apart(
+    given: Sequence[object], placed: Sequence[Placed], written: Sequence[int]
+) -> bool:
+    """Whether the arrays are the caller's own, writable and disjoint as blocks of memory.
+
+    Most are; what is wrong with the others, if anything, takes longer to find out.
+    """
+    spans = []
+    for (array, start), value in zip(placed, given, strict=True):
+        if array is not value and not isinstance(value, int | float | np.number):
+            return False
+        spans.append((start, start + array.nbytes))
+    spans.sort()
+    apart = all(one[1] <= other[0] for one, other in pairwise(spans))
+    return apart and all(placed[k][0] is given[k] and placed[k][0].flags.writeable for k in written)
+
+
+def targets_of(out: Out, outputs: Sequence[ArraySpec]) -> list[Any]:
+    """The caller's array for each output, None where there is none."""
+    match out:
+        case None:
+            return [None] * len(outputs)
+        case Mapping():
+            names = [spec.name for spec in outputs]
+            if unknown := [name for name in out if name not in names]:
+                raise CallError(
+                    "WEFT-E0601",
+                    f"there is no output {unknown[0]!r}",
+                    hint=f"outputs: {listing(outputs)}",
+                )
+            return [out.get(name) for name in names]
+        case tuple() | list():
+            wanted = list(out)
+        case _:
+            wanted = [out]
+    if len(wanted) != len(outputs):
+        raise CallError(
+            "WEFT-E0606",
+            f"out has {len(wanted)} arrays for {len(outputs)} outputs",
+            hint=f"outputs, in order: {listing(outputs)}",
+        )
+    return wanted

@@ -7,7 +7,6 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,8 @@ import numpy as np
 
 from weft import artifact
 from weft.arguments import (
+    Out,
+    Placed,
     address,
     arrange,
     as_array,
@@ -28,6 +29,8 @@ from weft.arguments import (
     listing,
     located,
     not_by_name,
+    plainly_apart,
+    targets_of,
 )
 from weft.codegen.llvm_target import inspect
 from weft.codegen.native_library import NativeProgram
@@ -40,8 +43,6 @@ MAX_FRAMES = 8  # arenas kept between calls
 MAX_THREADS = 256
 
 _Key = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]  # shapes and parameters of a call
-_Placed = tuple[np.ndarray, int]  # an array and its address
-Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
 
 
 def available_threads() -> int:
@@ -141,7 +142,7 @@ class Executable:
             targets = [empty(*output) for output in plan.outputs]
             self._enter(plan, placed, targets)
             return [target for target, _ in targets]
-        if out is None and self._overwritten and _plainly_apart(given, placed, self._overwritten):
+        if out is None and self._overwritten and plainly_apart(given, placed, self._overwritten):
             self._enter(plan, placed, [placed[k] for k in self._overwritten])
             return [inputs[k] for k in self._overwritten]
         results = self._results(given, inputs, plan, out)
@@ -152,7 +153,7 @@ class Executable:
                 np.copyto(result, target)
         return results
 
-    def _enter(self, plan: _Plan, inputs: Sequence[_Placed], outputs: Sequence[_Placed]) -> None:
+    def _enter(self, plan: _Plan, inputs: Sequence[Placed], outputs: Sequence[Placed]) -> None:
         """One native call on a frame of its own."""
         try:
             frame = self._frames.pop()
@@ -222,7 +223,7 @@ class Executable:
         """The arrays to return: the caller's where there are any, fit to be written."""
         results: list[np.ndarray] = []
         written: list[tuple[str, np.ndarray]] = []
-        wanted = self._wanted(out)
+        wanted = targets_of(out, self._compiled.outputs)
         for number, (spec, output) in enumerate(
             zip(self._compiled.outputs, plan.outputs, strict=True)
         ):
@@ -252,7 +253,7 @@ class Executable:
         check_apart(written, others)
         return results
 
-    def _target(self, number: int, result: np.ndarray, inputs: Sequence[_Placed]) -> _Placed:
+    def _target(self, number: int, result: np.ndarray, inputs: Sequence[Placed]) -> Placed:
         """Where output ``number`` is computed: ``result`` itself, or an array to copy from."""
         pair = self._in_place.get(number)
         if pair is not None and pair.shared:
@@ -263,31 +264,6 @@ class Executable:
             if at % max(spec.alignment, spec.dtype.itemsize) == 0:
                 return result, at
         return empty(result.shape, result.dtype, result.nbytes)
-
-    def _wanted(self, out: Out) -> list[Any]:
-        outputs = self._compiled.outputs
-        match out:
-            case None:
-                return [None] * len(outputs)
-            case Mapping():
-                if unknown := [name for name in out if name not in self._names]:
-                    raise CallError(
-                        "WEFT-E0601",
-                        f"there is no output {unknown[0]!r}",
-                        hint=f"outputs: {listing(outputs)}",
-                    )
-                return [out.get(name) for name in self._names]
-            case tuple() | list():
-                wanted = list(out)
-            case _:
-                wanted = [out]
-        if len(wanted) != len(outputs):
-            raise CallError(
-                "WEFT-E0606",
-                f"out has {len(wanted)} arrays for {len(outputs)} outputs",
-                hint=f"outputs, in order: {listing(outputs)}",
-            )
-        return wanted
 
     def _failure(self, step: int, code: int, first: int, second: int) -> ExecutionError:
         checks = self._compiled.checks
@@ -384,23 +360,6 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
         raise ArtifactError(
             "WEFT-E0704", "the object code cannot be linked", where=str(path), why=str(error)
         ) from None
-
-
-def _plainly_apart(
-    given: Sequence[object], placed: Sequence[_Placed], written: Sequence[int]
-) -> bool:
-    """Whether the arrays are the caller's own, writable and disjoint as blocks of memory.
-
-    Most are; what is wrong with the others, if anything, takes longer to find out.
-    """
-    spans = []
-    for (array, start), value in zip(placed, given, strict=True):
-        if array is not value and not isinstance(value, int | float | np.number):
-            return False
-        spans.append((start, start + array.nbytes))
-    spans.sort()
-    apart = all(one[1] <= other[0] for one, other in pairwise(spans))
-    return apart and all(placed[k][0] is given[k] and placed[k][0].flags.writeable for k in written)
 
 
 def _thread_count(threads: int | None) -> int:
