@@ -86,14 +86,10 @@ class _Thread(Machine):
                     yield from self.region(each)
             case For(kind="parallel"):
                 turns = self.turns(stmt)
-                self.repeat(
-                    stmt,
-                    turns[
-                        len(turns) * self.number // self.team : len(turns)
-                        * (self.number + 1)
-                        // self.team
-                    ],
+                first, end = (
+                    len(turns) * number // self.team for number in (self.number, self.number + 1)
                 )
+                self.repeat(stmt, turns[first:end])
             case For():
                 for index in self.turns(stmt):
                     self.names = {**outer, stmt.var: np.int64(index)}

@@ -83,21 +83,24 @@ class Passes:
                 "WEFT-E0572", f"memory ran out in stage {stage}", where=self.name, why=str(error)
             ) from None
         except Exception as error:
-            failure = InternalError(
-                "WEFT-E0900",
-                f"stage {stage} failed: {type(error).__name__}: {error}",
-                where=self.name,
-                hint="this is a bug in Weft: please report it, with the folder WEFT_DUMP=… writes",
-            )
-            for note in getattr(error, "__notes__", ()):
-                failure.add_note(note)
-            self._explain(failure, *self._before())
-            raise failure from error
+            raise self._failure(stage, error) from error
         finally:
             self._count(stage, time.perf_counter() - started)
         if text:
             self._keep(stage, text)
         return result
+
+    def _failure(self, stage: str, error: Exception) -> InternalError:
+        failure = InternalError(
+            "WEFT-E0900",
+            f"stage {stage} failed: {type(error).__name__}: {error}",
+            where=self.name,
+            hint="this is a bug in Weft: please report it, with the folder WEFT_DUMP=… writes",
+        )
+        for note in getattr(error, "__notes__", ()):
+            failure.add_note(note)
+        self._explain(failure, *self._before())
+        return failure
 
     def _count(self, stage: str, seconds: float) -> None:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
