@@ -2,9 +2,9 @@
 
 ``kernel_work`` is what threads may share, ``kernel_barriers`` how often they meet while they do:
 scalar operations, loads and stores of every statement times the trip counts around it. A trip
-count that depends on outer loops is taken midway between their first and last iteration, which is
-exact for triangles and within a factor of two for partial tiles; one that depends on data counts
-as ``UNKNOWN``.
+count that depends on outer loops is their mean over the first, the middle (four times) and the last
+iteration, which is exact for triangles; one that depends on data counts as ``UNKNOWN``. A parallel
+loop of one turn has nothing to share.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _COSTLY = frozenset({
     "floordiv", "mod", "truncdiv", "rem",
 })  # fmt: skip
 _COSTLY_WORK = 10
+
+FIRST, MIDDLE, LAST = range(3)  # iteration of a loop
 
 _Range = tuple[Expr, Expr]  # first and last value of a loop variable, over parameters
 
@@ -72,11 +74,13 @@ def _total(
     inner = ranges
     trips: Expr = literal(1)
     match stmt:
-        case For(var, lower, upper, _, _, step):
+        case For(var, lower, upper, kind, _, step):
             trips = _midway(upper - lower, ranges, parameters)
             trips = apply("max", (trips + (step - 1)) // step, literal(0))
-            first = _at(lower, ranges, parameters, last=False)
-            last = _at(upper - 1, ranges, parameters, last=True)
+            if kind == "parallel" and count is _operations:
+                trips = apply("min", trips, apply("max", trips * 2 - 2, literal(0)))
+            first = _at(lower, ranges, parameters, FIRST)
+            last = _at(upper - 1, ranges, parameters, LAST)
             if first is not None and last is not None:
                 inner = {**ranges, var: (first, last)}
         case While():
@@ -101,17 +105,29 @@ def _cost(expr: Expr) -> int:
 
 
 def _midway(extent: Expr, ranges: Mapping[str, _Range], parameters: frozenset[str]) -> Expr:
-    ends = [_at(extent, ranges, parameters, last=last) for last in (False, True)]
-    if ends[0] is None or ends[1] is None:
+    """The mean of ``extent``, by Simpson's rule."""
+    first, last = (_at(extent, ranges, parameters, where) for where in (FIRST, LAST))
+    middle = _at(extent, ranges, parameters, MIDDLE)
+    if first is None or middle is None or last is None:
         return literal(UNKNOWN)
-    return ends[0] if ends[0] == ends[1] else (ends[0] + ends[1] + 1) // 2
+    if first == middle == last:
+        return first
+    positive = (apply("max", value, literal(0)) for value in (first, middle * 4, last))
+    return (sum(positive, literal(5))) // 6
 
 
 def _at(
-    expr: Expr, ranges: Mapping[str, _Range], parameters: frozenset[str], *, last: bool
+    expr: Expr, ranges: Mapping[str, _Range], parameters: frozenset[str], where: int
 ) -> Expr | None:
-    """``expr`` at the first or last iteration of all loops around it; None if that is not known."""
+    """``expr`` with all loops around it at their first, middle or last iteration; None if that is
+    not known."""
     names = {node.name for node in walk(expr) if isinstance(node, Var)}
     if any(isinstance(node, Load) for node in walk(expr)) or not names <= {*ranges, *parameters}:
         return None
-    return substitute(expr, {name: ranges[name][last] for name in names & ranges.keys()})
+    found = names & ranges.keys()
+    return substitute(expr, {name: _value(ranges[name], where) for name in found})
+
+
+def _value(range_: _Range, where: int) -> Expr:
+    first, last = range_
+    return (first + last) // 2 if where == MIDDLE else first if where == FIRST else last

@@ -1,4 +1,4 @@
-"""Partial results: a serial nest that only folds runs on threads, each piece into results of its own.
+"""Partial results: a serial nest that only folds runs on threads, each with results of its own.
 
     for i: for j: y[j] += A[i, j] · x[i]
     →
@@ -13,11 +13,11 @@ is free. The pieces are long, so that the results of all of them are short besid
 from __future__ import annotations
 
 from weft.errors import BudgetError, IllegalScheduleError
-from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.delta_box import Distances
+from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.schedule_tree import Band, Loop, Tree, children, statements_below
+from weft.polyhedral.schedule_tree import Band, Loop, Tree, children
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -44,7 +44,8 @@ def _outermost(tree: Tree) -> list[Loop]:
     return [
         nest.loops[0]
         for nest in nests
-        if isinstance(nest, Band) and (len(nest.loops) > 1 or any(_loops_in(c) for c in children(nest)))
+        if isinstance(nest, Band)
+        and (len(nest.loops) > 1 or any(_loops_in(c) for c in children(nest)))
     ]
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
-from weft.frontend.scalar_expr import Var
+from weft.frontend.scalar_expr import Literal, Var
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.planner import At, Group, Planner
@@ -27,6 +28,7 @@ TYPICAL_ELEMENTS = 4_000_000  # of an array whose size is not known
 LINE = 64  # bytes; shorter "rows" are the elements of a vector
 MAX_SLOPE = 3
 FEW_STEPS, MANY_STEPS, MAX_STEPS = 4, 16, 32
+FRONT = 4  # tiles for each thread between two meetings
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     tile = time_tile(planner, group)
     if tile is None:
         return None
+    planner.notes.append(
+        f"time tiles of {tile.steps} steps by {tile.width} rows: what a window of rows takes from"
+        f" memory serves {tile.steps} steps"
+    )
     waits = _waits(planner, group.inside(tile.time, tile.rows))
     if waits:
         tile = replace(tile, width=ROWS)
@@ -99,35 +105,39 @@ def time_tile(planner: Planner, group: Group) -> TimeTile | None:
         }
         rows = search.complete({anchor: skewed[anchor][0]}, skewed)
         if rows is not None:
-            steps, width = _sizes(planner.scop, statements, slope, planner.machine)
+            steps, width = _sizes(planner.scop, statements, slope, planner.machine, planner.threads)
             return TimeTile(time.at, rows.at, steps, width) if steps else None
     return None
 
 
 def _sizes(
-    scop: Scop, statements: Sequence[Statement], slope: int, machine: Machine
+    scop: Scop, statements: Sequence[Statement], slope: int, machine: Machine, threads: int
 ) -> tuple[int, int]:
     """(time steps, rows) of a tile whose window fits the smallest cache that holds many steps, or
     else the largest that holds a few: with fewer, skewing costs more than is saved."""
-    row = _row_bytes(scop, statements)
+    row, count = _rows(scop, statements)
+    wide = row > LINE
     best = 0, 0
     for cache in machine.caches[1:] or machine.caches:
-        rows = cache.size // 2 // row
-        steps = min(rows // (2 * slope), MAX_STEPS)
+        steps = min(cache.size // 2 // row // (2 * slope), MAX_STEPS)
+        if threads > 1 and wide:  # so many tiles are independent of each other at a time
+            steps = min(steps, max(FEW_STEPS, 2 * count // (3 * slope * FRONT * threads)))
         if steps >= FEW_STEPS:
-            wide = row > LINE
             best = steps, max(4, slope * steps // 2) if wide else cache.size // 4 // row
         if steps >= MANY_STEPS:
             break
     return best
 
 
-def _row_bytes(scop: Scop, statements: Sequence[Statement]) -> int:
-    """One row of every array that changes with time: all but its leading dimension."""
-    total = 0
+def _rows(scop: Scop, statements: Sequence[Statement]) -> tuple[int, int]:
+    """Bytes of one row of every array that changes with time, all but its leading dimension, and
+    how many rows the longest has."""
+    total, count = 0, 1
     for tensor in scop.tensors:
         written = any(w.tensor == tensor.name for s in statements for w in s.writes)
         if written and tensor.shape:
-            rank = len(tensor.shape)
-            total += int(TYPICAL_ELEMENTS ** ((rank - 1) / rank)) * tensor.dtype.itemsize
-    return max(total, 1)
+            typical = int(TYPICAL_ELEMENTS ** (1 / len(tensor.shape)))
+            sizes = [int(e.value) if isinstance(e, Literal) else typical for e in tensor.shape]
+            total += prod(sizes[1:]) * tensor.dtype.itemsize
+            count = max(count, sizes[0])
+    return max(total, 1), count

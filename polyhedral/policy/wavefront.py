@@ -9,6 +9,9 @@ order, in which neighbouring tiles share more of the cache.
 
 from __future__ import annotations
 
+from weft.polyhedral.analysis.delta_box import Distances
+from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.schedule_tree import Loop
@@ -29,7 +32,8 @@ def tile_loops(planner: Planner, group: Group, tiles: dict[str, At]) -> tuple[Lo
         return tuple(
             planner.loop(n, tiles[n], "parallel" if n == free[0] else "serial") for n in order
         )
-    if planner.threads == 1 or group.above or any(meets.values()):
+    plain = planner.threads == 1 or bool(group.above)
+    if plain or (any(meets.values()) and not _in_order(planner, group, tiles)):
         return tuple(planner.loop(name, at) for name, at in tiles.items())
     (first, one), (second, two) = tiles.items()
     front = {s: one[s] + two[s] for s in one}
@@ -39,3 +43,15 @@ def tile_loops(planner: Planner, group: Group, tiles: dict[str, At]) -> tuple[Lo
 def _folds(planner: Planner, group: Group, at: At) -> bool:
     """Whether iterations of the loop meet in an element that some statement folds into."""
     return any(mentions(at[s.name], s.update.dims) for s in planner.statements(group) if s.update)
+
+
+def _in_order(planner: Planner, group: Group, tiles: dict[str, At]) -> bool:
+    """Whether what folds into one element does so in the order of the tiles in both directions."""
+    inside = set(group.names)
+    reductions = [
+        Distances(d, quota=planner.quota)
+        for d in dependences(planner.scop)
+        if d.reduction and {d.source.name, d.sink.name} <= inside
+    ]
+    search = Hyperplanes(reductions)
+    return all(search.valid(at) is not None for at in tiles.values())

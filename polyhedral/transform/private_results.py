@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var
+from weft.frontend.scalar_expr import Expr, Load, Var
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.named_isl import bounded
@@ -108,9 +108,7 @@ def _with_copy(
     )
     prefix = writer.position[: writer.position.index(loops[-1]) + 1]
     after = 1 + max(
-        int(s.position[len(prefix)])
-        for s in scop.statements
-        if s.position[: len(prefix)] == prefix
+        int(s.position[len(prefix)]) for s in scop.statements if s.position[: len(prefix)] == prefix
     )
     copy = Statement(
         fresh(f"{tensor}_last", {s.name for s in scop.statements}),
