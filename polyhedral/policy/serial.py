@@ -16,6 +16,7 @@ from weft.polyhedral.schedule_tree import Band, Tree
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
 SIDE_BY_SIDE = 40.0  # … in scalars, or across rows, for several iterations that nothing crosses
+COLUMNS = 64  # of a tile around a carrying loop
 LOOK_AHEAD = 2  # carrying loops inside the one that is chosen
 
 
@@ -26,8 +27,33 @@ def serial(planner: Planner, group: Group) -> Tree | None:
         return None
     if plane.coincident and not group.above:
         return planner.share(planner, group, plane)
+    columns = _columns(planner, group, plane)
+    if columns is not None:
+        tiles = {n: e // COLUMNS for n, e in columns.at.items()}
+        tile = planner.loop(f"{planner.name(columns.at)}_t", tiles)
+        return Band((tile,), planner.nest(group.inside(tiles)))
     loop = planner.loop(planner.name(plane.at), plane.at)
     return Band((loop,), planner.nest(group.inside(plane.at)))
+
+
+def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane | None:
+    """A loop along the vectors of all deep statements that may go around ``carrier`` in tiles.
+
+    Every step of ``carrier`` runs through whole arrays; of some columns of them, what a step has
+    loaded is in the cache for the next one. Where threads share the loops inside, they stay whole.
+    """
+    if group.above or planner.threads > 1:
+        return None
+    fixed: dict[str, Expr] = {}
+    for s in planner.statements(group):
+        dims = [d for d in planner.free(group, s.name) if carrier.at[s.name] != Var(d)]
+        lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
+        if len(dims) > 1 and lanes is None:
+            return None
+        if lanes is not None:
+            fixed[s.name] = Var(lanes.dim)
+    own = {n: candidates(planner, group, n) for n in group.names}
+    return group.search().complete(fixed, own) if fixed else None
 
 
 def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
