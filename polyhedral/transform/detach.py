@@ -16,22 +16,22 @@ from dataclasses import replace
 import networkx as nx
 
 from weft.polyhedral.analysis.values_through import meetings
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.edit import Use, renamed_uses, uses_of
 from weft.polyhedral.transform.scheduled import fresh
 
-_Use = tuple[str, int]  # statement, number: its reads of the tensor, then its writes
-_OUTSIDE: _Use = ("", -1)
+_OUTSIDE: Use = ("", -1)
 
 
 def detach(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     """``scop`` with the uses of ``tensor`` that exchange values only with each other in temporaries
     instead; the names of these. Nothing changes where ``tensor`` is no argument that is written.
     """
-    uses = {s.name: _uses(s, tensor) for s in scop.statements}
+    uses = {s.name: uses_of(s, tensor) for s in scop.statements}
     written = {s for s, found in uses.items() if any(is_write for _, is_write in found)}
     if scop.tensor(tensor).role != "inout" or len(written) < 2:
         return scop, ()
-    together: nx.Graph[_Use] = nx.Graph()
+    together: nx.Graph[Use] = nx.Graph()
     together.add_node(_OUTSIDE)
     together.add_nodes_from((s, k) for s, found in uses.items() for k in range(len(found)))
     found = meetings(scop, tensor)
@@ -45,27 +45,6 @@ def detach(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     taken = {t.name for t in scop.tensors}
     names = tuple(fresh(tensor, taken) for _ in parts)
     name_of = {use: name for name, part in zip(names, parts, strict=True) for use in part}
-    statements = tuple(_renamed(s, tensor, name_of) for s in scop.statements)
+    statements = tuple(renamed_uses(s, tensor, name_of) for s in scop.statements)
     new = tuple(replace(scop.tensor(tensor), name=name, role="temp") for name in names)
     return replace(scop, tensors=(*scop.tensors, *new), statements=statements), names
-
-
-def _uses(statement: Statement, tensor: str) -> list[tuple[Access, bool]]:
-    """The accesses of ``tensor``, with whether each writes it."""
-    groups = ((statement.reads, False), (statement.writes, True))
-    return [(a, is_write) for group, is_write in groups for a in group if a.tensor == tensor]
-
-
-def _renamed(statement: Statement, tensor: str, name_of: dict[_Use, str]) -> Statement:
-    number = 0
-
-    def change(access: Access) -> Access:
-        nonlocal number
-        if access.tensor != tensor:
-            return access
-        name = name_of.get((statement.name, number), tensor)
-        number += 1
-        return access if name == tensor else replace(access, tensor=name)
-
-    reads = tuple(map(change, statement.reads))
-    return replace(statement, reads=reads, writes=tuple(map(change, statement.writes)))

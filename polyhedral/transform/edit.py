@@ -8,6 +8,8 @@ from dataclasses import replace
 from weft.frontend.scalar_expr import Expr, Var, substitute
 from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement
 
+Use = tuple[str, int]  # statement, number among its uses of a tensor: its reads, then its writes
+
 
 def origin_of(statement: Statement) -> Origin:
     """Where ``statement`` comes from; an original statement is its own origin."""
@@ -87,3 +89,25 @@ def accesses_of(scop: Scop, tensor: str) -> list[tuple[Statement, Access, bool]]
         for access in group
         if access.tensor == tensor
     ]
+
+
+def uses_of(statement: Statement, tensor: str) -> list[tuple[Access, bool]]:
+    """The accesses of ``tensor``, as ``Use`` numbers them, with whether each writes it."""
+    groups = ((statement.reads, False), (statement.writes, True))
+    return [(a, is_write) for group, is_write in groups for a in group if a.tensor == tensor]
+
+
+def renamed_uses(statement: Statement, tensor: str, name_of: Mapping[Use, str]) -> Statement:
+    """``statement`` with the uses of ``tensor`` in ``name_of`` as accesses of other tensors."""
+    number = 0
+
+    def change(access: Access) -> Access:
+        nonlocal number
+        if access.tensor != tensor:
+            return access
+        name = name_of.get((statement.name, number), tensor)
+        number += 1
+        return access if name == tensor else replace(access, tensor=name)
+
+    reads = tuple(map(change, statement.reads))
+    return replace(statement, reads=reads, writes=tuple(map(change, statement.writes)))

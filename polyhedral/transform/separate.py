@@ -13,10 +13,9 @@ from dataclasses import replace
 import networkx as nx
 
 from weft.polyhedral.analysis.values_through import values_through
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.edit import Use, renamed_uses, uses_of
 from weft.polyhedral.transform.scheduled import fresh
-
-_Use = tuple[str, int]  # statement, number: its reads of the tensor, then its writes
 
 
 def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
@@ -28,8 +27,8 @@ def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     through = values_through(scop, tensor)
     if through.uninitialised or scop.tensor(tensor).role != "temp":
         return scop, (tensor,)
-    uses = {s.name: _uses(s, tensor) for s in scop.statements}
-    together: nx.Graph[_Use] = nx.Graph()
+    uses = {s.name: uses_of(s, tensor) for s in scop.statements}
+    together: nx.Graph[Use] = nx.Graph()
     together.add_nodes_from((s, k) for s, found in uses.items() for k in range(len(found)))
     for number, pairs in through.seen:
         writer = pairs.second.name
@@ -40,28 +39,7 @@ def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     taken = {t.name for t in scop.tensors}
     names = [tensor, *(fresh(tensor, taken) for _ in parts[1:])]
     name_of = {use: name for name, part in zip(names, parts, strict=False) for use in part}
-    statements = tuple(_renamed(s, tensor, name_of) for s in scop.statements)
+    statements = tuple(renamed_uses(s, tensor, name_of) for s in scop.statements)
     new = tuple(replace(scop.tensor(tensor), name=name) for name in names[1:])
     tensors = (*scop.tensors, *new)
     return replace(scop, tensors=tensors, statements=statements), tuple(names)
-
-
-def _uses(statement: Statement, tensor: str) -> list[tuple[Access, bool]]:
-    """The accesses of ``tensor``, with whether each writes it."""
-    groups = ((statement.reads, False), (statement.writes, True))
-    return [(a, is_write) for group, is_write in groups for a in group if a.tensor == tensor]
-
-
-def _renamed(statement: Statement, tensor: str, name_of: dict[_Use, str]) -> Statement:
-    number = 0
-
-    def change(access: Access) -> Access:
-        nonlocal number
-        if access.tensor != tensor:
-            return access
-        name = name_of[statement.name, number]
-        number += 1
-        return access if name == tensor else replace(access, tensor=name)
-
-    reads = tuple(map(change, statement.reads))
-    return replace(statement, reads=reads, writes=tuple(map(change, statement.writes)))
