@@ -27,8 +27,9 @@ from weft.polyhedral.scop import Scop
 Path = Sequence[Loop | int]
 
 
-def check_order(scop: Scop, tree: Tree) -> None:
-    """Check that ``tree``, a verified schedule, keeps the dependences of ``scop``.
+def check_order(scop: Scop, tree: Tree, tensor: str = "") -> None:
+    """Check that ``tree``, a verified schedule, keeps the dependences of ``scop``, of one ``tensor``
+    if that is named.
 
     Raises IllegalScheduleError (E0420: the order of a dependence is violated; E0421, E0422: a
     parallel or vector loop carries one), with one violated instance pair and the element that it
@@ -37,27 +38,27 @@ def check_order(scop: Scop, tree: Tree) -> None:
 
     def judge() -> bool:
         above, distances = paths(tree), LoopDistances()
-        found = dependences(scop)
+        found = dependences(scop, tensor)
         with bounded(what="the legality check"):
             for dependence in found:
                 _check(Together(dependence, distances), above)
         return True
 
-    derived(judge, "order", (), scop, tree)
+    derived(judge, "order", (tensor,), scop, tree)
 
 
-def keeps_dependences(scop: Scop, tree: Tree) -> bool:
+def keeps_dependences(scop: Scop, tree: Tree, tensor: str = "") -> bool:
     """Whether ``check_order`` accepts."""
     try:
-        check_order(scop, tree)
+        check_order(scop, tree, tensor)
     except IllegalScheduleError:
         return False
     return True
 
 
-def keeps_order(scop: Scop, tree: Tree) -> bool:
+def keeps_order(scop: Scop, tree: Tree, tensor: str = "") -> bool:
     """Whether all statements have a place in the initial order, and ``check_order`` accepts."""
-    return all(s.position for s in scop.statements) and keeps_dependences(scop, tree)
+    return all(s.position for s in scop.statements) and keeps_dependences(scop, tree, tensor)
 
 
 def runs_in_order(

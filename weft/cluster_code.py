@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Kernel
@@ -22,7 +23,7 @@ from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule import schedule
 from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
+from weft.polyhedral.schedule_tree import Leaf, Sequence, Tree, statements_below
 from weft.polyhedral.scop import Scop, Tensor
 from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.scop_verifier import verify as verify_scop
@@ -159,9 +160,14 @@ class Nest:
 
 
 def nests(scheduled: Scheduled, name: str) -> tuple[Nest, ...]:
-    """The top-level nests, in order: threads meet between kernels."""
+    """The top-level nests, in order: threads meet between kernels. Neighbours without loops are
+    one nest."""
     tree = scheduled.tree
-    parts: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
+    whole: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
+    parts: list[Tree] = []
+    for lone, run in groupby(whole, key=lambda part: isinstance(part, Leaf)):
+        found = tuple(run)
+        parts += [Sequence(found)] if lone and len(found) > 1 else found
     return tuple(
         _nest(scheduled.scop, part, f"{name}_{k}" if len(parts) > 1 else name)
         for k, part in enumerate(parts)

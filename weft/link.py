@@ -15,7 +15,7 @@ from weft.jobs import compile_objects
 from weft.options import Options
 from weft.worker_pool import WorkerPool
 
-FEW = 4  # modules that are not worth starting workers for
+WORTH = 300_000  # characters of LLVM IR beside the largest module: half a second of one worker
 
 
 def bind(
@@ -73,8 +73,9 @@ def _storage(value: Value) -> Storage:
 
 
 def objects_of(texts: Sequence[str], target: LlvmTarget, options: Options) -> list[bytes]:
-    """Object code of each module, by worker processes where there are many."""
-    if len(texts) <= FEW or options.workers == 0:
+    """Object code of each module, by worker processes where there is much to do at once."""
+    sizes = [len(text) for text in texts]
+    if sum(sizes) - max(sizes, default=0) < WORTH or options.workers == 0:
         return [to_object(text, target) for text in texts]
     with WorkerPool(options.workers or cpu_count()) as pool:
         return compile_objects(texts, target, pool, timeout=options.job_seconds)

@@ -72,24 +72,26 @@ class _Use:
     writes: bool
 
 
-def dependences(scop: Scop) -> tuple[Dependence, ...]:
-    """Every dependence of ``scop`` in its initial order, sources in statement order.
+def dependences(scop: Scop, tensor: str = "") -> tuple[Dependence, ...]:
+    """Every dependence of ``scop`` in its initial order, sources in statement order; those on
+    ``tensor`` if one is named.
 
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
 
     def make() -> tuple[Dependence, ...]:
         with bounded(what="the dependence analysis"):
-            return tuple(_all(scop))
+            return tuple(_all(scop, tensor))
 
-    return derived(make, "dependences", (), scop)
+    return derived(make, "dependences", (tensor,), scop)
 
 
-def _all(scop: Scop) -> Iterator[Dependence]:
+def _all(scop: Scop, tensor: str) -> Iterator[Dependence]:
     by_tensor: dict[str, list[_Use]] = {}
     for number, statement in enumerate(scop.statements):
         for use in _uses(number, statement):
-            by_tensor.setdefault(use.access.tensor, []).append(use)
+            if use.access.tensor == tensor or not tensor:
+                by_tensor.setdefault(use.access.tensor, []).append(use)
     for uses in by_tensor.values():
         for place, first in enumerate(uses):
             for other, second in enumerate(uses):

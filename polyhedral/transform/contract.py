@@ -88,7 +88,7 @@ def _private(scheduled: Scheduled, tensor: str, users: Seq[Statement]) -> tuple[
     if not shared:
         return ()
     scop, tree = scheduled.scop, scheduled.tree
-    times = None if keeps_order(scop, tree) else schedule_map(scop, tree)
+    times = None if keeps_order(scop, tree, tensor) else schedule_map(scop, tree)
     through = values_through(scop, tensor, times)
     with bounded(what="the analysis of private storage"):
         for depth, loop in enumerate(shared):
