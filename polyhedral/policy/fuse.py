@@ -191,7 +191,7 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue
             if _across(planner, both, plane):
                 continue
-            if any(plane.at[p.statement] not in map(Var, p.outer) for p in products):
+            if any(plane.at[p.statement] not in [Var(d) for d in p.outer] for p in products):
                 continue  # what has reuse of its own shares no loop but one around it
             if _loses_nothing(plane, first, second) and _meet(planner, both, plane, tensor, first):
                 return plane
