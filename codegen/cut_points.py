@@ -5,7 +5,8 @@
         …                                                   for w in b … hi:  as before
 
 In the middle the point loop is constant, so it is written out, and its copies keep their values in
-registers. A skewed band has such loops (``split_tails`` tells the tiles of one that is not skewed).
+registers. So are short vector loops, anywhere inside, whose first turn depends on the loop (the
+diagonal tiles of a triangle). A skewed band has such loops (``split_tails`` tells the tiles of one that is not skewed).
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ def cut_points(kernel: Kernel) -> Kernel:
     return simplify_kernel(replace(kernel, body=body)) if made else kernel
 
 
+SHORT = 64  # turns of a vector loop whose values may stay in registers
+
+
 @dataclass(frozen=True, slots=True)
 class _Range:
     """Where a loop's point loops are full: from ``lower`` on, below ``upper``, if ``given``."""
@@ -44,8 +48,10 @@ def _cut(stmt: Stmt, made: list[For]) -> Stmt:
     if not isinstance(stmt, For) or stmt.kind != "serial" or stmt.step != 1:
         return map_children(stmt, lambda part: _cut(part, made))
     points = [s for s in walk(stmt.body) if isinstance(s, For)]
-    if not points or any(p.kind != "unrolled" for p in points):
-        return replace(stmt, body=_cut(stmt.body, made))
+    if any(p.kind != "unrolled" for p in points):
+        stmt = replace(stmt, body=_cut(stmt.body, made))
+        points = [p for p in points if _is_vector(p, stmt.var)]
+    points = [p for p in points if mentions(p.lower, (stmt.var,)) or mentions(p.upper, (stmt.var,))]
     full = _full(stmt, points)
     if full is None:
         return stmt
@@ -55,7 +61,7 @@ def _cut(stmt: Stmt, made: list[For]) -> Stmt:
     highest = extreme("max", [extreme("min", [stmt.upper, *full.upper]), begin])
     parts = (
         replace(stmt, upper=begin),
-        replace(stmt, lower=begin, upper=end, body=_with_full_points(stmt.body, stmt.var)),
+        replace(stmt, lower=begin, upper=end, body=_with_full_points(stmt.body, points)),
         replace(stmt, lower=end),
     )
     apart = Let(begin.name, lowest, Let(end.name, highest, Block(parts)))
@@ -63,16 +69,27 @@ def _cut(stmt: Stmt, made: list[For]) -> Stmt:
     return apart if given == TRUE else If(given, apart, stmt)
 
 
+def _is_vector(point: For, var: str) -> bool:
+    """Whether ``point`` is a vector loop, short and constant but for the ends of the loop over
+    ``var``."""
+    if point.kind != "vector" or not mentions(point.lower, (var,)):
+        return False
+    lower, upper = _number(point.lower, "max"), _number(point.upper, "min")
+    return lower is not None and upper is not None and int(upper.value) - int(lower.value) <= SHORT
+
+
 def _full(loop: For, points: list[For]) -> _Range | None:
     """Where all ``points`` that depend on the loop are full; None if none does, or who knows."""
     lower: list[Expr] = []
     upper: list[Expr] = []
     given: list[Expr] = []
+    inside = {s.var for s in walk(loop.body) if isinstance(s, For)}
+    inside |= {s.name for s in walk(loop.body) if isinstance(s, Let)}
     for point in points:
-        if not mentions(point.lower, (loop.var,)) and not mentions(point.upper, (loop.var,)):
-            continue
         for need in _needs(point):
             if need is None or any(isinstance(n, Load) for n in walk_expr(to_expr(need))):
+                return None
+            if mentions(to_expr(need), inside):
                 return None
             if loop.var not in need.variables():
                 given.append(to_expr(need) >= 0)
@@ -134,9 +151,10 @@ def _has(floor: FloorDiv, var: str) -> bool:
     return var in floor.numerator.variables()
 
 
-def _with_full_points(stmt: Stmt, var: str) -> Stmt:
-    stmt = map_children(stmt, lambda part: _with_full_points(part, var))
-    if isinstance(stmt, For) and (mentions(stmt.lower, (var,)) or mentions(stmt.upper, (var,))):
+def _with_full_points(stmt: Stmt, points: list[For]) -> Stmt:
+    full = stmt in points
+    stmt = map_children(stmt, lambda part: _with_full_points(part, points))
+    if full and isinstance(stmt, For):
         lower, upper = _number(stmt.lower, "max"), _number(stmt.upper, "min")
         assert lower is not None and upper is not None
         return replace(stmt, lower=lower, upper=upper)

@@ -116,7 +116,7 @@ class _Strips:
                 found += [n for n in dict.fromkeys(loads.get(name, ())) if n in sure]
             elif name not in loads and len(stores[name]) == 1:
                 found += stores[name]
-        blocked = []
+        blocked: list[_Blocked] = []
         for access in found:
             if _across(access.indices, loop.var, lanes.var, bound):
                 name = str(access.source) if isinstance(access, Load) else access.buffer

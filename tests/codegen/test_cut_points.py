@@ -83,3 +83,20 @@ def test_what_is_not_understood_is_left_alone() -> None:
 def test_constant_points_need_no_cut() -> None:
     original = kernel(literal(0), n, literal(0), literal(4))
     assert cut_points(original) is original
+
+
+def test_short_vectors_inside_other_loops() -> None:
+    i, k = Var("i"), Var("k")
+    lanes = For("k", most(literal(0), w - 3), least(literal(4), m), "vector", count_at(i, k))
+    nest = For("w", literal(0), n, "serial", For("i", literal(0), m, "serial", lanes))
+    original = Kernel("k", ("n", "m"), kernel(literal(0), n, literal(0), n).buffers, nest, ())
+    changed = cut_points(original)
+    verify_kernel(changed)
+    full = [s for s in walk(changed.body) if isinstance(s, For) and s.kind == "vector"]
+    assert any((s.lower, s.upper) == (literal(0), literal(4)) for s in full)
+    for size in range(9):
+        for other in (0, 1, 3, 4, 8):
+            expected, actual = np.zeros((2, SIDE * SIDE), np.int64)
+            interpret(original, {"n": size, "m": other}, {"x": expected})
+            interpret(changed, {"n": size, "m": other}, {"x": actual})
+            np.testing.assert_array_equal(actual, expected)
