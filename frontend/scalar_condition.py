@@ -32,8 +32,11 @@ class Conjunction:
         return self.at_least + both
 
 
-def conjunction(condition: Expr, holds: bool = True) -> Conjunction:
-    """What follows from ``condition`` being ``holds``."""
+def conjunction(condition: Expr, holds: bool = True, known: Sequence[Affine] = ()) -> Conjunction:
+    """What follows from ``condition`` being ``holds``.
+
+    ``known``, forms that are at least 0, tell on which side of each other different numbers are.
+    """
     found = Conjunction()
     stack = [(condition, holds)]
     while stack:
@@ -48,14 +51,14 @@ def conjunction(condition: Expr, holds: bool = True) -> Conjunction:
             case Literal(constant) if bool(constant) == value:
                 pass
             case _:
-                found = found & _comparison(node, value)
+                found = found & _comparison(node, value, known)
     return found
 
 
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
-def _comparison(node: Expr, value: bool) -> Conjunction:
+def _comparison(node: Expr, value: bool, known: Sequence[Affine]) -> Conjunction:
     match node:
         case Apply(op, (left, right)) if op in _NEGATED:
             a, b = to_affine(left), to_affine(right)
@@ -72,6 +75,10 @@ def _comparison(node: Expr, value: bool) -> Conjunction:
                     return Conjunction(at_least=(a - b,))
                 case "eq":
                     return Conjunction(equal=(a - b,))
+                case "ne":
+                    for side in (a - b, b - a):
+                        if proves(known, {}, side):
+                            return Conjunction(at_least=(side.plus(-1),))
     return Conjunction(exact=False)
 
 

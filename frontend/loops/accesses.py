@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from weft.frontend.loops.affine import cases, split
 from weft.frontend.loops.values import loads
-from weft.frontend.scalar_affine import to_affine, to_expr
+from weft.frontend.scalar_affine import Affine, to_affine, to_expr
 from weft.frontend.scalar_condition import conjunction
 from weft.frontend.scalar_expr import Expr, Load, literal, rewrite, select
 from weft.frontend.scalar_paths import Path, path_guards, walk_scalar
@@ -20,10 +20,12 @@ from weft.polyhedral.scop import Access, Constraint
 
 
 class Reads:
-    """The reads of one statement, each once."""
+    """The reads of one statement over ``domain``, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, domain: Sequence[Constraint]) -> None:
         self.accesses: list[Access] = []
+        forms = [to_affine(c.expr) for c in domain if not c.equality]
+        self._known = [form for form in forms if form is not None]
         self._numbers: dict[Access, int] = {}
 
     def translate(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -38,7 +40,7 @@ class Reads:
             same = all(a is b for a, b in zip(operands, node.children, strict=True))
             rebuilt = node if same else node.rebuild(operands)
             if isinstance(rebuilt, Load):
-                rebuilt = self._operand(rebuilt, guard_of(paths[id(node)]))
+                rebuilt = self._operand(rebuilt, guard_of(paths[id(node)], self._known))
             done[id(node)] = rebuilt
         return tuple(done[id(expr)] for expr in exprs)
 
@@ -79,11 +81,13 @@ def access(tensor: str, indices: Sequence[Expr], guard: tuple[Constraint, ...] =
     return Access(tensor, known, guard, may=True, body_indices=tuple(indices))
 
 
-def guard_of(path: Path) -> tuple[Constraint, ...]:
-    """What the conditions on ``path`` say about indices."""
+def guard_of(path: Path, known: Sequence[Affine] = ()) -> tuple[Constraint, ...]:
+    """What the conditions on ``path`` say about indices, the forms ``known`` being at least 0."""
     found: dict[Constraint, None] = {}
+    facts = list(known)
     for condition, holds in path:
-        known = conjunction(condition, holds)
-        found |= dict.fromkeys(Constraint(to_expr(form)) for form in known.at_least)
-        found |= dict.fromkeys(Constraint(to_expr(form), equality=True) for form in known.equal)
+        follows = conjunction(condition, holds, facts)
+        facts += follows.at_least
+        found |= dict.fromkeys(Constraint(to_expr(form)) for form in follows.at_least)
+        found |= dict.fromkeys(Constraint(to_expr(form), equality=True) for form in follows.equal)
     return tuple(found)

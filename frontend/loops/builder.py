@@ -199,10 +199,10 @@ class ScopBuilder:
                 where=source.where(node),
                 why="each way through its conditions is a statement of its own",
             )
-        reads = Reads()
         exprs: list[Expr] = []
         if place.guard is not None:
             place, parts = self._anywhere(place, place.guard, parts)
+        reads = Reads(place.domain)
         for part in parts:
             exprs += [_guarded(part, place.guard), *part.target.indices]
         done = iter(reads.translate(exprs))
@@ -235,13 +235,13 @@ class ScopBuilder:
     def _anywhere(
         self, place: Place, guard: Expr, parts: Sequence[Assignment]
     ) -> tuple[Place, list[Assignment]]:
-        """A data-dependent element, where the guard is false, is any: it is left as it is.
+        """An element that is computed, where the guard is false, is any: it is left as it is.
 
         That takes one, so nothing happens to a tensor that has none.
         """
         done: list[Assignment] = []
         for part in parts:
-            if not is_pure(*part.target.indices):
+            if any(to_affine(index) is None for index in part.target.indices):
                 tensor, indices = str(part.target.source), part.target.indices
                 sizes = tuple(Constraint(size - 1) for size in self.tensors[tensor].shape)
                 place = place.where(Way(sizes))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr, Var
+from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.values_through import sharing, values_through
 from weft.polyhedral.named_isl import bounded
 from weft.polyhedral.scop import Scop, Statement
@@ -53,7 +54,9 @@ def _loops(scop: Scop, tensor: str) -> list[Mapping[str, Expr]]:
         return [
             at
             for at in around
-            if through.stays_within(at) and not all(pair.agree(at) for pair in shared)
+            if through.stays_within(at)
+            and not all(pair.agree(at) for pair in shared)
+            and bounds(scop, ((s, at[s.name]) for s in users), from_zero=True) is not None
         ]
 
 

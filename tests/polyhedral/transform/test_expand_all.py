@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.polyhedral.loop_programs import PROGRAMS, program
 from tests.polyhedral.transform.integer_programs import every, promise, read
+from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.dependences import dependences
-from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop import Constraint, Scop
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -52,6 +55,21 @@ def test_no_false_dependence_between_time_steps() -> None:
     )  # fmt: skip
     now = expand_all(scop)
     assert ranks(now) == {"x": 2, "row": 2}  # row: the step; its index tells i apart already
+    promise(Scheduled(scop, now, initial(now).tree), *every(now, (0, 1, 3)))
+
+
+def test_a_loop_of_no_closed_length_is_left_out_and_the_others_are_not() -> None:
+    scop = read(
+        """
+        for t in range(T):
+            for i in range(N):
+                x = A[i]
+                A[i] = x + t
+        """, "T N", A="io N", x="tmp",
+    )  # fmt: skip
+    scop = replace(scop, context=(Constraint(Var("N")),))  # T may be negative: no array's length
+    now = expand_all(scop)
+    assert ranks(now) == {"x": 1}
     promise(Scheduled(scop, now, initial(now).tree), *every(now, (0, 1, 3)))
 
 

@@ -1,0 +1,1 @@
+"""Loop programs that people write and that are in no benchmark suite."""
