@@ -41,8 +41,7 @@ _HOMES = {
     "weft.frontend.loops.arrays": ("empty", "ones", "statement", "zeros"),
     "weft.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
-        "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError",
-        "ModelError",
+        "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError", "ModelError",
         "UnsupportedError", "WeftError", "WeftWarning",
     ),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,6 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.end_to_end.onnx_suite import Interpreted
 from weft.errors import WeftError
 from weft.onnx_model import load_model
-
-Edit = Callable[[onnx.ModelProto], None]
 
 
 def value(name: str, shape: Sequence[int | str] | None = (2, 3), type_: int = TensorProto.FLOAT):

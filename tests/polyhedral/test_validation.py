@@ -296,8 +296,6 @@ def test_a_dropped_copy() -> None:
 
 # --- reductions ----------------------------------------------------------------------------------
 
-_IJ = {"init": (i, j), "mac": (i, j)}
-
 
 def _gemm_tree(*mac: Expr) -> Tree:
     return Sequence((nest("init", i, j), nest("mac", *mac)))
