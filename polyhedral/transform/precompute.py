@@ -141,11 +141,17 @@ def _renumbered(expr: Expr, numbers: Sequence[int]) -> Expr:
 
 
 def _using(s: Statement, expr: Expr, place: Access) -> Statement:
-    """``s`` with ``expr`` read from ``place``, and without the reads that this leaves unused."""
-    load = Load(len(s.reads), (), expr.dtype)
+    """``s`` with ``expr`` read from ``place``, and without the reads that this leaves unused.
+
+    The new read comes where the first operand of ``expr`` was: reads that stay keep their order.
+    """
+    new = len(s.reads)
+    first = min((_number(n) for n in walk(expr) if isinstance(n, Load)), default=new)
+    load = Load(new, (), expr.dtype)
     results = tuple(rewrite(r, lambda node: load if node == expr else None) for r in s.body.results)
     reads = (*s.reads, place)
-    used = sorted({_number(n) for r in results for n in walk(r) if isinstance(n, Load)})
+    found = {_number(n) for r in results for n in walk(r) if isinstance(n, Load)}
+    used = sorted(found, key=lambda k: first - 0.5 if k == new else k)
     return replace(
         s,
         reads=tuple(reads[k] for k in used),
