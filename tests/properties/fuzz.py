@@ -1,5 +1,6 @@
 """``python -m tests.properties.fuzz --n 100000 [--seed 0] [--jobs 2]``: random affine programs
-under random schedules, Weft against enumeration, for long. ``--mutations`` runs ``mutations``.
+under random schedules, Weft against enumeration, for long. ``--mutations`` runs ``mutations``;
+``--scheduler`` gives whole programs to the automatic scheduler instead (``scheduler``).
 
 Each contradiction is printed with its seed, then the histogram of what the pairs were. The exit
 status says whether there was a contradiction. ``--only 123`` shows one pair, and where it fails a
@@ -61,6 +62,11 @@ class Tally:
         if outcome.problem:
             self.problems.append((seed, outcome.problem))
             print(f"\nseed {seed}: {outcome.problem}", flush=True)
+
+    def shares(self) -> str:
+        """What was seen, the most frequent first."""
+        every = [*self.kinds.most_common(), *sorted(self.notes.items())]
+        return "\n".join(f"{n:7d}  {kind}" for kind, n in every)
 
     def histogram(self) -> str:
         total = max(1, sum(self.kinds.values()))
@@ -162,11 +168,14 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="show one pair and what is wrong with it")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--mutations", action="store_true", help="break correct schedules instead")
+    parser.add_argument("--scheduler", action="store_true", help="automatic schedules instead")
     options = parser.parse_args()
     if options.mutations:
         from tests.properties import mutations
 
         return mutations.main()
+    if options.scheduler:
+        return _automatic(range(options.seed, options.seed + options.n))
     effort = Effort(native=options.native, loop_ir=options.loop_ir)
     seeds = range(options.seed, options.seed + options.n)
     if options.worker:
@@ -178,6 +187,17 @@ def main() -> int:
     if options.only is not None:
         return _only(options.only)
     return _long(seeds, effort, options)
+
+
+def _automatic(seeds: range) -> int:
+    from tests.properties import scheduler
+
+    tally = Tally()
+    for seed in seeds:
+        tally.add(seed, scheduler.examine(seed, scheduler.Effort()))
+    print(tally.shares())
+    print(f"{len(tally.problems)} contradictions in {len(seeds)} programs")
+    return 1 if tally.problems else 0
 
 
 def _only(seed: int) -> int:
