@@ -60,7 +60,9 @@ def _in_pieces(scheduled: Scheduled, loop: Loop) -> Scheduled:
         for s in map(scop.statement, loop.at)
         if s.update and mentions(loop.at[s.name], s.update.dims)
     ]
-    if not folding or not _independent(scheduled, loop):
+    folded = {w.tensor for name in folding for w in scop.statement(name).writes}
+    read = {r.tensor for name in loop.at for r in scop.statement(name).reads}
+    if not folding or folded & read or not _independent(scheduled, loop):
         return scheduled
     scheduled = split(scheduled, loop.name, PIECE)
     pieces = f"{loop.name}_t"
