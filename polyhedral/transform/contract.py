@@ -18,7 +18,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.errors import IllegalScheduleError
-from weft.polyhedral.analysis.values_through import values_through
+from weft.polyhedral.analysis.values_through import uses_alone, values_through
 from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.named_isl import bounded, paths, schedule_map
 from weft.polyhedral.order_check import keeps_order
