@@ -48,11 +48,15 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     tile = time_tile(planner, group)
     if tile is None:
         return None
+    rows = group.inside(tile.time, tile.rows)
+    thin = not any(planner.free(rows, n) for n in group.names)  # rows are single elements
+    if thin and _waits(planner, group.inside(tile.time)):
+        return None
     planner.notes.append(
         f"time tiles of {tile.steps} steps by {tile.width} rows: what a window of rows takes from"
         f" memory serves {tile.steps} steps"
     )
-    waits = _waits(planner, group.inside(tile.time, tile.rows))
+    waits = _waits(planner, rows)
     if waits:
         tile = replace(tile, width=ROWS)
     tiles = (
@@ -118,12 +122,12 @@ def _sizes(
     row, count = _rows(scop, statements)
     wide = row > LINE
     best = 0, 0
-    for cache in machine.caches[1:] or machine.caches:
+    for cache in (machine.caches[1:] or machine.caches) if wide else machine.caches:
         steps = min(cache.size // 2 // row // (2 * slope), MAX_STEPS)
         if threads > 1 and wide:  # so many tiles are independent of each other at a time
             steps = min(steps, max(FEW_STEPS, 2 * count // (3 * slope * FRONT * threads)))
         if steps >= FEW_STEPS:
-            best = steps, max(4, slope * steps // 2) if wide else cache.size // 4 // row
+            best = steps, max(4, slope * steps // 2) if wide else cache.size // 2 // row
         if steps >= MANY_STEPS:
             break
     return best
