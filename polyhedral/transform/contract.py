@@ -18,7 +18,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.errors import IllegalScheduleError
-from weft.polyhedral.analysis.values_through import uses_alone, values_through
+from weft.polyhedral.analysis.tile_domain import marked_tiles
+from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.named_isl import bounded, paths, schedule_map
 from weft.polyhedral.order_check import keeps_order
@@ -76,12 +77,13 @@ def contract(scheduled: Scheduled, tensor: str, *, scope: Scope = "local") -> Sc
 def _private(scheduled: Scheduled, tensor: str, users: Seq[Statement]) -> tuple[Loop, ...]:
     """The outermost loops around all ``users`` that keep the values of ``tensor`` inside."""
     above = paths(scheduled.tree)
+    tiles = {x.name for tile in marked_tiles(scheduled.tree).values() for x in tile.loops}
     shared: list[Loop] = []
     for entries in zip(*(above[s.name] for s in users), strict=False):
         first = entries[0]
         if isinstance(first, Loop):
-            if any(e is not first for e in entries):
-                break
+            if any(e is not first for e in entries) or first.name in tiles:
+                break  # a register tile runs as a whole
             shared.append(first)
         elif any(e != first for e in entries):
             break

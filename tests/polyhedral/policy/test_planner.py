@@ -44,7 +44,7 @@ def test_without_strategies_loops_are_as_written(name: str) -> None:
 def test_statements_that_depend_on_each_other_stay_together() -> None:
     text = "for t in range(N):\n for i in range(1, N):\n  A[i] = A[i - 1] + B[i]\n  B[i] = A[i]"
     made = planner(read(text, A="io N", B="io N"), nothing)
-    assert outline(scheduled(made)) == "t { i { S0; S1 } }"
+    assert outline(scheduled(made)) == "t i { S0; S1 }"
     assert made.notes == ["as written: S0, S1"]
 
 
