@@ -6,7 +6,8 @@
 
 In the middle the point loop is constant, so it is written out, and its copies keep their values in
 registers. So are short vector loops, anywhere inside, whose first turn depends on the loop (the
-diagonal tiles of a triangle). A skewed band has such loops (``split_tails`` tells the tiles of one that is not skewed).
+diagonal tiles of a triangle). A skewed band has such loops (``split_tails`` tells the tiles of one
+that is not skewed).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def values_through(scop: Scop, tensor: str, schedule: isl.UnionMap | None = None
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the analysis of private storage"):
-        found = flow(uses_alone(scop, tensor), schedule)
+        found = flow(_only(scop, tensor), schedule)
         seen = [
             (read.number, _pairs(scop, part))
             for read, union in found.sources.items()
@@ -89,7 +89,7 @@ def meetings(scop: Scop, tensor: str) -> Meetings:
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the analysis of private storage"):
-        found = flow(uses_alone(scop, tensor, scop.tensor(tensor).role))
+        found = flow(_only(scop, tensor, scop.tensor(tensor).role))
         seen = []
         for read, union in found.sources.items():
             reader = ("", FINAL) if read.number == FINAL else (read.name, read.number)
@@ -121,7 +121,7 @@ def _pairs(scop: Scop, pairs: isl.Map) -> Pairs:
     return Pairs(scop.statement(first), scop.statement(second), pairs.wrap().flatten())
 
 
-def uses_alone(scop: Scop, tensor: str, role: Role = "temp") -> Scop:
+def _only(scop: Scop, tensor: str, role: Role = "temp") -> Scop:
     """``scop`` with the statements and accesses of ``tensor`` alone, by default with nobody to read
     its end."""
 
