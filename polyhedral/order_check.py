@@ -28,8 +28,8 @@ Path = Sequence[Loop | int]
 
 
 def check_order(scop: Scop, tree: Tree, tensor: str = "") -> None:
-    """Check that ``tree``, a verified schedule, keeps the dependences of ``scop``, of one ``tensor``
-    if that is named.
+    """Check that ``tree``, a verified schedule, keeps the dependences of ``scop``, or only those of
+    ``tensor`` if one is named.
 
     Raises IllegalScheduleError (E0420: the order of a dependence is violated; E0421, E0422: a
     parallel or vector loop carries one), with one violated instance pair and the element that it
