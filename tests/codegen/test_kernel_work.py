@@ -87,3 +87,12 @@ def test_regions_count_what_threads_share_and_how_often_they_meet() -> None:
     sizes = {"n": 1000, "m": 21}
     assert evaluate(kernel_barriers(kernel), sizes) == 2 * 21 * 10
     assert evaluate(kernel_work(kernel), sizes) == 3 * 1000 * 21 * 10
+
+
+def test_a_parallel_loop_of_one_turn_shares_nothing() -> None:
+    front = For("j", apply("max", ZERO, i - m), apply("min", i, n), "parallel", ADD)
+    body = loop("i", 0, n + m, Block((Barrier(), front)))
+    kernel = Kernel("k", ("n", "m"), (), body, region=True)
+    assert evaluate(kernel_work(kernel), {"n": 1, "m": 50}) < 3 * 60
+    wide = evaluate(kernel_work(kernel), {"n": 40, "m": 40})
+    assert 3 * 1600 / 2 <= wide <= 3 * 1600 * 2

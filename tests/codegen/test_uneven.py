@@ -41,6 +41,9 @@ UNEVEN = {
     "a triangle in a tile": loop("j", i * 8, i * 8 + 8, loop("k", ZERO, j, WORK)),
     "sparse rows": loop("j", Load("R", (i,), int64), Load("R", (i + 1,), int64), WORK),
     "until convergence": While(Load("R", (i,), int64) > 0, WORK),
+    "a triangle of tiles, cut at the last": loop(
+        "j", ZERO, apply("min", (n + 95) // 96, i * 2 + 3), WORK
+    ),
     "cut, but a triangle": loop("j", ZERO, apply("min", i, n - i), WORK),
 }
 

@@ -1,5 +1,8 @@
 """Slanted rows: recurrences in every direction run a few rows side by side."""
 
+# Loop kernels are read as text, and not run by Python as they stand.
+# ruff: noqa: F821, UP037
+
 from __future__ import annotations
 
 import pytest
@@ -11,14 +14,14 @@ SIZES = (0, 1, 2, 3, 7, 8, 9, 10, 11, 17)  # strips have 8 rows
 
 
 @weft.kernel
-def paths(A: weft.i64[N, M]):
+def paths(A: weft.i64["N", "M"]):
     for i in range(1, N):
         for j in range(1, M):
             A[i, j] = max(A[i - 1, j], A[i, j - 1] - 1) + A[i - 1, j - 1]
 
 
 @weft.kernel
-def paths_times(T: weft.i64, A: weft.i64[N, M]):
+def paths_times(T: weft.i64, A: weft.i64["N", "M"]):
     for i in range(1, N):
         for j in range(1, M - 1):
             A[i, j] = max(A[i - 1, j + 1], A[i, j - 1] - T) + A[i - 1, j - 1]
@@ -44,7 +47,7 @@ def test_a_read_from_above_and_ahead_slants_more() -> None:
 
 def test_rows_that_do_not_wait_stay_vectors() -> None:
     @weft.kernel
-    def falls(A: weft.i64[N, M]):
+    def falls(A: weft.i64["N", "M"]):
         for i in range(1, N):
             for j in range(1, M - 1):
                 A[i, j] = A[i - 1, j - 1] + A[i - 1, j + 1]

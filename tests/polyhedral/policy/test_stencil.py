@@ -1,5 +1,8 @@
 """Time tiles: a time loop around uniform accesses runs in skewed tiles of time and rows."""
 
+# Loop kernels are read as text, and not run by Python as they stand.
+# ruff: noqa: F821, UP037
+
 from __future__ import annotations
 
 import pytest
@@ -53,7 +56,7 @@ def test_more_threads_get_more_tiles_at_a_time() -> None:
 
 def test_a_loop_that_depends_on_nothing_is_no_time_loop() -> None:
     @weft.kernel
-    def copies(T: weft.i64, A: weft.i64[T, N], B: weft.i64[T, N]):
+    def copies(T: weft.i64, A: weft.i64["T", "N"], B: weft.i64["T", "N"]):
         for t in range(T):
             for i in range(1, N - 1):
                 B[t, i] = A[t, i - 1] + A[t, i + 1]

@@ -1,5 +1,8 @@
 """Tile loops: plain for one thread, in wavefronts for more."""
 
+# Loop kernels are read as text, and not run by Python as they stand.
+# ruff: noqa: F821, UP037
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +16,7 @@ SERIAL_TILES = [programs.line, programs.plane, programs.fields, programs.in_plac
 
 
 @weft.kernel
-def product_in_place(T: weft.i64, A: weft.i64[N, N]):
+def product_in_place(T: weft.i64, A: weft.i64["N", "N"]):
     for i in range(N):
         for j in range(i, N):
             for k in range(i):

@@ -1,5 +1,8 @@
 """Programs that are iterated in time, in integers, beside the same loops run by Python."""
 
+# Loop kernels are read as text, and not run by Python as they stand.
+# ruff: noqa: B007, F821, UP037
+
 from __future__ import annotations
 
 import warnings
@@ -19,7 +22,7 @@ Array = np.ndarray
 
 
 @weft.kernel
-def line(T: weft.i64, A: weft.i64[N], B: weft.i64[N]):
+def line(T: weft.i64, A: weft.i64["N"], B: weft.i64["N"]):
     for t in range(T):
         for i in range(1, N - 1):
             B[i] = A[i - 1] * 3 + A[i] - A[i + 1]
@@ -28,7 +31,7 @@ def line(T: weft.i64, A: weft.i64[N], B: weft.i64[N]):
 
 
 @weft.kernel
-def plane(T: weft.i64, A: weft.i64[N, M], B: weft.i64[N, M]):
+def plane(T: weft.i64, A: weft.i64["N", "M"], B: weft.i64["N", "M"]):
     for t in range(T):
         for i in range(1, N - 1):
             for j in range(1, M - 1):
@@ -39,7 +42,7 @@ def plane(T: weft.i64, A: weft.i64[N, M], B: weft.i64[N, M]):
 
 
 @weft.kernel
-def space(T: weft.i64, A: weft.i64[N, N, M], B: weft.i64[N, N, M]):
+def space(T: weft.i64, A: weft.i64["N", "N", "M"], B: weft.i64["N", "N", "M"]):
     for t in range(T):
         for i in range(1, N - 1):
             for j in range(1, N - 1):
@@ -52,7 +55,7 @@ def space(T: weft.i64, A: weft.i64[N, N, M], B: weft.i64[N, N, M]):
 
 
 @weft.kernel
-def fields(T: weft.i64, E: weft.i64[N, M], F: weft.i64[N, M], H: weft.i64[N, M]):
+def fields(T: weft.i64, E: weft.i64["N", "M"], F: weft.i64["N", "M"], H: weft.i64["N", "M"]):
     for t in range(T):
         for j in range(M):
             F[0, j] = t
@@ -68,7 +71,7 @@ def fields(T: weft.i64, E: weft.i64[N, M], F: weft.i64[N, M], H: weft.i64[N, M])
 
 
 @weft.kernel
-def in_place(T: weft.i64, A: weft.i64[N, M]):
+def in_place(T: weft.i64, A: weft.i64["N", "M"]):
     for t in range(T):
         for i in range(1, N - 1):
             for j in range(1, M - 1):

@@ -1,0 +1,42 @@
+"""Which loop becomes a vector: seen in the trees of small kernels."""
+
+# ruff: noqa: F821
+# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index"
+
+import weft
+from tests.polyhedral.policy import time_programs as programs
+
+
+def test_a_few_taps_are_no_vector_but_the_row_is() -> None:
+    @weft.kernel
+    def blur(x: weft.f32["H", "W"], w: weft.f32[3], y: weft.f32["H", "W"]):
+        for i in range(H):
+            for j in range(W - 2):
+                y[i, j] = 0.0
+                for k in range(3):
+                    y[i, j] += x[i, j + k] * w[k]
+
+    text = programs.text(blur)
+    assert "k = k    vector" not in text
+    assert text.count("vector") == 2
+
+
+def test_scattered_updates_run_one_by_one() -> None:
+    @weft.kernel
+    def histogram(pixels: weft.u8["N"], bins: weft.i64[256]):
+        for i in range(N):
+            bins[pixels[i]] += 1
+
+    assert "vector" not in programs.text(histogram)
+
+
+def test_rows_that_come_from_the_row_before_are_whole_vectors() -> None:
+    @weft.kernel
+    def pascal(C: weft.i64["N", "M"]):
+        for i in range(1, N):
+            for j in range(1, M):
+                C[i, j] = C[i - 1, j - 1] + C[i - 1, j]
+
+    text = programs.text(pascal)
+    assert "j = j    vector" in text
+    assert "_t" not in text  # each element is written once: nothing for time tiles to gain
