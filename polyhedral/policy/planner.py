@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from weft.errors import BudgetError
-from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
 from weft.polyhedral.analysis.delta_box import Distances, Quota
 from weft.polyhedral.analysis.dependences import dependences
@@ -233,18 +233,26 @@ class Planner:
         return known
 
     def point(self, group: Group, at: At) -> At:
-        """``at`` as a loop within the tiles of ``group.above`` that run over the same values."""
-        found: dict[str, Expr] = {}
-        for name, value in at.items():
-            found[name] = value
-            for tile in group.above:
+        """``at`` as a loop within the tiles of ``group.above`` that run over the same values.
+
+        The same tiles for all statements, and as far from their values: else ``at`` as it is,
+        since values of different kinds say nothing about which comes first.
+        """
+        for tile in reversed(group.above):
+            found: dict[str, Expr] = {}
+            shifts: set[tuple[Affine, int]] = set()  # over the loops above, and the tile's size
+            for name, value in at.items():
                 match tile.get(name):
                     case Apply("floordiv", (numerator, Literal(size, _))):
-                        shift = to_affine(numerator - value)
-                        known = {*self.solved(group, name), *self.scop.parameters}
-                        if shift is not None and shift.variables() <= known:
+                        known = self.solved(group, name)
+                        shift = to_affine(substitute(numerator - value, known))
+                        open_ = set(self.scop.statement(name).dims)
+                        if shift is not None and not shift.variables() & open_:
                             found[name] = numerator % int(size)
-        return found
+                            shifts.add((shift, int(size)))
+            if len(found) == len(at) and len(shifts) == 1:
+                return found
+        return at
 
     def loop(self, hint: str, at: At, kind: Kind = "serial") -> Loop:
         """A loop with a name of its own."""
