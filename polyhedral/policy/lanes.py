@@ -7,10 +7,11 @@ one load for each lane where it jumps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.linear import box, extent, linear, mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
 
@@ -38,16 +39,33 @@ def choose_lanes(
 
     ``latency``: what scalars wait for each other, in a recurrence.
     """
+    if any(write.may for write in statement.writes):
+        return None  # lane by lane
     lanes = min(machine.lanes(scop.tensor(w.tensor).dtype) for w in statement.writes)
     accesses = (*statement.reads, *statement.writes)
     found = [
-        Lanes(dim, lanes, sum(_cost(access, dim, lanes) for access in accesses)) for dim in dims
+        Lanes(dim, lanes, sum(_cost(access, dim, lanes) for access in accesses) + across)
+        for dim in dims
+        if not _is_short(statement, dim, lanes)
+        for across in [_across(statement, dim, lanes)]
     ]
     best = min(reversed(found), key=lambda x: x.cost, default=None)
     if best is None or lanes == 1:
         return None
     moving = sum(_moves(access, best.dim) for access in accesses)
     return best if best.cost < lanes * (max(moving, 1) + latency) else None
+
+
+def _is_short(statement: Statement, dim: str, lanes: int) -> bool:
+    """Whether ``dim`` has fewer values than a vector has elements."""
+    limits = box(statement).get(dim)
+    return limits is not None and extent(limits, default=lanes) < lanes
+
+
+def _across(statement: Statement, dim: str, lanes: int) -> float:
+    """The steps that fold the elements of one vector into one, where the loop is a fold."""
+    folds = statement.update is not None and dim in statement.update.dims
+    return math.log2(lanes) if folds else 0.0
 
 
 def _moves(access: Access, dim: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.policy.lanes import by_locality, choose_lanes
-from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
 from weft.polyhedral.scop import Statement
 
@@ -28,9 +28,13 @@ def single(planner: Planner, group: Group) -> Tree | None:
     order, kinds = list(dims), dict[str, Kind]()
     if all(planes.values()):
         known = {d: p for d, p in planes.items() if p is not None}
-        order, kinds = _ordered(planner, s, dims, known)
+        order, kinds = _ordered(planner, group, s, dims, known)
         if not _worth_threads(group, dims):
             kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
+    else:  # in the order of the source
+        inner = dims[-1:] if _free_inside(group, s, dims, dims[-1]) else ()
+        if choose_lanes(planner.scop, s, inner, planner.machine, latency=LATENCY) is not None:
+            kinds[dims[-1]] = "vector"
     loops = tuple(
         planner.loop(d, planner.point(group, {s.name: Var(d)}), kinds.get(d, "serial"))
         for d in order
@@ -39,10 +43,14 @@ def single(planner: Planner, group: Group) -> Tree | None:
 
 
 def _ordered(
-    planner: Planner, s: Statement, dims: Sequence[str], planes: Mapping[str, Hyperplane]
+    planner: Planner,
+    group: Group,
+    s: Statement,
+    dims: Sequence[str],
+    planes: Mapping[str, Hyperplane],
 ) -> tuple[list[str], dict[str, Kind]]:
     """All ``dims`` are permutable: in which order and as what they run."""
-    free = [d for d in dims if planes[d].coincident]
+    free = [d for d in dims if planes[d].coincident or _free_inside(group, s, dims, d)]
     waits = LATENCY if len(free) < len(dims) else 0.0
     vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
     outer = by_locality(s, [d for d in dims if vector is None or d != vector.dim])
@@ -55,6 +63,13 @@ def _ordered(
     if vector is None:
         return list(outer), kinds
     return [*outer, vector.dim], {**kinds, vector.dim: "vector"}
+
+
+def _free_inside(group: Group, s: Statement, dims: Sequence[str], dim: str) -> bool:
+    """Whether nothing crosses the loop along ``dim`` inside all others."""
+    around: list[At] = [{s.name: Var(d)} for d in dims if d != dim]
+    plane = group.inside(*around).search().valid({s.name: Var(dim)})
+    return plane is not None and plane.coincident
 
 
 def _worth_threads(group: Group, dims: Sequence[str]) -> bool:

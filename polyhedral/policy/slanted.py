@@ -24,7 +24,7 @@ def slanted(planner: Planner, group: Group) -> Tree | None:
     if group.in_tile or not all(len(planner.free(group, n)) == 2 for n in group.names):
         return None
     rows = group.search().valid({n: Var(planner.free(group, n)[0]) for n in group.names})
-    if rows is None or rows.coincident or not _waits(planner, group):
+    if rows is None or rows.coincident or not _waits(planner, group.inside(rows.at)):
         return None
     strips = {n: e // ROWS for n, e in rows.at.items()}
     inside = slanted_rows(planner, group.inside(strips), rows.at)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.frontend.scalar_expr import Literal, Var
-from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.analysis.linear import box, linear
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.slanted import ROWS, slanted_rows
@@ -100,7 +100,7 @@ def time_tile(planner: Planner, group: Group) -> TimeTile | None:
         return None
     search = group.search()
     time = search.valid({name: Var(dims[0]) for name, dims in order.items()})
-    if time is None or time.coincident:
+    if time is None or time.coincident or not any(map(_comes_back, statements)):
         return None
     for slope in range(1, MAX_SLOPE + 1):
         skewed = {
@@ -112,6 +112,14 @@ def time_tile(planner: Planner, group: Group) -> TimeTile | None:
             steps, width = _sizes(planner.scop, statements, slope, planner.machine, planner.threads)
             return TimeTile(time.at, rows.at, steps, width) if steps else None
     return None
+
+
+def _comes_back(s: Statement) -> bool:
+    """Whether ``s`` writes the same elements in other time steps: otherwise a step has nothing to
+    gain from what the step before has loaded."""
+    time = next(p for p in s.position if isinstance(p, str))
+    forms = [linear(index, (time,)) for write in s.writes for index in write.indices]
+    return not any(form is not None and form.coefficients.get(time) for form in forms)
 
 
 def _sizes(
