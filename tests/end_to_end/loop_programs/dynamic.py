@@ -1,6 +1,6 @@
 """Graphs, sequences and prefix sums."""
 
-# ruff: noqa: B007, F821
+# ruff: noqa: F821
 # mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index, operator"
 
 import numpy as np
@@ -173,11 +173,11 @@ def prefix_sum_scalar(x: weft.f64["N"], y: weft.f64["N"]):
 
 
 @weft.kernel
-def integral_image(I: weft.u8["H", "W"], S: weft.i64["H", "W"]):
+def integral_image(image: weft.u8["H", "W"], S: weft.i64["H", "W"]):
     for y in range(H):
         row = 0
         for x in range(W):
-            row += weft.i64(I[y, x])
+            row += weft.i64(image[y, x])
             S[y, x] = row + (S[y - 1, x] if y > 0 else 0)
 
 
@@ -254,7 +254,7 @@ def bitonic_step(x: weft.i32["2 * N"]):
 def bitonic_pass(x: weft.i32["N"], k: int, j: int):
     for i in range(N):
         m = i ^ j
-        if m > i and m < N:
+        if m > i and m < N:  # noqa: SIM102
             if ((i & k) == 0 and x[i] > x[m]) or ((i & k) != 0 and x[i] < x[m]):
                 t = x[i]
                 x[i] = x[m]
