@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from weft.errors import BudgetError, IllegalScheduleError
 from weft.polyhedral.analysis.delta_box import Distances
-from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.analysis.dependences import dependences, folding
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.schedule_tree import Band, Loop, Tree, children
@@ -55,18 +55,19 @@ def _loops_in(tree: Tree) -> bool:
 
 def _in_pieces(scheduled: Scheduled, loop: Loop) -> Scheduled:
     scop = scheduled.scop
-    folding = [
+    folds = [
         s.name
         for s in map(scop.statement, loop.at)
         if s.update and mentions(loop.at[s.name], s.update.dims)
     ]
-    folded = {w.tensor for name in folding for w in scop.statement(name).writes}
+    folded = {w.tensor for name in folds for w in scop.statement(name).writes}
     read = {r.tensor for name in loop.at for r in scop.statement(name).reads}
-    if not folding or folded & read or not _independent(scheduled, loop):
+    alone = set(folds) <= folding(scop)
+    if not folds or not alone or folded & read or not _independent(scheduled, loop):
         return scheduled
     scheduled = split(scheduled, loop.name, PIECE)
     pieces = f"{loop.name}_t"
-    for name in folding:
+    for name in folds:
         scheduled = rfactor(scheduled, name, pieces)
     return set_kinds(scheduled, {pieces: "parallel"})
 
