@@ -17,8 +17,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, TypeVar
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import islpy as isl
 
@@ -35,6 +35,7 @@ CONTEXT: isl.Context = isl.Context()
 
 _DIM = isl.dim_type
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 # --- identifiers ---------------------------------------------------------------------------------
@@ -88,6 +89,18 @@ def bounded(operations: int = 5_000_000, what: str = "the polyhedral analysis") 
         finally:
             _limits.pop()
             _start_counting()
+
+
+def exclusively(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """``function``, run by one thread at a time: all isl objects live in one context, and the
+    quota of one thread would end the work of another."""
+
+    @wraps(function)
+    def alone(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with _lock:
+            return function(*args, **kwargs)
+
+    return alone
 
 
 def _exhausted(error: isl.Error) -> bool:

@@ -49,6 +49,7 @@ from weft.lowered import Lowered
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.named_isl import exclusively
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.program_code import program_code
@@ -116,6 +117,7 @@ def _renamed(specs: Sequence[ArraySpec], values: Sequence[Value]) -> tuple[Array
     return tuple(replace(s, name=v.name) for s, v in zip(specs, values, strict=True))
 
 
+@exclusively
 def lower_graph(
     graph: Graph,
     options: Options | None = None,

@@ -32,6 +32,7 @@ from weft.polyhedral.assume_sizes import assume_sizes
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.named_isl import exclusively
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import scop_text
@@ -82,6 +83,7 @@ def _threads(options: Options) -> int:
     return options.threads or cpu_count()
 
 
+@exclusively
 def assumed(scop: Scop, passes: Passes) -> Scop:
     """``scop`` for the sizes that keep every access in bounds.
 
@@ -93,6 +95,7 @@ def assumed(scop: Scop, passes: Passes) -> Scop:
     return scop
 
 
+@exclusively
 def lower_loops(
     kernel: LoopKernel,
     options: Options,

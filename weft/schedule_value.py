@@ -24,6 +24,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from weft.errors import BudgetError, CompileError, IllegalScheduleError
 from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.named_isl import exclusively
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_verifier import source_of
 from weft.polyhedral.scop import Scop
@@ -76,6 +77,7 @@ def _step(
     """The method that takes one step and proves it legal."""
     check_arguments = checker(transformation)
 
+    @exclusively
     @wraps(transformation)
     def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         check_arguments(self, *args, **kwargs)
@@ -145,6 +147,7 @@ class Schedule:
 
     # ---- steps ------------------------------------------------------------------------------
 
+    @exclusively
     def automatic(self) -> Schedule:
         """The schedule that Weft chooses when nobody says anything; steps so far are dropped.
 
