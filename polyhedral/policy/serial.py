@@ -10,9 +10,11 @@ from collections.abc import Iterator
 
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.policy.lanes import choose_lanes
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.schedule_tree import Band, Tree
+from weft.polyhedral.scop import Statement
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
 SIDE_BY_SIDE = 40.0  # … in scalars, or across rows, for several iterations that nothing crosses
@@ -51,9 +53,19 @@ def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane 
         if len(dims) > 1 and lanes is None:
             return None
         if lanes is not None:
+            if _band(s, lanes.dim):
+                return None
             fixed[s.name] = Var(lanes.dim)
     own = {n: candidates(planner, group, n) for n in group.names}
     return group.search().complete(fixed, own) if fixed else None
+
+
+def _band(s: Statement, column: str) -> bool:
+    """Whether the columns end where other loops say: a tile of them sees few of the steps."""
+    forms = (linear(c.expr, s.dims) for c in s.domain)
+    return any(
+        f is None or (f.coefficients.get(column, 0) < 0 and len(f.coefficients) > 1) for f in forms
+    )
 
 
 def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
