@@ -147,14 +147,13 @@ class Schedule:
 
     # ---- steps ------------------------------------------------------------------------------
 
-    @exclusively
     def automatic(self) -> Schedule:
         """The schedule that Weft chooses when nobody says anything; steps so far are dropped.
 
         Its script is one of transformations where these lead there, else ``automatic`` again.
         """
         start = self.unscheduled()
-        made = self.subject.automatic(start.scheduled.original)
+        made = exclusively(self.subject.automatic)(start.scheduled.original)
         explained = (
             with_steps(made) if made.start is None or made.start != start.scheduled else None
         )
