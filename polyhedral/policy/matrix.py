@@ -33,7 +33,8 @@ from weft.polyhedral.transform.precompute import precompute
 
 TILE = 192  # of in-place updates, in both directions
 PANEL = 32  # steps of an update by its own rows and columns that go together
-STREAM, BLOCK, WIDTH = 384, 240, 96  # steps of the stream, rows and lanes of a cache tile
+STREAM, WIDTH = 384, 96  # steps of the stream and lanes of a cache tile
+BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,8 @@ def blocked(planner: Planner, p: Product, *, tiled: bool) -> Tree:
     i, j, k = Var(p.rows), Var(p.lanes), p.stream[-1]
     outer = [loop(d, Var(d), "parallel") for d in p.outer]
     if not tiled:
-        outer += [loop(f"{p.rows}_t", i // BLOCK, "parallel"), loop(f"{p.lanes}_t", j // WIDTH)]
+        block = LONE_BLOCK if planner.threads == 1 else BLOCK
+        outer += [loop(f"{p.rows}_t", i // block, "parallel"), loop(f"{p.lanes}_t", j // WIDTH)]
     outer.append(loop(f"{k}_t", Var(k) // STREAM))
     if not tiled:
         planner.packings += _packings(planner, p, outer[-1].name, lanes)

@@ -36,7 +36,7 @@ from weft.polyhedral.validation import validate
 
 TINY = Machine("tiny", 16, 8, (Cache(512), Cache(4096), Cache(32768)))
 TINY_SIZES = (
-    (matrix, {"TILE": 8, "PANEL": 3, "STREAM": 5, "BLOCK": 6, "LANES_TILE": 8}),
+    (matrix, {"TILE": 8, "PANEL": 3, "STREAM": 5, "WIDTH": 8, "BLOCK": 6, "LONE_BLOCK": 6}),
     (stencil, {"MIN_STEPS": 2, "MAX_STEPS": 3, "TYPICAL_ELEMENTS": 256}),
     (slanted, {"ROWS": 3}),
     (fuse, {"LONG_STRIP": 4}),
