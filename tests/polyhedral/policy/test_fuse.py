@@ -1,0 +1,49 @@
+"""Shared loops: one pass over memory, where no parallelism is lost."""
+
+from __future__ import annotations
+
+from tests.polyhedral.transform.integer_programs import promise, read
+from tests.polyhedral.transform.machine_code import outline
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.scop import Scop
+
+MACHINE = Machine("test", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
+
+
+def both_ways() -> Scop:
+    """A times a vector, and its transpose times another: one pass over A is enough."""
+    text = """
+    for i in range(N):
+        for j in range(N):
+            x[i] += A[i, j] * u[j]
+    for i in range(N):
+        for j in range(N):
+            y[i] += A[j, i] * v[j]
+    """
+    return read(text, A="in N N", u="in N", v="in N", x="io N", y="io N")
+
+
+def neighbours_differ() -> Scop:
+    """The second nest needs the first one's row below: it goes one iteration behind."""
+    text = """
+    for i in range(N):
+        for j in range(N):
+            B[i, j] = A[i, j] * 2
+    for i in range(N - 1):
+        for j in range(N):
+            C[i, j] = B[i + 1, j] * 3
+    """
+    return read(text, A="in N N", B="io N N", C="io N N")
+
+
+def test_one_pass_serves_a_matrix_and_its_transpose() -> None:
+    made = schedule_loops(both_ways(), MACHINE)
+    assert outline(made) == "i j!vector { S0; S1 }"
+    promise(made, *({"N": n} for n in (0, 1, 2, 7)))
+
+
+def test_a_reader_of_the_next_row_follows_one_behind() -> None:
+    made = schedule_loops(neighbours_differ(), MACHINE)
+    assert outline(made) == "i!parallel j!vector { S0; S1 }"
+    promise(made, *({"N": n} for n in (0, 1, 2, 7)))

@@ -1,0 +1,96 @@
+"""Register tiles: which updates get them, how in-place updates are split, what is packed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.polyhedral.transform.integer_programs import promise, read
+from tests.polyhedral.transform.machine_code import computes
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy import matrix
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.schedule_tree import Mark, statements_below, walk
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.scheduled import Scheduled
+
+MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in {"TILE": 12, "PANEL": 3, "STREAM": 5, "WIDTH": 12, "LONE_BLOCK": 8}.items():
+        monkeypatch.setattr(matrix, name, size)
+
+
+def product(update: str, *, k: str = "N", j: str = "N") -> Scop:
+    text = f"""
+    for i in range(N):
+        for k in range({k}):
+            for j in range({j}):
+                {update}
+    """
+    return read(text, A="in N N", B="in N N", C="io N N")
+
+
+PRODUCTS = {
+    "plain": product("C[i, j] += A[i, k] * B[k, j]"),
+    "transposed": product("C[i, j] += A[i, k] * B[j, k]"),
+    "lower": product("C[i, j] += A[i, k] * B[j, k]", j="i + 1"),
+    "ragged": product("C[i, j] -= A[i, k] * B[k, j]", k="i"),
+    "two terms": product("C[i, j] += A[i, k] * B[j, k] + B[i, k] * A[j, k]"),
+    "scaled": product("C[i, j] += 3 * A[i, k] * B[k, j]"),
+}
+
+
+def in_registers(made: Scheduled) -> set[str]:
+    return {s for n in walk(made.tree) if isinstance(n, Mark) for s in statements_below(n)}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_run_in_registers_and_stay_what_they_are(name: str) -> None:
+    made = schedule_loops(PRODUCTS[name], MACHINE)
+    assert in_registers(made) == {"S0"}
+    promise(made, *({"N": n} for n in (0, 1, 2, 7, 13)))
+    computes(made, {"N": 11}, {"N": 24}, {"N": 25})
+
+
+def test_what_jumps_along_the_lanes_is_packed() -> None:
+    made = schedule_loops(PRODUCTS["transposed"], MACHINE)
+    assert [s.name for s in made.scop.statements if s.origin is None] == ["copy_B_packed"]
+
+
+@pytest.mark.parametrize(
+    "update", ["C[i, j] += A[i, j] * B[k, j]", "C[i, k] += A[i, j] * B[i, j]", "C[i, j] = A[k, j]"]
+)
+def test_no_reuse_no_registers(update: str) -> None:
+    assert not in_registers(schedule_loops(product(update), MACHINE))
+
+
+def test_an_update_in_place_is_split_twice() -> None:
+    text = """
+    for i in range(N):
+        for j in range(i):
+            for k in range(j):
+                A[i, j] -= A[i, k] * A[k, j]
+            A[i, j] = A[i, j] * A[j, j]
+        for j in range(i, N):
+            for k in range(i):
+                A[i, j] -= A[i, k] * A[k, j]
+    """
+    made = schedule_loops(read(text, A="io N N"), MACHINE)
+    assert in_registers(made) == {"S0", "S0_edge", "S2", "S2_edge"}
+    promise(made, *({"N": n} for n in (0, 1, 12, 13, 14)))
+    computes(made, {"N": 11}, {"N": 24}, {"N": 37})
+
+
+def test_an_update_by_its_own_rows_and_columns_goes_in_panels() -> None:
+    text = """
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                P[i, j] += P[i, k] * P[k, j]
+    """
+    made = schedule_loops(read(text, P="io N N"), MACHINE)
+    assert len(in_registers(made)) == 4  # before and after the block, in rows and in columns
+    promise(made, *({"N": n} for n in (0, 1, 2, 3, 7)))
+    computes(made, {"N": 11}, {"N": 19})

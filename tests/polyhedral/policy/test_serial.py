@@ -1,0 +1,38 @@
+"""Carrying loops: the one inside which statements run best; tiles of columns that are long."""
+
+from __future__ import annotations
+
+from tests.end_to_end.loop_programs.factorisations import banded_cholesky
+from tests.polyhedral.transform.integer_programs import promise, read
+from tests.polyhedral.transform.machine_code import outline
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.scop import Scop
+
+MACHINE = Machine("test", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
+
+
+def orthogonal() -> Scop:
+    text = """
+    for k in range(N):
+        for i in range(N):
+            Q[i, k] = A[i, k] * 3
+        for j in range(k + 1, N):
+            for i in range(N):
+                A[i, j] -= Q[i, k] * A[0, k]
+    """
+    return read(text, A="io N N", Q="io N N")
+
+
+def test_columns_that_reach_to_the_end_go_in_tiles() -> None:
+    made = schedule_loops(orthogonal(), MACHINE)
+    assert outline(made).startswith("j_t ")
+    promise(made, *({"N": n} for n in (0, 1, 2, 7)))
+
+
+def test_columns_of_a_band_do_not() -> None:
+    assert "_t" not in outline(schedule_loops(banded_cholesky.scop, MACHINE))
+
+
+def test_threads_share_the_loops_inside() -> None:
+    assert "j_t {" not in outline(schedule_loops(orthogonal(), MACHINE, threads=2))
