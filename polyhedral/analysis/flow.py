@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import islpy as isl
 
-from weft.errors import InternalError
+from weft.errors import BudgetError, InternalError
 from weft.polyhedral.named_isl import (
     access_map,
     bounded,
@@ -47,6 +47,9 @@ class Read(NamedTuple):
 
     name: str
     number: int
+
+
+UNDECIDED = "affine expression involves some of the domain dimensions"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,7 +194,7 @@ class _Problem:
         sinks that either is about."""
         problem = isl.UnionAccessInfo.from_sink(sinks)
         problem = problem.set_must_source(self.kills).set_may_source(self.contributions)
-        found = problem.set_schedule_map(self.schedule).compute_flow()
+        found = _computed(problem.set_schedule_map(self.schedule))
         initial = found.get_may_no_source()
         seen = found.get_full_may_dependence().range().unwrap().union(initial)
         return found.get_may_dependence().reverse(), initial, seen
@@ -237,3 +240,18 @@ def _times(schedule: isl.UnionMap) -> dict[str, isl.Map]:
 
 def _renamed(part: isl.Map, name: str) -> isl.Map:
     return part.set_tuple_name(isl.dim_type.in_, name)
+
+
+def _computed(problem: isl.UnionAccessInfo) -> isl.UnionFlow:
+    """isl's answer. It fails on some maps with existentials; that is a program left undecided."""
+    try:
+        return problem.compute_flow()
+    except isl.Error as error:
+        if UNDECIDED not in str(error):
+            raise
+        raise BudgetError(
+            "WEFT-E0402",
+            "isl cannot work out which values are read",
+            why=UNDECIDED,
+            hint="simplify index expressions with // and %, or the schedule",
+        ) from None

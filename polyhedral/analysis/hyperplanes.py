@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from weft.frontend.scalar_expr import Expr, Var
+from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.delta_box import Distances, Range
 from weft.polyhedral.analysis.dependences import Dependence
-from weft.polyhedral.scop import Statement
 
 TRIES = 2_000  # combinations of candidates, parts of them included, that one search looks at
 
@@ -198,8 +197,3 @@ def components(names: Sequence[str], dependences: Sequence[Dependence]) -> list[
     }
     order = nx.lexicographical_topological_sort(condensed, key=lambda c: place[members[c][0]])
     return [members[c] for c in order]
-
-
-def own_dims(statement: Statement) -> tuple[Expr, ...]:
-    """Candidates for a loop: each dim by itself, outermost first."""
-    return tuple(Var(p) for p in statement.position if isinstance(p, str))

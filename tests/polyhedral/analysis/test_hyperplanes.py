@@ -11,10 +11,15 @@ from weft.frontend.scalar_expr import Expr, Var
 from weft.frontend.scalar_interpreter import evaluate
 from weft.polyhedral.analysis.delta_box import Distances, Quota
 from weft.polyhedral.analysis.dependences import dependences
-from weft.polyhedral.analysis.hyperplanes import Hyperplanes, components, own_dims
-from weft.polyhedral.scop import Scop
+from weft.polyhedral.analysis.hyperplanes import Hyperplanes, components
+from weft.polyhedral.scop import Scop, Statement
 
 i, j, k, t = map(Var, "ijkt")
+
+
+def own_dims(statement: Statement) -> tuple[Expr, ...]:
+    """Candidates for a loop: each dim by itself, outermost first."""
+    return tuple(Var(p) for p in statement.position if isinstance(p, str))
 
 
 def search(scop: Scop, quota: Quota | None = None) -> Hyperplanes:
