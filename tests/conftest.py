@@ -1,8 +1,12 @@
-"""Tests leave the user's own cache of compiled programs alone."""
+"""Tests leave the user's own cache of compiled programs alone, and no clock decides about one."""
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("weft")
 
 
 @pytest.fixture(scope="session", autouse=True)

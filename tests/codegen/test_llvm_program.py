@@ -193,7 +193,7 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(st.lists(expressions, min_size=8, max_size=8))
 def test_size_arithmetic_is_the_evaluators(several: list) -> None:
     """Offsets in native code are what ``evaluate`` says, negatives and division by 0 included."""

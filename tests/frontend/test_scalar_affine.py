@@ -56,7 +56,7 @@ def values(expr, at):
     return np.broadcast_to(evaluate(expr, at), at["i"].shape)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(expressions(), boxes())
 def test_normal_forms_have_the_same_value(expr, box):
     at = points(box)
@@ -66,7 +66,7 @@ def test_normal_forms_have_the_same_value(expr, box):
     np.testing.assert_array_equal(values(affine.to_expr(known), at), values(expr, at))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(expressions(quasi_affine=False), boxes())
 def test_simplified_expressions_have_the_same_value_and_bounds_hold(expr, box):
     at = points(box)
@@ -77,7 +77,7 @@ def test_simplified_expressions_have_the_same_value_and_bounds_hold(expr, box):
     assert high is None or high >= expected.max()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(-5, 5), min_size=4, max_size=4), boxes())
 def test_bounds_of_linear_forms_are_exact(weights, box):
     a, b, c, d = weights

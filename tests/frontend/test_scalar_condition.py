@@ -39,7 +39,7 @@ def at(expr):
     return np.broadcast_to(evaluate(expr, GRID), GRID["i"].shape)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(conditions(), st.booleans())
 def test_a_conjunction_follows_from_its_condition(condition, holds):
     found = conjunction(condition, holds)
@@ -52,7 +52,7 @@ def test_a_conjunction_follows_from_its_condition(condition, holds):
         assert (implied == truth).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(conditions())
 def test_narrowed_ranges_keep_every_point(condition):
     found = narrow(BOX, conjunction(condition).facts())
@@ -63,7 +63,7 @@ def test_narrowed_ranges_keep_every_point(condition):
         assert values.size == 0 or (low <= values.min() and high >= values.max())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(conditions(), linear())
 def test_what_is_proved_is_true(condition, goal):
     form = to_affine(goal)

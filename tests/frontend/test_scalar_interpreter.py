@@ -279,7 +279,7 @@ def test_deep_expressions_neither_recurse_nor_explode():
     assert sum(calls) <= 10
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_lazy_selects_agree_with_strict_ones(data):
     i = Var("i")

@@ -42,7 +42,7 @@ def test_several_ways_keep_the_conditions_that_they_share():
     assert list(path) == [] and not path.exact
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_guards_hold_where_loads_happen(data):
     pool = [load(0), load(1), load(2)]

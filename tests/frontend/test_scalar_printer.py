@@ -68,7 +68,7 @@ def integers(draw, depth=4):
     return Apply(op, (draw(inner), draw(inner)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(integers(), st.integers(-50, 50), st.integers(-50, 50))
 def test_python_reads_the_text_back(expr, a, b):
     text = scalar_text(expr)

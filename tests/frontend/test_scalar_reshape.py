@@ -49,7 +49,7 @@ def divisions(indices):
 FACTORS = st.lists(st.sampled_from([1, 2, 3, 4]), min_size=0, max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(FACTORS, st.data())
 def test_any_constant_reshape(factors, data):
     def grouped():

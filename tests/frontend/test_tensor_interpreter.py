@@ -259,7 +259,7 @@ def test_inputs_that_do_not_fit_are_refused():
         run(c, (a,), (x,))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(["add", "mul", "min", "max"]), st.integers(0, 9), st.data())
 def test_named_monoids_are_numpys(name, n, data):
     values = data.draw(st.lists(st.integers(-128, 127), min_size=n, max_size=n))

@@ -19,7 +19,7 @@ def whole(graph: Graph) -> Cluster:
 
 
 @given(random_graphs())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_one_program_computes_what_the_graph_does(graph):
     cluster = whole(graph)
     made = cluster_program(cluster)
@@ -31,7 +31,7 @@ def test_one_program_computes_what_the_graph_does(graph):
 
 
 @given(random_graphs())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_names_are_unique_and_every_operation_has_a_source(graph):
     made = cluster_program(whole(graph))
     order = operations(made.program)

@@ -13,7 +13,7 @@ def ops(graph):
 
 
 @given(random_graphs())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_the_result_is_the_same_and_nothing_constant_is_left(graph):
     folded = fold_constants(graph)
     verify_graph(folded)

@@ -34,7 +34,6 @@ def most_live(members):
 
 
 @given(lifetimes)
-@settings(deadline=None)
 def test_live_values_never_overlap(members):
     offsets, total = plan(members)
     places = {name: offset.value for name, offset in offsets.items()}
@@ -46,7 +45,7 @@ def test_live_values_never_overlap(members):
 
 
 @given(lifetimes, st.integers(0, 7))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_symbolic_sizes_never_overlap_at_any_size(members, n):
     symbol = var("n")
     forms = [lambda b: b, lambda b: symbol * b, lambda b: (symbol + 3) * b, lambda b: symbol // 2]

@@ -27,7 +27,7 @@ limits = st.builds(
 
 
 @given(random_graphs(), limits)
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_clusters_cover_the_graph_in_order_and_compute_the_same(graph, chosen):
     result = partition(graph, chosen)
     covered = [node for cluster in result.clusters for node in cluster.nodes]
@@ -39,7 +39,7 @@ def test_clusters_cover_the_graph_in_order_and_compute_the_same(graph, chosen):
 
 
 @given(random_graphs(), limits)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_every_pair_of_neighbours_has_a_true_decision_with_a_reason(graph, chosen):
     result = partition(graph, chosen)
     home = {n.name: c.name for c in result.clusters for n in c.nodes}

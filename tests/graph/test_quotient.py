@@ -20,7 +20,7 @@ def contracted(n, edges, find):
 
 
 @given(dags(), st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_merges_exactly_what_stays_acyclic(dag, data):
     n, edges = dag
     quotient = Quotient(n, edges)

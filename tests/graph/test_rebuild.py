@@ -9,7 +9,7 @@ from weft.graph.rebuild import rebuild
 
 
 @given(random_graphs())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_program_on_other_placeholders_is_the_same_program(graph):
     for node in graph.nodes:
         inputs = tuple(replace(t, name=f"other_{t.name}") for t in node.program.inputs)

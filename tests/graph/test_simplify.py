@@ -14,7 +14,7 @@ def ops(graph):
 
 
 @given(random_graphs())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_result_is_the_same_and_the_pass_idempotent(graph):
     simple = simplify(graph)
     verify_graph(simple)

@@ -17,7 +17,7 @@ def example():
 
 
 @given(random_graphs())
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_well_formed_graphs_pass(graph):
     verify_graph(graph)
 

@@ -463,7 +463,7 @@ def element(draw, pool, axes):
     return select(w.all_of(inside), loaded, 0.25)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(programs(), st.integers(0, 9))
 def test_random_programs(drawn, seed):
     program, sizes = drawn

@@ -126,7 +126,7 @@ def test_every_truncation_is_noticed() -> None:
         decoded(GOOD + b"\0")
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(st.data())
 def test_hostile_files_end_in_an_error_even_unchecked(data: st.DataObject) -> None:
     """With the checksum out of the way: bytes of the header replaced at random."""

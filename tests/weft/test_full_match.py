@@ -42,7 +42,7 @@ PATTERNS = st.recursive(
 TEXTS = st.text("ab-.0x\n", max_size=6)
 
 
-@settings(max_examples=400, derandomize=True, deadline=None)
+@settings(max_examples=400, derandomize=True)
 @given(PATTERNS, TEXTS)
 def test_as_python_has_it(pattern, text):
     strict = pattern.replace("$", "\\Z")  # Python's $ also matches before a last newline
