@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.benchmarks import blind, chain, models
+from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.polybench.benchmark import DATASETS
 from weft.benchmarks.polybench.run import Settings
 from weft.benchmarks.polybench.run import run as run_polybench
@@ -82,20 +83,51 @@ def _polybench(
 
     Exits with 1 where an answer is wrong or a kernel does not compile.
     """
-    if cpu_time and threads > 1:
-        raise click.BadParameter("of several threads it is no time", param_hint="--cpu-time")
-    chosen = tuple(name.strip() for name in kernels.split(",") if name.strip())
-    settings = Settings(size, threads, chosen, quick, untiled, verify, cpu_time)
+    settings = Settings(
+        size, threads, _names(kernels), quick, untiled, verify, _allowed(cpu_time, threads)
+    )
     try:
         _ = settings.benchmarks
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--kernels") from None
+    _report(f"polybench {'' if verify else size}", run_polybench(settings), path)
+
+
+@main.command("programs")
+@_common
+@click.option("--kernels", default="", help="Names with commas between; all by default.")
+@click.option("--cpu-time", is_flag=True, help="Processor time, for a busy machine; one thread.")
+def _programs(threads: int, quick: bool, path: Path | None, kernels: str, cpu_time: bool) -> None:
+    """Loop programs outside PolyBench beside gcc and clang on one thread.
+
+    Exits with 1 where an answer is wrong or a program does not compile.
+    """
+    settings = loop_programs.Settings(threads, _names(kernels), quick, _allowed(cpu_time, threads))
+    try:
+        _ = settings.programs
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--kernels") from None
+    _report("programs", loop_programs.run(settings), path)
+
+
+def _names(kernels: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in kernels.split(",") if name.strip())
+
+
+def _allowed(cpu_time: bool, threads: int) -> bool:
+    if cpu_time and threads > 1:
+        raise click.BadParameter("of several threads it is no time", param_hint="--cpu-time")
+    return cpu_time
+
+
+def _report(title: str, found: Iterator[dict[str, Any]], path: Path | None) -> None:
+    """The rows as they come and as a table; exits with 1 where one is not right."""
     rows = []
-    for row in run_polybench(settings):
+    for row in found:
         rows.append(row)
         if not sys.stderr.isatty():  # where there is no progress bar
             click.echo(" ".join(f"{key}={value}" for key, value in row.items()), err=True)
-    _show(f"polybench {'' if verify else size}", rows, path)
+    _show(title, rows, path)
     if not all(row["right"] for row in rows):
         sys.exit(1)
 

@@ -17,7 +17,7 @@ from weft.codegen.c_printer import print_c
 from weft.codegen.fix_parameters import fix_parameters
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Buffer, Kernel
-from weft.frontend.scalar_expr import Var
+from weft.frontend.scalar_affine import to_affine
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 
@@ -59,14 +59,22 @@ def published_loops(scop: Scop, sizes: Mapping[str, int]) -> Kernel:
 
 
 def sizes_of(scop: Scop, arguments: Mapping[str, Any]) -> dict[str, int]:
-    """The parameters of ``scop`` in a call with ``arguments``."""
+    """The parameters of ``scop`` in a call with ``arguments``, off the affine shapes of arrays."""
     found = {name: int(arguments[name]) for name in scop.parameters if name in arguments}
-    for tensor in scop.tensors:
-        if tensor.name in arguments:
-            shape = np.shape(arguments[tensor.name])
-            for size, length in zip(tensor.shape, shape, strict=True):
-                if isinstance(size, Var):
-                    found[size.name] = length
+    shapes = [(t.shape, np.shape(arguments[t.name])) for t in scop.tensors if t.name in arguments]
+    sizes = [pair for shape, lengths in shapes for pair in zip(shape, lengths, strict=True)]
+    forms = [(form, n) for size, n in sizes if (form := to_affine(size)) is not None]
+    for _ in scop.parameters:  # each round finds at least one more
+        for form, length in forms:
+            rest, unknown = length - form.constant, []
+            for term, factor in form.terms:
+                if isinstance(term, str) and term in found:
+                    rest -= factor * found[term]
+                else:
+                    unknown.append((term, factor))
+            match unknown:
+                case [(str(name), factor)]:
+                    found[name] = rest // factor
     return found
 
 

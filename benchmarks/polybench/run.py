@@ -159,7 +159,7 @@ class _Session:
         for name, path in self.peers.items():
             peer = compile_c(program.scop, sizes_of(program.scop, inputs), path, FAST, self.folder)
             runs[name] = peer.bound(arguments)
-        restore = _restorer(arguments, inputs)
+        restore = restorer(arguments, inputs)
         contestants = {name: Contestant(run, restore) for name, run in runs.items()}
         peak = FmaPeak()
         if benchmark.name == "gemm":
@@ -169,7 +169,8 @@ class _Session:
         return {**row, **_figures(benchmark, sizes, times, peak.operations)}
 
 
-def _restorer(arguments: Arguments, inputs: Arguments) -> Callable[[], None]:
+def restorer(arguments: Arguments, inputs: Arguments) -> Callable[[], None]:
+    """What gives the arrays of ``arguments`` the values of ``inputs`` again."""
     arrays = [(a, inputs[name]) for name, a in arguments.items() if isinstance(a, np.ndarray)]
 
     def restore() -> None:
@@ -185,25 +186,31 @@ def _figures(
     times: Mapping[str, Sequence[float]],
     peak_operations: float,
 ) -> Row:
-    """Medians and what they say; ``ratio`` is how much faster Weft is than the better peer."""
+    """Medians and what they say."""
     medians = {name: median(samples) for name, samples in times.items()}
-    weft = medians["weft"]
-    figures: Row = {f"{name}_ms": round(ms, 3) for name, ms in medians.items() if name != "peak"}
-    figures["rounds"] = len(times["weft"])
-    figures["gflops"] = round(benchmark.operations(**sizes) / weft / 1e6, 2)
-    peers = [name for name in ("gcc", "clang") if name in medians]
-    if peers:
-        best = min(peers, key=lambda name: medians[name])
-        figures["ratio"] = round(medians[best] / weft, 3)
-        rounds = [peer / own for peer, own in zip(times[best], times["weft"], strict=True)]
-        low, high = np.quantile(rounds, (0.25, 0.75))
-        figures["quartiles"] = f"{low:.2f}-{high:.2f}"  # of the ratio, round by round
+    figures = against_peers({name: samples for name, samples in times.items() if name != "peak"})
+    figures["gflops"] = round(benchmark.operations(**sizes) / medians["weft"] / 1e6, 2)
     if "untiled" in medians:
-        figures["over_untiled"] = round(medians["untiled"] / weft, 3)
+        figures["over_untiled"] = round(medians["untiled"] / medians["weft"], 3)
     if "peak" in medians:
         peak = peak_operations / medians["peak"] / 1e6
         figures["peak_gflops"] = round(peak, 1)
         figures["of_peak"] = f"{figures['gflops'] / peak:.0%}"
+    return figures
+
+
+def against_peers(times: Mapping[str, Sequence[float]]) -> Row:
+    """Medians; ``ratio`` is how much faster Weft is than the better of gcc and clang."""
+    medians = {name: median(samples) for name, samples in times.items()}
+    figures: Row = {f"{name}_ms": round(ms, 3) for name, ms in medians.items()}
+    figures["rounds"] = len(times["weft"])
+    peers = [name for name in ("gcc", "clang") if name in medians]
+    if peers:
+        best = min(peers, key=lambda name: medians[name])
+        figures["ratio"] = round(medians[best] / medians["weft"], 3)
+        rounds = [peer / own for peer, own in zip(times[best], times["weft"], strict=True)]
+        low, high = np.quantile(rounds, (0.25, 0.75))
+        figures["quartiles"] = f"{low:.2f}-{high:.2f}"  # of the ratio, round by round
     return figures
 
 

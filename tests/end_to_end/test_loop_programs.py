@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 import weft
-from tests.end_to_end.loop_programs.dynamic import DYNAMIC
-from tests.end_to_end.loop_programs.factorisations import FACTORISATIONS
-from tests.end_to_end.loop_programs.program import Arguments
-from tests.end_to_end.loop_programs.stencils import STENCILS
-from tests.end_to_end.loop_programs.tensors import TENSORS
+from weft.benchmarks.loop_programs.program import Arguments
+from weft.benchmarks.loop_programs.registry import PROGRAMS
 
-PROGRAMS = {**FACTORISATIONS, **DYNAMIC, **STENCILS, **TENSORS}
 SIZES = (0, 1, 2, 3, 7, 13)
 LONG = (97,)  # of programs that a size of thousands does not make slow
 MOST = {"contraction": 3, "gauss_seidel_3d": 7, "convolve_layer": 3, "dct_8x8": 1, "convolve_3d": 7}

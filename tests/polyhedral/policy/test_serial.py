@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.end_to_end.loop_programs.factorisations import banded_cholesky
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
+from weft.benchmarks.loop_programs.factorisations import banded_cholesky
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop

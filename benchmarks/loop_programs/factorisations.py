@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 import weft
-from tests.end_to_end.loop_programs.program import Program, definite, dominant, floats
+from weft.benchmarks.loop_programs.program import Program, definite, dominant, floats
 
 
 @weft.kernel

@@ -6,7 +6,7 @@
 import numpy as np
 
 import weft
-from tests.end_to_end.loop_programs.program import Program, floats, whole
+from weft.benchmarks.loop_programs.program import Program, floats, whole
 
 
 @weft.kernel
