@@ -114,8 +114,10 @@ class _Strips:
         for name in self.buffers:
             if name not in stores:
                 found += [n for n in dict.fromkeys(loads.get(name, ())) if n in sure]
-            elif name not in loads and len(stores[name]) == 1:
-                found += stores[name]
+            elif len(stores[name]) == 1:  # of elements that other turns neither read nor write
+                own = list(dict.fromkeys(loads.get(name, ())))
+                if all(load.indices == stores[name][0].indices for load in own):
+                    found += (*own, *stores[name])
         blocked: list[_Blocked] = []
         for access in found:
             if _across(access.indices, loop.var, lanes.var, bound):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
 from weft.polyhedral.scop import Statement
@@ -28,6 +28,9 @@ def single(planner: Planner, group: Group) -> Tree | None:
     order, kinds = list(dims), dict[str, Kind]()
     if all(planes.values()):
         known = {d: p for d, p in planes.items() if p is not None}
+        strips = _strips(planner, group, s, known)
+        if strips is not None:
+            return planner.share(planner, group, strips)
         order, kinds = _ordered(planner, group, s, dims, known)
         if not _worth_threads(group, dims):
             kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
@@ -40,6 +43,22 @@ def single(planner: Planner, group: Group) -> Tree | None:
         for d in order
     )
     return Band(loops, Leaf(s.name))
+
+
+def _strips(
+    planner: Planner, group: Group, s: Statement, planes: Mapping[str, Hyperplane]
+) -> Hyperplane | None:
+    """The loop that is best run in strips: ``s`` recurs along the others, whether because vectors
+    go across rows of memory, of which a few at a time stay in the cache, or for threads."""
+    free = [d for d, plane in planes.items() if plane.coincident]
+    if group.in_tile or group.above or len(free) == len(planes) or len(planes) < 2:
+        return None
+    lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=LATENCY)
+    if lanes is None or (s.update is not None and lanes.dim in s.update.dims):
+        return None
+    across = all(jumps(write, lanes.dim) for write in s.writes)
+    alone = planner.threads > 1 and len(free) == 1
+    return planes[lanes.dim] if across or alone else None
 
 
 def _ordered(

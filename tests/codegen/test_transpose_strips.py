@@ -111,3 +111,10 @@ def test_buffers_that_overlap_are_left_alone() -> None:
     overlapping = Buffer("x", x.dtype, x.shape, x.strides, aliases=("b",))
     again = Kernel("k", ("n",), (overlapping, y, b), original.body, ())
     assert transpose_strips(again) is again
+
+
+def test_elements_that_are_read_and_stored_in_place() -> None:
+    body = Store("x", (i, j), at("x", i, j) * 3 + at("x", i, j - 1))
+    assert blocks(loop(body)) == 2
+    alone = Store("x", (i, j), select(at("x", i, j) > 0, at("x", i, j), at("b", i, j)))
+    assert blocks(loop(alone)) == 2  # not b, which is not always read
