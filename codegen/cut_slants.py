@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 from weft.codegen.conditions import both
 from weft.codegen.cut_ranges import Cut, in_three, sides
-from weft.codegen.loop_ir import For, If, Kernel, Stmt, walk
+from weft.codegen.loop_ir import For, If, Kernel, Let, Stmt, walk
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
-from weft.frontend.scalar_expr import Apply, Expr, Literal, literal
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, literal
+from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
 MOST = 32  # rows
@@ -47,6 +48,8 @@ def _cut(stmt: Stmt) -> Stmt:
     if not loops or not all(rows.values()):
         return stmt
     conditions = dict.fromkeys(c for r in rows.values() if r for c in r.conditions)
+    if not all(_known_before(c, stmt.body) for c in conditions):
+        return stmt
     always = [c for c in conditions if not mentions(c, (stmt.var,))]
     cuts: list[Cut] = []
     for condition in conditions:
@@ -75,6 +78,14 @@ def _rows(loop: For, var: str) -> _Rows | None:
         *(Apply("ge", (e, literal(min(end)))) for e in upper if not isinstance(e, Literal)),
     ]
     return _Rows(max(first), min(end), tuple(conditions))
+
+
+def _known_before(condition: Expr, body: Stmt) -> bool:
+    """Whether ``condition`` can be decided in front of a loop with this ``body``."""
+    inside = {s.var for s in walk(body) if isinstance(s, For)}
+    inside |= {s.name for s in walk(body) if isinstance(s, Let)}
+    reads = any(isinstance(node, Load) for node in walk_expr(condition))
+    return not reads and not mentions(condition, inside)
 
 
 def _operands(expr: Expr, op: str) -> Iterator[Expr]:

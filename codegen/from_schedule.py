@@ -32,8 +32,9 @@ from weft.polyhedral.scop import Scop, Statement, Tensor
 def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
     """The kernel that runs all instances of ``scop`` in the order of ``tree``.
 
-    Its buffers are the global tensors that the statements use, in the Scop's order; its parameters
-    are the Scop's. Raises ``BudgetError`` if scanning the loops takes too long.
+    Its buffers are the global tensors that the statements use, in the Scop's order, without
+    temporaries that no instance touches; its parameters are the Scop's. Raises ``BudgetError`` if
+    scanning the loops takes too long.
     """
     instances = Instances(scop)
     statements = {s.name: s for s in scop.statements}
@@ -58,10 +59,11 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
             indices = storageless.get(tensor.name, [])
             variables = {v for i in indices for v in _variables(simplify(i, ranges))}
             body = _allocate(body, _buffer(tensor, True), variables)
+    touched = {name for stmt in walk(body) for name in buffers_touched(stmt)}
     buffers = tuple(
         _buffer(t, t.name in written)
         for t in scop.tensors
-        if t.scope == "global" and t.name in used
+        if t.scope == "global" and t.name in (touched if t.role == "temp" else used)
     )
     return Kernel(name, scop.parameters, buffers, body, tuple(instances.messages))
 

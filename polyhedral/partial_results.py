@@ -35,7 +35,7 @@ def why_not_combining(
     if read.may or statement.writes[0].may or scop.tensor(read.tensor).role != "temp":
         return f"it folds {read.tensor}, which is no temporary at indices known here"
     if statement.name not in folding(scop):
-        return f"it shares {statement.writes[0].tensor} with updates of another kind"
+        return f"it shares {statement.writes[0].tensor} with updates that combine in another way"
     tensors = [read.tensor]
     for tensor in tensors:  # grows: copies lead to others
         for writer in _writers(scop, tensor):

@@ -186,7 +186,7 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
 def _kernel(nest: Nest) -> ClusterKernel:
     kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name))
     verify_kernel(kernel)
-    shared = {t.name for t in nest.scop.tensors if t.scope == "global"}
+    shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
     return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared))

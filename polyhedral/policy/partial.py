@@ -61,9 +61,11 @@ def _in_pieces(scheduled: Scheduled, loop: Loop) -> Scheduled:
         if s.update and mentions(loop.at[s.name], s.update.dims)
     ]
     folded = {w.tensor for name in folds for w in scop.statement(name).writes}
-    read = {r.tensor for name in loop.at for r in scop.statement(name).reads}
-    alone = set(folds) <= folding(scop)
-    if not folds or not alone or folded & read or not _independent(scheduled, loop):
+    inside = [scop.statement(name) for name in loop.at]
+    read = {r.tensor for s in inside for r in s.reads}
+    overwritten = {w.tensor for s in inside if s.update is None for w in s.writes}
+    alone = set(folds) <= folding(scop) and not folded & (read | overwritten)
+    if not folds or not alone or not _independent(scheduled, loop):
         return scheduled
     scheduled = split(scheduled, loop.name, PIECE)
     pieces = f"{loop.name}_t"

@@ -18,11 +18,11 @@ from dataclasses import replace
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Load, Var, literal
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.dependences import reassociable
+from weft.polyhedral.analysis.dependences import folding, reassociable
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop
-from weft.polyhedral.scop import Access, Body, Scope, Statement, Update
+from weft.polyhedral.scop import Access, Body, Scop, Scope, Statement, Update
 from weft.polyhedral.transform.insert import Place, insert
 from weft.polyhedral.transform.local_tile import (
     Copying,
@@ -48,7 +48,8 @@ def rfactor(
     ``loop``, in a new temporary (``name``) that is filled with the identity (``start_name``) and
     folded into the old target (``finish_name``) around the part that holds ``loop``.
 
-    The update's monoid must be associative and commutative and have one component. Raises
+    The update's monoid must be associative and commutative, have one component, and be that of
+    all updates of its target. Raises
     ``IllegalScheduleError``: WEFT-E0469 otherwise, E0450, E0451, E0470 for wrong names.
     """
     path_to(scheduled.tree, statement)
@@ -59,7 +60,7 @@ def rfactor(
     names = [x.name for x in above]
     if loop not in names:
         raise IllegalScheduleError("WEFT-E0470", f"{statement} is not inside loop {loop}")
-    _check(update)
+    _check(scop, update)
     along, outer = above[names.index(loop)], above[: names.index(loop)]
     tile, use = _partials(scheduled, update, along, outer, name)
     space = _space(scheduled, tile, use)
@@ -88,7 +89,7 @@ def _refuse(statement: str, why: str) -> IllegalScheduleError:
     return IllegalScheduleError("WEFT-E0469", f"{statement} cannot be factored", why=why)
 
 
-def _check(update: Statement) -> None:
+def _check(scop: Scop, update: Statement) -> None:
     if update.update is None:
         raise _refuse(update.name, "it is no update")
     if len(update.writes) != 1:
@@ -97,6 +98,12 @@ def _check(update: Statement) -> None:
         raise _refuse(update.name, f"the order of {update.update.monoid.name} is not free")
     if update.writes[0].may or update.writes[0].guard:
         raise _refuse(update.name, "it writes under a condition or at data-dependent indices")
+    if update.name not in folding(scop):
+        raise _refuse(
+            update.name,
+            f"other updates of {update.writes[0].tensor} combine in another way, and nothing says "
+            "which of them come between its contributions",
+        )
 
 
 def _partials(

@@ -47,3 +47,15 @@ def test_rows_without_an_end_are_left_alone() -> None:
     after = cut_slants(before)
     same(before, after)
     assert len(innermost(after)) == 1
+
+
+def test_rows_within_rows_are_left_alone() -> None:
+    """Where the inner rows are full depends on the outer row, which nothing in front knows."""
+    q, p = Var("q"), Var("p")
+    lower = apply("max", literal(0), s * -2 - q + 1)
+    inner = For("p", lower, literal(2), "unrolled", mark(1, p, q, s))
+    upper = apply("min", literal(2), (n + 1) // 2 - s * 2)
+    outer = For("q", literal(0), upper, "unrolled", inner)
+    before = kernel(For("s", literal(0), n + 1, "serial", outer))
+    after = cut_slants(before)
+    same(before, after)

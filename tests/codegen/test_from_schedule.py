@@ -10,6 +10,10 @@ import pytest
 
 from tests.codegen import programs as p
 from tests.codegen.kernel_runner import Compiled, assert_same
+from tests.polyhedral.transform.integer_programs import read
+from tests.properties import executions
+from weft.cluster_code import nests
+from weft.codegen.from_schedule import build_kernel
 from weft.codegen.llvm_target import host_target
 from weft.codegen.loop_interpreter import interpret as interpret_kernel
 from weft.codegen.loop_ir import Kernel
@@ -20,6 +24,7 @@ from weft.frontend.operators.registry import instantiate
 from weft.frontend.tensor_expr import Program
 from weft.frontend.tensor_interpreter import interpret
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.transform.initial import initial
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "gemm 1": lambda: p.gemm(1, 1, 1),
@@ -95,3 +100,23 @@ def test_symbolic_sizes(m: int, n: int, k: int) -> None:
 
     program = p.gemm(w.var("m"), w.var("n"), w.var("k"))
     compare(program, host_machine(), {"m": m, "n": n, "k": k})
+
+
+def test_what_no_instance_touches_is_no_buffer() -> None:
+    """A nest without turns reads ``A`` before anything is written there: it takes no ``A``."""
+    scop = read(
+        """
+        for i in range(3, 3):
+            B[i] = A[i]
+        for j in range(N):
+            A[j] = 7
+            B[j] = A[j]
+        """, A="tmp N", B="io N",
+    )  # fmt: skip
+    first, second = (build_kernel(n.scop, n.tree, "k") for n in nests(initial(scop), "k"))
+    assert [b.name for b in first.buffers] == ["B"]
+    assert [b.name for b in second.buffers] == ["A", "B"]
+    values = np.zeros(5, np.int64)
+    made = executions.compiled(initial(scop))
+    found = executions.run_native(made, scop, {"N": 5}, {"B": values}, at_end=True)
+    assert (found["B"] == 7).all()

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,26 @@ def columns(A: weft.i64["N", "M"], x: weft.i64["N"], y: weft.i64["M"], z: weft.i
         for j in range(M):
             y[j] += A[i, j] * x[i]
             z[i] += A[i, j] * 3
+
+
+@weft.kernel
+def restarts(A: weft.i64["N", "M"], y: weft.i64["M"]):
+    for i in range(1, 2):
+        for j in range(M - 2):
+            for k in range(3):
+                y[j + k] = j
+                y[j + k] += A[i, j]
+
+
+def test_sums_that_start_anew_stay_in_one_piece() -> None:
+    """Partial results would keep what the program has overwritten."""
+    text = programs.text(restarts, threads=2)
+    assert "partial" not in text
+    A, y = np.arange(14).reshape(2, 7), np.zeros(7, np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        restarts.compile(options=weft.Options(threads=2))(A, y)
+    np.testing.assert_array_equal(y, [7, 9, 11, 13, 15, 15, 15])
 
 
 def test_pieces_run_in_parallel() -> None:

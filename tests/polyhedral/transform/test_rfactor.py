@@ -8,7 +8,9 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import every, promise, read, refusal
 from tests.polyhedral.transform.machine_code import computes, outline
+from weft import dtypes
 from weft.errors import IllegalScheduleError
+from weft.frontend.build import monoid
 from weft.frontend.scalar_expr import Var, literal
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
@@ -235,6 +237,21 @@ def test_an_order_that_matters() -> None:
     scop = replace(scop, statements=(replace(s, update=strict),))
     with pytest.raises(IllegalScheduleError, match="WEFT-E0469"):
         rfactor(initial(scop), "S0", "i")
+
+
+def test_updates_of_another_kind() -> None:
+    """Sums and maxima in turn are neither a sum nor a maximum."""
+    scop = read(
+        "for i in range(N):\n s[0] += A[i]\nfor j in range(N):\n s[0] += A[j]",
+        A="in N", s="io 1",
+    )  # fmt: skip
+    first, second = scop.statements
+    assert second.update is not None
+    other = replace(second, update=replace(second.update, monoid=monoid("max", dtypes.int64)))
+    scop = replace(scop, statements=(first, other))
+    for name, loop in (("S0", "i"), ("S1", "j")):
+        with pytest.raises(IllegalScheduleError, match="WEFT-E0469(.|\n)*combine in another way"):
+            rfactor(initial(scop), name, loop)
 
 
 def test_partial_results_in_a_register() -> None:
