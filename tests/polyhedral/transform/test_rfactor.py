@@ -250,7 +250,7 @@ def test_updates_of_another_kind() -> None:
     other = replace(second, update=replace(second.update, monoid=monoid("max", dtypes.int64)))
     scop = replace(scop, statements=(first, other))
     for name, loop in (("S0", "i"), ("S1", "j")):
-        with pytest.raises(IllegalScheduleError, match="WEFT-E0469(.|\n)*combine in another way"):
+        with pytest.raises(IllegalScheduleError, match=r"WEFT-E0469(.|\n)*combine in another way"):
             rfactor(initial(scop), name, loop)
 
 
