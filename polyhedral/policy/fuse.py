@@ -249,8 +249,10 @@ def _along(s: Statement, tensor: str, place: int, free: Sequence[str]) -> Expr |
     for access in (*s.writes, *s.reads):
         if access.tensor == tensor:
             form = linear(access.indices[place], free)
-            if form is not None and list(form.coefficients.values()) == [1]:
-                return Var(next(iter(form.coefficients)))
+            if form is not None and len(form.coefficients) == 1:
+                ((dim, step),) = form.coefficients.items()
+                if step > 0:
+                    return Var(dim)
     return None
 
 

@@ -1,8 +1,9 @@
 """Which loop runs as a vector.
 
 A loop is worth a vector if it moves through memory by one element (or not at all) in most accesses:
-each access costs 1 for a whole vector where it is contiguous, nothing where it is invariant, and
-one load for each lane where it jumps.
+each access costs 1 for a whole vector where it is contiguous, nothing where it is invariant, a
+vector and its shuffle for each step of a short stride that is read, and one load for each lane
+where it jumps.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
 
 JUMP = 1.0  # cost of one lane of an access that is not contiguous, in contiguous vectors
+SHUFFLED = 4  # the longest stride of reads that are vectors and shuffles
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,12 @@ def choose_lanes(
     lanes = min(machine.lanes(scop.tensor(w.tensor).dtype) for w in statement.writes)
     accesses = (*statement.reads, *statement.writes)
     found = [
-        Lanes(dim, lanes, sum(_cost(access, dim, lanes) for access in accesses) + across)
+        Lanes(
+            dim,
+            lanes,
+            sum(_cost(a, dim, lanes, read=k < len(statement.reads)) for k, a in enumerate(accesses))
+            + across,
+        )
         for dim in dims
         if not _is_short(statement, dim, lanes)
         for across in [_across(statement, dim, lanes)]
@@ -72,12 +79,22 @@ def _moves(access: Access, dim: str) -> bool:
     return access.may or any(mentions(i, (dim,)) for i in access.indices)
 
 
-def _cost(access: Access, dim: str, lanes: int) -> float:
+def _cost(access: Access, dim: str, lanes: int, *, read: bool) -> float:
     if access.may:
         return lanes * JUMP
     if not _moves(access, dim):
         return 0.0
-    return lanes * JUMP if jumps(access, dim, backwards=True) else 1.0
+    if not jumps(access, dim, backwards=True):
+        return 1.0
+    step = _step(access, dim)
+    return min(2.0 * step, lanes * JUMP) if read and 1 < step <= SHUFFLED else lanes * JUMP
+
+
+def _step(access: Access, dim: str) -> int:
+    """Elements of a row between neighbours along ``dim``; 0 if it moves through rows as well."""
+    *outer, last = access.indices
+    form = linear(last, (dim,))
+    return 0 if form is None or any(mentions(i, (dim,)) for i in outer) else form.coefficients[dim]
 
 
 def jumps(access: Access, dim: str, *, backwards: bool = False) -> bool:
