@@ -232,21 +232,9 @@ def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
         return True
 
 
-def plainly_apart(
-    given: Sequence[object], placed: Sequence[Placed], written: Sequence[int]
-) -> bool:
-    """Whether the arrays are the caller's own, writable and disjoint as blocks of memory.
-
-    Most are; what is wrong with the others, if anything, takes longer to find out.
-    """
-    spans = []
-    for (array, start), value in zip(placed, given, strict=True):
-        if array is not value and not isinstance(value, int | float | np.number):
-            return False
-        spans.append((start, start + array.nbytes))
-    spans.sort()
-    apart = all(one[1] <= other[0] for one, other in pairwise(spans))
-    return apart and all(placed[k][0] is given[k] and placed[k][0].flags.writeable for k in written)
+def apart(spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether blocks of memory, each from an address to before another, are disjoint."""
+    return all(one[1] <= other[0] for one, other in pairwise(sorted(spans)))
 
 
 def targets_of(out: Out, outputs: Sequence[ArraySpec]) -> list[Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +18,7 @@ from weft.arguments import (
     Out,
     Placed,
     address,
+    apart,
     arrange,
     as_array,
     check_apart,
@@ -26,23 +26,21 @@ from weft.arguments import (
     check_target,
     describe,
     empty,
-    listing,
     located,
     not_by_name,
-    plainly_apart,
     targets_of,
 )
+from weft.bound_call import BoundCall
+from weft.call_frame import Frame
+from weft.call_plan import Plan, Shapes, plan_call
 from weft.codegen.llvm_target import inspect
 from weft.codegen.native_library import NativeProgram
-from weft.codegen.size_arithmetic import SizeError, bind, evaluate
 from weft.compiled import ArraySpec, Compiled
 from weft.errors import ArtifactError, CallError, ExecutionError
 
 MAX_PLANS = 256  # bindings of the size symbols that are remembered
 MAX_FRAMES = 8  # arenas kept between calls
 MAX_THREADS = 256
-
-_Key = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]  # shapes and parameters of a call
 
 
 def available_threads() -> int:
@@ -51,32 +49,14 @@ def available_threads() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """All that follows from the shapes of the inputs."""
+class _Call:
+    """The arguments and results of one call, each with where the program finds it."""
 
-    parameters: np.ndarray  # int64, kept alive for its address
-    parameters_at: int
-    arena_bytes: int
-    outputs: tuple[tuple[tuple[int, ...], np.dtype, int], ...]  # shape, dtype, bytes
-
-
-class _Frame:
-    """What one call in flight needs for itself: an arena, pointer tables, a status."""
-
-    __slots__ = ("arena", "arena_at", "capacity", "inputs", "outputs", "status", "tables")
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        self.arena = np.empty(0, np.uint8)
-        self.arena_at = self.capacity = 0
-        self.inputs = (ctypes.c_void_p * max(inputs, 1))()
-        self.outputs = (ctypes.c_void_p * max(outputs, 1))()
-        self.status = (ctypes.c_int64 * 4)()
-        addresses = [ctypes.addressof(t) for t in (self.inputs, self.outputs, self.status)]
-        self.tables: tuple[int, ...] = tuple(addresses)
-
-    def reserve(self, size: int) -> None:
-        self.arena, self.arena_at = empty((size,), np.dtype(np.uint8), size)
-        self.capacity = size
+    plan: Plan
+    inputs: list[np.ndarray]
+    placed: list[Placed]
+    results: list[np.ndarray]
+    targets: list[Placed]
 
 
 class Executable:
@@ -113,8 +93,8 @@ class Executable:
         pairs = [self._in_place.get(number) for number in range(len(compiled.outputs))]
         shared = [pair.input for pair in pairs if pair is not None and pair.shared]
         self._overwritten = shared if len(shared) == len(pairs) else []  # if that is all outputs
-        self._plans: dict[_Key, _Plan] = {}
-        self._frames: deque[_Frame] = deque(maxlen=MAX_FRAMES)
+        self._plans: dict[tuple[Shapes, tuple[int, ...]], Plan] = {}
+        self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
         self._threads = _thread_count(threads)
 
     def __call__(self, /, *arrays: object, out: Out = None, **by_name: object) -> Any:
@@ -131,40 +111,104 @@ class Executable:
         given = arrange(self._compiled.inputs, (), arrays)
         return dict(zip(self._names, self._run(given, out), strict=True))
 
+    def bind(self, /, *arrays: object, out: Out = None, **by_name: object) -> BoundCall:
+        """A call of these arguments to make again and again, at the cost of the program alone.
+
+        Arguments are as in a call. Arrays are used where they lie, so they have to be contiguous
+        and aligned to their elements; results that are not given places are allocated once.
+        Raises ``CallError``.
+        """
+        given = arrange(self._compiled.inputs, arrays, by_name)
+        frame = self._new_frame()
+        call = self._prepare(given, out)
+        specs, arrays_of = (*self.inputs, *self.outputs), (*call.inputs, *call.results)
+        places = (*call.placed, *call.targets)
+        for spec, array, (place, _) in zip(specs, arrays_of, places, strict=True):
+            if array is not place:
+                raise CallError(
+                    "WEFT-E0612",
+                    f"{spec.name!r} cannot be bound where it lies",
+                    why="it is not contiguous, or not aligned to its elements",
+                    hint="bind numpy.ascontiguousarray of it, or call the program instead",
+                )
+        frame.fill([at for _, at in call.placed], [at for _, at in call.targets])
+        return BoundCall(partial(self._enter, call.plan, frame), call.results, (call, self))
+
     def _run(self, given: Sequence[object], out: Out) -> list[np.ndarray]:
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = self._new_frame()
+        try:
+            results = self._run_plain(frame, given) if out is None else None
+            return self._run_any(frame, given, out) if results is None else results
+        finally:
+            self._frames.append(frame)
+
+    def _run_plain(self, frame: Frame, given: Sequence[object]) -> list[np.ndarray] | None:
+        """The short way of a call like one before it; None where this one is not."""
+        if self._in_place and not self._overwritten:
+            return None
+        taken = frame.take(given)
+        if taken is None:
+            return None
+        shapes, places = taken
+        values = tuple([int(given[k]) for k in self._scalars])  # type: ignore[call-overload]
+        plan = self._plans.get((shapes, values))
+        if plan is None or not (
+            frame.held == (plan, places) or self._hold(frame, plan, given, places)
+        ):
+            return None
+        if self._overwritten:
+            self._enter(plan, frame)
+            return [given[k] for k in self._overwritten]  # type: ignore[misc]
+        targets = [empty(*output) for output in plan.outputs]
+        for number, (_, at) in enumerate(targets):
+            frame.outputs[number] = at
+        self._enter(plan, frame)
+        return [target for target, _ in targets]
+
+    def _hold(
+        self, frame: Frame, plan: Plan, given: Sequence[object], places: tuple[int, ...]
+    ) -> bool:
+        """Fill the tables, where arguments at ``places`` are aligned and, if written, apart."""
+        if any(at % align for at, align in zip(places, self._alignments, strict=True)):
+            return False
+        if self._overwritten:
+            sizes = [getattr(value, "nbytes", 8) for value in given]
+            if not apart([(at, at + size) for at, size in zip(places, sizes, strict=True)]):
+                return False
+        frame.fill(places, [places[k] for k in self._overwritten])
+        frame.held = (plan, places)
+        return True
+
+    def _run_any(self, frame: Frame, given: Sequence[object], out: Out) -> list[np.ndarray]:
+        call = self._prepare(given, out)
+        frame.fill([at for _, at in call.placed], [at for _, at in call.targets])
+        self._enter(call.plan, frame)
+        for result, (target, _) in zip(call.results, call.targets, strict=True):
+            if result is not target:
+                np.copyto(result, target)
+        return call.results
+
+    def _prepare(self, given: Sequence[object], out: Out) -> _Call:
+        """Everything about a call, checked."""
         specs = self._compiled.inputs
         inputs = [as_array(v, spec) for v, spec in zip(given, specs, strict=True)]
         shapes = tuple([array.shape for array in inputs])
         values = tuple([int(inputs[k]) for k in self._scalars])
-        plan = self._plans.get((shapes, values)) or self._plan(shapes, values)
+        plan = self._plan(shapes, values)
         placed = [located(a, align) for a, align in zip(inputs, self._alignments, strict=True)]
-        if out is None and not self._in_place:
-            targets = [empty(*output) for output in plan.outputs]
-            self._enter(plan, placed, targets)
-            return [target for target, _ in targets]
-        if out is None and self._overwritten and plainly_apart(given, placed, self._overwritten):
-            self._enter(plan, placed, [placed[k] for k in self._overwritten])
-            return [inputs[k] for k in self._overwritten]
         results = self._results(given, inputs, plan, out)
         targets = [self._target(k, result, placed) for k, result in enumerate(results)]
-        self._enter(plan, placed, targets)
-        for result, (target, _) in zip(results, targets, strict=True):
-            if result is not target:
-                np.copyto(result, target)
-        return results
+        return _Call(plan, inputs, placed, results, targets)
 
-    def _enter(self, plan: _Plan, inputs: Sequence[Placed], outputs: Sequence[Placed]) -> None:
-        """One native call on a frame of its own."""
-        try:
-            frame = self._frames.pop()
-        except IndexError:
-            frame = _Frame(len(inputs), len(outputs))
-        if plan.arena_bytes > frame.capacity:
-            frame.reserve(plan.arena_bytes)
-        for number, (_, at) in enumerate(inputs):
-            frame.inputs[number] = at
-        for number, (_, at) in enumerate(outputs):
-            frame.outputs[number] = at
+    def _new_frame(self) -> Frame:
+        return Frame(self._compiled.inputs, len(self._compiled.outputs))
+
+    def _enter(self, plan: Plan, frame: Frame) -> None:
+        """One native call, on a frame that is filled."""
+        frame.reserve(plan.arena_bytes)
         frame.status[1] = 0
         inputs_at, outputs_at, status_at = frame.tables
         code = self._native.entry(
@@ -176,49 +220,24 @@ class Executable:
             status_at,
             self._threads,
         )
-        status = tuple(frame.status) if code else ()
-        self._frames.append(frame)
         if code:
-            raise self._failure(*status)
+            raise self._failure(*frame.status)
 
-    def _plan(self, shapes: tuple[tuple[int, ...], ...], values: tuple[int, ...]) -> _Plan:
+    def _plan(self, shapes: Shapes, values: tuple[int, ...]) -> Plan:
         """``values``: of the inputs that are parameters."""
-        compiled = self._compiled
-        try:
-            names = [compiled.inputs[k].name for k in self._scalars]
-            known = dict(zip(names, values, strict=True))
-            declared = [spec.shape for spec in compiled.inputs]
-            sizes = bind(declared, shapes, compiled.derived, known)
-            for guard in compiled.guards:
-                if not evaluate(guard.condition, sizes):
-                    raise CallError(
-                        "WEFT-E0608",
-                        f"{compiled.name} was compiled for {guard.text}",
-                        where=_bindings(sizes),
-                        hint="compile again for these sizes",
-                    )
-            outputs = tuple(_output(spec, sizes) for spec in compiled.outputs)
-            parameters = np.array([*(sizes[name] for name in compiled.parameters), 0], np.int64)
-        except (SizeError, KeyError) as error:
-            raise CallError(
-                "WEFT-E0605",
-                f"sizes do not fit: {error}",
-                where=", ".join(
-                    f"{spec.name} of shape {list(shape)}"
-                    for spec, shape in zip(compiled.inputs, shapes, strict=True)
-                ),
-                hint=f"inputs: {listing(compiled.inputs)}",
-            ) from None
-        at = address(parameters)
-        arena = self._native.arena_bytes(at, self._threads)
-        plan = _Plan(parameters, at, int(arena), outputs)
-        if len(self._plans) >= MAX_PLANS:
-            self._plans.clear()
-        self._plans[shapes, values] = plan
+        plan = self._plans.get((shapes, values))
+        if plan is None:
+            plan = plan_call(self._compiled, shapes, values, self._arena_bytes)
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[shapes, values] = plan
         return plan
 
+    def _arena_bytes(self, parameters_at: int) -> int:
+        return int(self._native.arena_bytes(parameters_at, self._threads))
+
     def _results(
-        self, given: Sequence[object], inputs: Sequence[np.ndarray], plan: _Plan, out: Out
+        self, given: Sequence[object], inputs: Sequence[np.ndarray], plan: Plan, out: Out
     ) -> list[np.ndarray]:
         """The arrays to return: the caller's where there are any, fit to be written."""
         results: list[np.ndarray] = []
@@ -369,14 +388,3 @@ def _thread_count(threads: int | None) -> int:
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise CallError("WEFT-E0611", f"threads={threads!r} is not a positive integer")
     return min(threads, available_threads(), MAX_THREADS)
-
-
-def _output(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype, int]:
-    shape = tuple(evaluate(size, sizes) for size in spec.shape)
-    if any(size < 0 for size in shape):
-        raise SizeError(f"output {spec.name} would have shape {list(shape)}")
-    return shape, spec.dtype.numpy, prod(shape) * spec.dtype.itemsize
-
-
-def _bindings(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in sizes.items())

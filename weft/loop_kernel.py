@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from weft.arguments import arrange
+from weft.bound_call import BoundCall
 from weft.codegen.machines.host import host_machine
 from weft.codegen.size_arithmetic import SizeError, bind
 from weft.compiled import ArraySpec
@@ -54,6 +55,12 @@ class Kernel(LoopFunction):
         if by_name:
             arguments = tuple(arrange(executable.inputs, arguments, by_name))
         executable(*arguments)
+
+    def bind(self, /, *arguments: object, **by_name: object) -> BoundCall:
+        """A call of these arguments to make again and again: ``Executable.bind``."""
+        if self._executable is None:
+            self._executable = self.compile()
+        return self._executable.bind(*arrange(self._executable.inputs, arguments, by_name))
 
     @property
     def lowered(self) -> LoopKernel:

@@ -101,7 +101,7 @@ def _timed(
 ) -> Row:
     scop, arguments = program.kernel.scop, fresh(inputs)
     given = tuple(arguments.values())
-    runs: dict[str, Callable[[], object]] = {"weft": lambda: executable(*given)}
+    runs: dict[str, Callable[[], object]] = {"weft": executable.bind(*given)}
     for name, path in peers.items():
         peer = compile_c(scop, sizes_of(scop, inputs), path, FAST, folder)
         runs[name] = peer.bound(arguments)

@@ -149,13 +149,14 @@ class _Session:
         sizes = benchmark.sizes(settings.size)
         inputs = benchmark.inputs(np.dtype(benchmark.dtype), **sizes)
         arguments = fresh(inputs)
-        executable, given = program.executable, tuple(arguments.values())
-        runs: dict[str, Callable[[], object]] = {"weft": lambda: executable(*given)}
+        # Kernels are compared, not ways of calling them: everybody's arguments are in place.
+        given = tuple(arguments.values())
+        runs: dict[str, Callable[[], object]] = {"weft": program.executable.bind(*given)}
         if settings.untiled:
             untiled = compile_weft(
                 benchmark, benchmark.dtype, settings.threads, time_tile=False
             ).executable
-            runs["untiled"] = lambda: untiled(*given)
+            runs["untiled"] = untiled.bind(*given)
         for name, path in self.peers.items():
             peer = compile_c(program.scop, sizes_of(program.scop, inputs), path, FAST, self.folder)
             runs[name] = peer.bound(arguments)

@@ -1,0 +1,105 @@
+"""What one call in flight needs for itself, and the short way of arguments into it.
+
+A kernel of a few hundred microseconds that has just walked over all of the cache finds Python's own
+data gone from it, so that every object which a call touches costs it a trip to memory. Most calls
+pass what the call before passed: plain arrays at the same places. For these ``Frame.take`` looks at
+each argument once, and everything else is as the last call left it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.arguments import empty
+from weft.call_plan import Shapes
+from weft.compiled import ArraySpec
+
+_INT64 = 2**63
+
+_address = ctypes.addressof
+_buffer = ctypes.c_char.from_buffer
+
+
+class Frame:
+    """An arena, pointer tables, a status, and cells for numbers that are passed by value.
+
+    ``held``: the plan and the addresses for which the tables were last filled.
+    """
+
+    __slots__ = (
+        "arena", "arena_at", "capacity", "cells", "dtypes", "held", "inputs", "outputs", "status",
+        "tables",
+    )  # fmt: skip
+
+    def __init__(self, inputs: Sequence[ArraySpec], outputs: int) -> None:
+        self.arena = np.empty(0, np.uint8)
+        self.arena_at = self.capacity = 0
+        self.inputs = (ctypes.c_void_p * max(len(inputs), 1))()
+        self.outputs = (ctypes.c_void_p * max(outputs, 1))()
+        self.status = (ctypes.c_int64 * 4)()
+        addresses = [_address(t) for t in (self.inputs, self.outputs, self.status)]
+        self.tables: tuple[int, ...] = tuple(addresses)
+        self.cells = [None if spec.shape else _cell(spec) for spec in inputs]
+        self.dtypes = [spec.dtype.numpy for spec in inputs]
+        self.held: object = None
+
+    def reserve(self, size: int) -> None:
+        """Room for an arena of ``size`` bytes."""
+        if size > self.capacity:
+            self.arena, self.arena_at = empty((size,), np.dtype(np.uint8), size)
+            self.capacity = size
+
+    def fill(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Addresses into the tables."""
+        for number, at in enumerate(inputs):
+            self.inputs[number] = at
+        for number, at in enumerate(outputs):
+            self.outputs[number] = at
+        self.held = None
+
+    def take(self, given: Sequence[object]) -> tuple[Shapes, tuple[int, ...]] | None:
+        """The shapes and addresses of arguments that are arrays of the very dtypes declared,
+        writable and contiguous, or plain numbers, which are put into their cells.
+
+        None where one of them is anything else, which the general way looks at.
+        """
+        shapes, places = [], []
+        try:
+            for value, dtype, cell in zip(given, self.dtypes, self.cells, strict=True):
+                if type(value) is np.ndarray and value.dtype is dtype:
+                    shapes.append(value.shape)
+                    places.append(_address(_buffer(value)))  # type: ignore[arg-type]
+                elif cell is not None and _put(cell, value):
+                    shapes.append(())
+                    places.append(_address(cell))
+                else:
+                    return None
+        except (TypeError, ValueError, BufferError):  # read-only, not contiguous, empty
+            return None
+        return tuple(shapes), tuple(places)
+
+
+def _cell(spec: ArraySpec) -> ctypes._SimpleCData[float] | ctypes._SimpleCData[int] | None:
+    match str(spec.dtype):
+        case "float64":
+            return ctypes.c_double()
+        case "float32":
+            return ctypes.c_float()
+        case "int64":
+            return ctypes.c_int64()
+    return None
+
+
+def _put(cell: ctypes._SimpleCData[float] | ctypes._SimpleCData[int], value: object) -> bool:
+    """Whether ``value`` is a plain number of the cell's own kind, which it then holds."""
+    kind, number = type(cell), type(value)
+    if kind is ctypes.c_int64:
+        fits = number is int and -_INT64 <= value < _INT64  # type: ignore[operator]
+    else:
+        fits = number is float or (number is np.float64 and kind is ctypes.c_double)
+    if fits:
+        cell.value = value  # type: ignore[assignment]
+    return fits
