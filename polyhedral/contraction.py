@@ -33,7 +33,7 @@ from weft.polyhedral.named_isl import (
     union_maps,
 )
 from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
+from weft.polyhedral.schedule_verifier import for_parameters, instance, originals, source_of
 from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
 Path = Sequence[Loop | int]
@@ -94,6 +94,7 @@ def _telling(
         f"dimension {coordinate} of {tensor.name} has no storage, but the loops around its "
         "accesses do not follow it",
         where=", ".join(dict.fromkeys(source_of(s) for s, _ in uses)),
+        statements=originals(*(s for s, _ in uses)),
         hint="let one loop around all of its accesses run over that dimension",
     )
 
@@ -149,6 +150,7 @@ def _refuse(scop: Scop, tensor: Tensor, escaped: isl.Map) -> None:
         "WEFT-E0423",
         f"the storage of {tensor.name} is reused while it is still needed",
         where=", ".join(dict.fromkeys((source_of(writer), source_of(reader)))),
+        statements=originals(writer, reader),
         why=f"{instance(reader, read)} reads what {instance(writer, written)} wrote in another "
         f"iteration of the loops that share the storage{for_parameters(parameters)}",
         hint=f"give {tensor.name} storage for the dimensions that these loops run over",

@@ -21,7 +21,7 @@ from weft.polyhedral.analysis.pair_distance import LoopDistances
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import bounded, derived, paths, sample
 from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
+from weft.polyhedral.schedule_verifier import for_parameters, instance, originals, source_of
 from weft.polyhedral.scop import Scop
 
 Path = Sequence[Loop | int]
@@ -129,6 +129,7 @@ def _refuse(pairs: isl.Set, dependence: Dependence, reason: str, code: str = "WE
         code,
         f"the schedule violates the {dependence.kind} dependence of {sink.name} on {source.name}",
         where=", ".join(dict.fromkeys((source_of(source), source_of(sink)))),
+        statements=originals(source, sink),
         why=f"{instance(source, first)} {did} {element} before {instance(sink, second)} "
         f"{does} it{for_parameters(parameters)}, but {reason}",
         hint="keep the two in order, in an outer loop or a sequence"

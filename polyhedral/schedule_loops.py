@@ -11,19 +11,22 @@ first of these strategies that has an answer decides on the loops of a group:
     serial      anything else                              a loop that carries dependences
     as written  what none of them has an answer to         its textual loops
 
-Nothing here is trusted: ``legality`` and ``validation`` judge the result.
+Nothing here is trusted: ``legality`` and ``validation`` judge the result, and where they refuse it,
+the next one does without what it was refused for (``policy/limits``).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
 from weft.frontend.scalar_expr import Literal
+from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.as_written import as_written
 from weft.polyhedral.policy.fuse import fuse, share
+from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.partial import partial_results
 from weft.polyhedral.policy.planner import Packing, Planner, Strategy
@@ -37,7 +40,7 @@ from weft.polyhedral.transform.detach import detach
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import private_results
-from weft.polyhedral.transform.scheduled import Scheduled, tidy
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above, tidy
 
 STRATEGIES = (
     ("matrix", matrix),
@@ -49,22 +52,30 @@ STRATEGIES = (
 
 
 def schedule_loops(
-    scop: Scop, machine: Machine, *, threads: int = 1, time_tile: bool = True
+    scop: Scop,
+    machine: Machine,
+    *,
+    threads: int = 1,
+    time_tile: bool = True,
+    limits: Limits | None = None,
 ) -> Scheduled:
-    """``scop`` with a schedule for ``threads`` cores of ``machine``; without ``time_tile``, no
-    tiles over time steps.
+    """``scop`` with a schedule for ``threads`` cores of ``machine`` within ``limits``; without
+    ``time_tile``, no tiles over time steps.
 
     What a budget does not suffice for stays as it is written, with a warning. Raises
     ``BudgetError`` (WEFT-E0400) where not even the dependences can be found within one.
     """
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
-    large = tuple(t.name for t in scop.tensors if len(t.shape) > 1)
+    limits = limits or Limits()
+    kept = limits.kept(scop)
+    large = tuple(t.name for t in scop.tensors if len(t.shape) > 1 and t.name not in kept)
+    threads = 1 if limits.one_thread else threads
     while True:
-        scheduled, detached = _scheduled(scop, large, machine, strategies, threads)
-        kept = tuple(name for name, made in detached.items() if _shrunk(scheduled, name, made))
-        if len(kept) == len(detached):
+        scheduled, detached = _scheduled(scop, large, machine, strategies, threads, limits)
+        smaller = tuple(name for name, made in detached.items() if _shrunk(scheduled, name, made))
+        if len(smaller) == len(detached):
             return scheduled
-        large = kept
+        large = smaller
 
 
 def _scheduled(
@@ -73,26 +84,32 @@ def _scheduled(
     machine: Machine,
     strategies: Sequence[tuple[str, Strategy]],
     threads: int,
+    limits: Limits,
 ) -> tuple[Scheduled, dict[str, tuple[str, ...]]]:
     """``scop`` scheduled, with the temporaries that arrays among ``large`` were detached to."""
     detached: dict[str, tuple[str, ...]] = {}
-    inner = private_results(scop)
+    kept = limits.kept(scop)
+    inner = private_results(scop, kept)
     for tensor in large:
         inner, names = detach(inner, tensor)
         if names:
             detached[tensor] = names
-    planner = Planner(expand_all(inner), machine, strategies, fuse, share, as_written, threads)
+    inner = expand_all(inner, kept)
+    planner = Planner(
+        inner, machine, strategies, fuse, share, as_written, threads, plain=limits.plain
+    )
     tree = planner.nest(planner.everything())
     tree = tidy(planner.completed(tree))
     for what in planner.given_up:
         warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
-    notes = (*planner.notes, *(f"gave up on {what}" for what in planner.given_up))
+    given_up = (*limits.given_up, *planner.given_up)
+    notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
     scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
     for packing in planner.packings:
-        scheduled = _packed(scheduled, packing)
+        scheduled = _packed(scheduled, packing, kept)
     if threads > 1:
-        scheduled = partial_results(scheduled)
-    return _contracted(scheduled), detached
+        scheduled = partial_results(scheduled, kept)
+    return _contracted(scheduled, kept), detached
 
 
 def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
@@ -107,16 +124,22 @@ def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
     return all(rank(name) < rank(tensor) for name in made)
 
 
-def _packed(scheduled: Scheduled, p: Packing) -> Scheduled:
-    """``scheduled`` with one operand in panels; as it is where the operand cannot be copied."""
+def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Scheduled:
+    """``scheduled`` with one operand in panels; as it is where the operand cannot be copied, or its
+    tensor is ``kept``."""
     read = scheduled.scop.statement(p.statement).reads[p.operand]
+    if read.tensor in kept:
+        return scheduled
     order = [*(d for d in range(len(read.indices)) if d != p.dim), p.dim]
+    loop = _around(scheduled, p)
+    if loop is None:
+        return scheduled
     try:
         return pack(
             scheduled,
             read.tensor,
             p.statement,
-            p.loop,
+            loop,
             {p.dim: p.width},
             order=order,
             operand=p.operand,
@@ -125,10 +148,31 @@ def _packed(scheduled: Scheduled, p: Packing) -> Scheduled:
         return scheduled
 
 
-def _contracted(scheduled: Scheduled) -> Scheduled:
-    """``scheduled`` with temporaries as small as its order allows; those of whole nests stay."""
+def _around(scheduled: Scheduled, p: Packing) -> str | None:
+    """The loop whose iterations each make the panels: the innermost around those that use them
+    again, or one further outside where the operand stays the same, on the same thread."""
+    scop = scheduled.scop
+    statement = scop.statement(p.statement)
+    read = statement.reads[p.operand]
+    moving = {d for d in statement.dims if any(mentions(i, (d,)) for i in read.indices)}
+    writers = {s.name for s in scop.statements if read.tensor in {w.tensor for w in s.writes}}
+    above = loops_above(scheduled.tree, p.statement)
+    place = [loop.name for loop in above].index(p.loop) - 1
+    while place > 0:
+        loop = above[place]
+        if loop.kind == "parallel" or mentions(loop.at[p.statement], moving):
+            break
+        if writers & above[place - 1].at.keys():
+            break
+        place -= 1
+    return above[place].name if place >= 0 else None
+
+
+def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:
+    """``scheduled`` with temporaries as small as its order allows; those of whole nests stay, and
+    so do those that are ``kept``."""
     for tensor in scheduled.scop.tensors:
-        if tensor.role == "temp" and tensor.scope == "global":
+        if tensor.role == "temp" and tensor.scope == "global" and tensor.name not in kept:
             try:
                 scheduled = contract(scheduled, tensor.name)
             except (IllegalScheduleError, BudgetError):

@@ -131,6 +131,7 @@ def _injective(scop: Scop, statement: Statement, values: Sequence[Affine]) -> No
             "WEFT-E0413",
             f"two instances of statement {statement.name} run at the same time",
             where=source_of(statement),
+            statements=originals(statement),
             why=f"the loops around it do not tell {instance(statement, first)} from "
             f"{instance(statement, second)}{for_parameters(parameters)}",
             hint="every dim of a statement has to follow from the loops around it",
@@ -147,6 +148,12 @@ def for_parameters(parameters: dict[str, int]) -> str:
     """`` for n=3``, or nothing."""
     shown = ", ".join(f"{name}={value}" for name, value in parameters.items())
     return f" for {shown}" if shown else ""
+
+
+def originals(*statements: Statement) -> tuple[str, ...]:
+    """The original statements that ``statements`` stand for, by name; new ones stand for none."""
+    names = (s.origin.statement if s.origin and s.origin.statement else s.name for s in statements)
+    return tuple(dict.fromkeys(names))
 
 
 def source_of(statement: Statement) -> str:

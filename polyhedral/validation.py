@@ -60,6 +60,7 @@ from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import (
     for_parameters,
     instance,
+    originals,
     source_of,
     verify_schedule,
 )
@@ -243,6 +244,7 @@ class _Comparison:
             "WEFT-E0440",
             f"{what} is not what it was before the transformations",
             where=", ".join(dict.fromkeys(self._where(*place) for place in statements)),
+            statements=self._originals(statements),
             why=f"{self._shown(reader, self.transformed)} {', but '.join(parts)}"
             + for_parameters(sample_named(reader)[2]),
             hint="some tile, halo, copy or buffer comes too early or too late, or is too small",
@@ -254,6 +256,10 @@ class _Comparison:
             folded = seen.intersect_range(contributions).domain()
             seen = seen.subtract(seen.intersect_domain(folded).intersect_range(starts))
         return seen
+
+    def _originals(self, places: Sequence[tuple[isl.UnionSet, Scop]]) -> tuple[str, ...]:
+        named = ((sample_named(points), scop) for points, scop in places)
+        return originals(*(scop.statement(name) for (kind, name, *_), scop in named if kind == "S"))
 
     def _where(self, points: isl.UnionSet, scop: Scop) -> str:
         kind, name, _, _ = sample_named(points)
@@ -313,6 +319,7 @@ class _Comparison:
                 "WEFT-E0441",
                 "a contribution to a reduction is counted twice",
                 where=self._where(first, self.transformed),
+                statements=self._originals([(first, self.transformed)]),
                 why=f"{self._shown(first, self.transformed)} and "
                 f"{self._shown(second, self.transformed)} both add the same"
                 + for_parameters(sample_named(first)[2]),
@@ -344,5 +351,6 @@ def _misleading(statement: Statement, why: str) -> NoReturn:
         "WEFT-E0442",
         f"statement {statement.name} has an origin that makes no sense",
         where=source_of(statement),
+        statements=originals(statement),
         why=why,
     )

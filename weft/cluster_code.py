@@ -130,18 +130,28 @@ def legal_schedule(
 ) -> tuple[Scheduled, str]:
     """The scheduler's choice if the checkers accept it, else the serial one, loudly."""
     try:
-        scheduled = passes.run("schedule", choose, show=lambda s: print_schedule(s.tree))
-        passes.run("legality", lambda: prove(scop, scheduled))
-        return scheduled, ""
+        return proved(scop, choose, passes), ""
     except (IllegalScheduleError, BudgetError) as error:
-        warnings.warn(
-            f"{scop.name}: serial schedule; no fusion, tiling or parallel loops\n{error}",
-            WeftWarning,
-            stacklevel=2,
-        )
-        serial = initial(scop)
-        passes.run("legality", lambda: prove(scop, serial))
-        return serial, str(error)
+        return serial_schedule(scop, error, passes), str(error)
+
+
+def proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
+    """The scheduler's choice, which the checkers accept."""
+    scheduled = passes.run("schedule", choose, show=lambda s: print_schedule(s.tree))
+    passes.run("legality", lambda: prove(scop, scheduled))
+    return scheduled
+
+
+def serial_schedule(scop: Scop, error: CompileError, passes: Passes) -> Scheduled:
+    """The statements as they are written, because of ``error``, with a warning."""
+    warnings.warn(
+        f"{scop.name}: serial schedule; no fusion, tiling or parallel loops\n{error}",
+        WeftWarning,
+        stacklevel=2,
+    )
+    serial = initial(scop)
+    passes.run("legality", lambda: prove(scop, serial))
+    return serial
 
 
 def prove(scop: Scop, scheduled: Scheduled) -> None:

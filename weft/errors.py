@@ -62,7 +62,23 @@ class BudgetError(CompileError):
 
 
 class IllegalScheduleError(CompileError):
-    """A schedule violates a dependence; ``why`` shows one concrete instance pair (E04xx)."""
+    """A schedule violates a dependence; ``why`` shows one concrete instance pair (E04xx).
+
+    ``statements`` names those of the original program that it is about, as far as is known.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        where: str = "",
+        why: str = "",
+        hint: str = "",
+        statements: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(code, what, where=where, why=why, hint=hint)
+        self.statements = statements
 
 
 class InternalError(CompileError):

@@ -9,12 +9,13 @@ LLVM, object code     one entry point
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 
 from weft.assemble import Step, Storage, host_program
 from weft.cache import open_cache
-from weft.cluster_code import ClusterKernel, given_schedule, kernels_of, legal_schedule
+from weft.cluster_code import ClusterKernel, given_schedule, kernels_of, proved, serial_schedule
 from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.machines.host import cpu_count, host_machine
 from weft.codegen.program import Buffer, Input, Output, Place, Program
@@ -22,6 +23,7 @@ from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
 from weft.compiled import Compiled
 from weft.compiled_cache import cache_key, find, store
+from weft.errors import CompileError, WeftWarning
 from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel
 from weft.guards import guards_of
@@ -33,6 +35,7 @@ from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.named_isl import exclusively
+from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import scop_text
@@ -109,16 +112,40 @@ def lower_loops(
     if options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     if scheduled is None:
-        make = partial(schedule_loops, scop, target, threads=_threads(options))
-        scheduled, fallback = legal_schedule(scop, make, passes)
+        scheduled, kernels, fallback = _automatic(scop, target, passes)
     else:
         scheduled, fallback = _given(scop, scheduled, passes), ""
-    kernels = kernels_of(scheduled, f"kernel_{kernel.scop.name}", passes)
+        kernels = kernels_of(scheduled, _kernel_name(scop), passes)
     program = passes.run(
         "program", lambda: _program(kernel, scheduled, kernels), show=print_program
     )
     verify_program(program)
     return LoweredKernel(kernel, scheduled, fallback, program, passes)
+
+
+def _automatic(
+    scop: Scop, machine: Machine, passes: Passes
+) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
+    """The scheduler's choice in loop IR; less and less of it while it is refused, loudly."""
+    threads = _threads(passes.options)
+    limits = Limits()
+    while True:
+        choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
+        try:
+            scheduled = proved(scop, choose, passes)
+            return scheduled, kernels_of(scheduled, _kernel_name(scop), passes), ""
+        except CompileError as error:  # a bug of the scheduler's is no reason not to compile
+            less = limits.after(error, scop, threads)
+            if less is None:
+                scheduled = serial_schedule(scop, error, passes)
+                return scheduled, kernels_of(scheduled, _kernel_name(scop), passes), str(error)
+            limits = less
+            told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
+            warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def _kernel_name(scop: Scop) -> str:
+    return f"kernel_{scop.name}"
 
 
 def _given(scop: Scop, scheduled: Scheduled, passes: Passes) -> Scheduled:

@@ -12,6 +12,8 @@ is free. The pieces are long, so that the results of all of them are short besid
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from weft.errors import BudgetError, IllegalScheduleError
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import dependences, folding
@@ -27,12 +29,13 @@ from weft.polyhedral.transform.split import split
 PIECE = 128  # iterations that fold into one set of partial results
 
 
-def partial_results(scheduled: Scheduled) -> Scheduled:
-    """``scheduled``, whose outermost serial loops that only fold run in parallel pieces."""
+def partial_results(scheduled: Scheduled, kept: Collection[str] = ()) -> Scheduled:
+    """``scheduled``, whose outermost serial loops that only fold run in parallel pieces, without
+    those that fold into a tensor that is ``kept``."""
     for loop in _outermost(scheduled.tree):
         if loop.kind == "serial":
             try:
-                scheduled = _in_pieces(scheduled, loop)
+                scheduled = _in_pieces(scheduled, loop, kept)
             except (IllegalScheduleError, BudgetError):
                 continue  # it stays as it is
     return scheduled
@@ -53,7 +56,7 @@ def _loops_in(tree: Tree) -> bool:
     return isinstance(tree, Band) or any(_loops_in(child) for child in children(tree))
 
 
-def _in_pieces(scheduled: Scheduled, loop: Loop) -> Scheduled:
+def _in_pieces(scheduled: Scheduled, loop: Loop, kept: Collection[str]) -> Scheduled:
     scop = scheduled.scop
     folds = [
         s.name
@@ -64,7 +67,7 @@ def _in_pieces(scheduled: Scheduled, loop: Loop) -> Scheduled:
     inside = [scop.statement(name) for name in loop.at]
     read = {r.tensor for s in inside for r in s.reads}
     overwritten = {w.tensor for s in inside if s.update is None for w in s.writes}
-    alone = set(folds) <= folding(scop) and not folded & (read | overwritten)
+    alone = set(folds) <= folding(scop) and not folded & {*read, *overwritten, *kept}
     if not folds or not alone or not _independent(scheduled, loop):
         return scheduled
     scheduled = split(scheduled, loop.name, PIECE)

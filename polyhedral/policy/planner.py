@@ -82,7 +82,7 @@ Share = Callable[["Planner", Group, Hyperplane], Tree]
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Read ``operand`` of ``statement`` is to come from panels of ``width`` along dimension ``dim``
-    of its tensor, made in each iteration of ``loop``."""
+    of its tensor, made where all of ``loop`` can read them."""
 
     statement: str
     operand: int
@@ -102,6 +102,7 @@ class Planner:
     share: Share  # the loops of such a part
     last: Callable[[Planner, Group], Tree]  # what always has an answer
     threads: int = 1
+    plain: frozenset[str] = frozenset()  # statements that stay as they are written
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
     packings: list[Packing] = field(default_factory=list)  # once the tree is complete
@@ -128,7 +129,17 @@ class Planner:
         except BudgetError as error:
             self._give_up(f"fusion of {', '.join(group.names)}", error)
             parts = [(group.part(names), None) for names in group.components()]
+        if self.plain:
+            parts = [alone for part in parts for alone in self._set_aside(*part)]
         return TreeSequence(tuple(self._plan(part, plane) for part, plane in parts))
+
+    def _set_aside(
+        self, group: Group, plane: Hyperplane | None
+    ) -> list[tuple[Group, Hyperplane | None]]:
+        """``group`` in its components, where some statements in it share no loops of its making."""
+        if self.plain.isdisjoint(group.names):
+            return [(group, plane)]
+        return [(group.part(names), None) for names in group.components()]
 
     def _plan(self, group: Group, plane: Hyperplane | None) -> Tree:
         """The loops of ``group``, which is to share ``plane`` if that is given."""
@@ -137,7 +148,7 @@ class Planner:
             tried.append(("", self.planned[group.names[0]]))
         if plane is not None:
             tried.append(("one loop", partial(_shared, plane)))
-        tried += self.strategies
+        tried += self.strategies if self.plain.isdisjoint(group.names) else ()
         try:
             for name, strategy in tried:
                 tree = self._attempt(strategy, group)

@@ -9,7 +9,7 @@ Also known as: full scalar and array expansion (Feautrier 1988, "Array expansion
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr, Var
@@ -22,14 +22,15 @@ from weft.polyhedral.transform.expand import expanded
 from weft.polyhedral.transform.separate import separate
 
 
-def expand_all(scop: Scop) -> Scop:
+def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:
     """``scop`` with each temporary separated (``separate``) and then expanded along every textual
     loop around all of its uses whose iterations share elements of it, but no values.
 
-    Temporaries that may be read before they are written, and loops without a closed form, stay.
+    Temporaries that are ``kept`` or may be read before they are written, and loops without a closed
+    form, stay.
     """
     for tensor in scop.tensors:
-        if tensor.role == "temp" and not tensor.contracted:
+        if tensor.role == "temp" and not tensor.contracted and tensor.name not in kept:
             scop, names = separate(scop, tensor.name)
             for name in names:
                 scop = _expand(scop, name)

@@ -13,7 +13,7 @@ privatization".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from weft.frontend.scalar_expr import Expr, Load, Var
@@ -27,14 +27,14 @@ from weft.polyhedral.transform.scheduled import fresh
 _Box = tuple[tuple[Expr, Expr], ...]
 
 
-def private_results(scop: Scop) -> Scop:
+def private_results(scop: Scop, kept: Collection[str] = ()) -> Scop:
     """``scop``, whose arguments that serve as scratch are temporaries until the last iteration.
 
     These are the arguments of which each iteration of some loops writes the same box of elements
-    before it reads any; all others stay.
+    before it reads any; all others stay, and so do those that are ``kept``.
     """
     for tensor in scop.tensors:
-        if tensor.role in ("inout", "output") and tensor.shape:
+        if tensor.role in ("inout", "output") and tensor.shape and tensor.name not in kept:
             scop = _private(scop, tensor.name)
     return scop
 

@@ -29,6 +29,7 @@ from weft.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import fuse, matrix, planner, slanted, stencil
+from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Mark, walk
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -52,6 +53,7 @@ class Effort:
     loop_ir: float = 0.2
     native: float = 0.02
     poor: float = 0.1  # schedules with a budget that does not suffice
+    limited: float = 0.2  # schedules that have to do without something
 
 
 def examine(seed: int, effort: Effort) -> Outcome:
@@ -63,7 +65,8 @@ def examine(seed: int, effort: Effort) -> Outcome:
         poor = tiny and r.random() < effort.poor
         try:
             with _constants(TINY_SIZES if tiny else ()), _constants(_budget(r) if poor else ()):
-                made = _made(affine, tiny, threads)
+                limits = _limits(affine, r) if r.random() < effort.limited else Limits()
+                made = _made(affine, tiny, threads, limits)
             problem = _wrong(affine, made, poor, r, effort, notes)
         except Refused as refused:
             problem = str(refused)
@@ -85,11 +88,19 @@ class Refused(Exception):
     """No schedule came out."""
 
 
-def _made(affine: Affine, tiny: bool, threads: int) -> Scheduled:
+def _limits(affine: Affine, r: Random) -> Limits:
+    """What is left after a refusal, of some statements or of all storage."""
+    names = [s.name for s in affine.scop.statements]
+    plain = frozenset(r.sample(names, r.randint(0, len(names))))
+    return Limits(plain, storage=r.random() < 0.7)
+
+
+def _made(affine: Affine, tiny: bool, threads: int, limits: Limits) -> Scheduled:
+    machine = TINY if tiny else host_machine()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeftWarning)
         try:
-            return schedule_loops(affine.scop, TINY if tiny else host_machine(), threads=threads)
+            return schedule_loops(affine.scop, machine, threads=threads, limits=limits)
         except (CompileError, BudgetError) as error:
             raise Refused(f"no schedule: {error}") from error
 
