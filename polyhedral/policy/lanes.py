@@ -94,7 +94,11 @@ def _step(access: Access, dim: str) -> int:
     """Elements of a row between neighbours along ``dim``; 0 if it moves through rows as well."""
     *outer, last = access.indices
     form = linear(last, (dim,))
-    return 0 if form is None or any(mentions(i, (dim,)) for i in outer) else form.coefficients[dim]
+    return (
+        0
+        if form is None or any(mentions(i, (dim,)) for i in outer)
+        else form.coefficients.get(dim, 0)
+    )
 
 
 def jumps(access: Access, dim: str, *, backwards: bool = False) -> bool:
