@@ -28,18 +28,29 @@ THREADS = 2
 OPTIONS = Options(cache=False, workers=0, texts=False)
 
 
+def forbid(page: int) -> None:
+    """Take away all rights to the page at address ``page``."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+
+
 class Guarded:
-    """``size`` bytes between two pages without any rights, at the end of theirs or the start."""
+    """``size`` bytes between two pages without any rights, at the end of theirs or the start.
+
+    All bytes between these pages are ``CANARY`` at first: NaN in floats, -1 in integers.
+    """
+
+    CANARY = 0xFF
 
     def __init__(self, size: int, *, at_end: bool, alignment: int = 1) -> None:
         pages = max(1, -(-size // PAGE))
         self.memory = mmap.mmap(-1, (pages + 2) * PAGE)
         self.bytes = np.frombuffer(self.memory, np.uint8)
         base = self.bytes.ctypes.data
-        libc = ctypes.CDLL(None, use_errno=True)
         for page in (base, base + (pages + 1) * PAGE):
-            if libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0):
-                raise OSError(ctypes.get_errno(), "mprotect")
+            forbid(page)
+        self.bytes[PAGE : (pages + 1) * PAGE] = self.CANARY
         offset = (pages * PAGE - size) // alignment * alignment if at_end else 0
         self.start = PAGE + offset
         self.size = size
@@ -47,6 +58,12 @@ class Guarded:
 
     def array(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
         return self.bytes[self.start : self.start + self.size].view(dtype).reshape(shape)
+
+    def intact(self) -> bool:
+        """Whether nothing was written beside the ``size`` bytes."""
+        before = self.bytes[PAGE : self.start]
+        behind = self.bytes[self.start + self.size : -PAGE]
+        return bool((before == self.CANARY).all() and (behind == self.CANARY).all())
 
     @classmethod
     def copy(cls, data: np.ndarray, *, at_end: bool) -> Guarded:
@@ -265,7 +282,7 @@ def main() -> None:
 
 def overrun() -> None:
     """Kill this process: read the element behind the last."""
-    memory = Guarded(12, at_end=True)
+    memory = Guarded.copy(np.zeros(3, np.float32), at_end=True)
     print(ctypes.c_float.from_address(memory.address + 8).value, flush=True)
     print(ctypes.c_float.from_address(memory.address + 12).value)
 

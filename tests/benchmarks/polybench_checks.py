@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from weft.benchmarks.polybench.verify import verify
 from weft.dtypes import as_dtype
 from weft.errors import CallError
 
+ROOT = Path(__file__).parents[2]
 NASTY = ((0,) * 5, (1,) * 5, (2,) * 5, (3, 5, 7, 4, 6), (7, 3, 2, 5, 4), (17, 19, 23, 13, 11))
 
 READ_ELEMENT_0 = {"durbin", "correlation", "fdtd-2d"}  # as published, of empty arrays too
@@ -58,3 +61,18 @@ def check_printed_c(benchmarks: list[Benchmark]) -> None:
             sizes = benchmark.sizes("mini")
             verdict = verify(benchmark, benchmark.dtype, sizes, run, None, use_oracle=True)
             assert verdict.good, f"{benchmark.name}: {verdict}"
+
+
+def check_guarded(family: str) -> None:
+    """No kernel of ``family`` accesses memory outside its own, on one thread or two."""
+    for threads in (1, 2):
+        finished = subprocess.run(
+            [sys.executable, "-m", "tests.guarded_kernels", str(threads), family],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        names = finished.stdout.splitlines() or ["nothing"]
+        assert finished.returncode == 0, f"in {names[-1]}: {finished.stderr[-2000:]}"
+        assert len(names) > 1 and names[-1] == "done"
