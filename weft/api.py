@@ -24,7 +24,7 @@ from weft.kernel_code import lower_loops
 from weft.loop_kernel import Kernel
 from weft.model import Model, compile_model
 from weft.onnx_shapes import Shapes
-from weft.options import Options
+from weft.options import Options, options_or_default
 from weft.polyhedral.schedule import schedule as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -223,13 +223,7 @@ def _chosen(target: str | None, options: Options | None) -> Options:
             f"there is no target {target!r}",
             hint=f"targets: {', '.join(TARGETS)} (this processor)",
         )
-    if options is not None and not isinstance(options, Options):
-        raise CompileError(
-            "WEFT-E0003",
-            f"options is a {type(options).__name__}, not weft.Options",
-            hint="weft.Options(threads=1), say",
-        )
-    return options or Options.from_environment()
+    return options_or_default(options)
 
 
 def _is_onnx(source: Source) -> bool:

@@ -18,7 +18,7 @@ from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel, lower_kernel
 from weft.frontend.loops.source import LoopFunction
 from weft.kernel_code import assumed, lower_loops
-from weft.options import Options
+from weft.options import Options, options_or_default
 from weft.passes import Passes
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
@@ -41,7 +41,8 @@ class Kernel(LoopFunction):
         super().__init__(function)
         self.__name__ = getattr(function, "__name__", "kernel")
         self.__doc__ = function.__doc__
-        self.__module__ = function.__module__
+        self.__module__ = getattr(function, "__module__", "")
+        self.__qualname__ = getattr(function, "__qualname__", self.__name__)
         self.__wrapped__ = function
         self._options = options
         self._lowered: LoopKernel | None = None
@@ -78,22 +79,22 @@ class Kernel(LoopFunction):
 
     @property
     def options(self) -> Options:
-        return self._options or Options.from_environment()
+        return options_or_default(self._options)
 
     def compile(
         self, schedule: Schedule | None = None, *, options: Options | None = None
     ) -> Executable:
         """The kernel as an executable that takes the same arguments and returns the arrays that it
         has overwritten; ``schedule``: one of this kernel's, instead of an automatic one."""
-        chosen = options or self.options
-        return compile_and_verify_kernel(self.lowered, chosen, _scheduled(schedule))
+        given = self.options if options is None else options_or_default(options)
+        return compile_and_verify_kernel(self.lowered, given, _scheduled(schedule))
 
     def lower(
         self, schedule: Schedule | None = None, *, options: Options | None = None
     ) -> dict[str, str]:
         """The text after each stage, without machine code."""
-        chosen = options or self.options
-        return lower_loops(self.lowered, chosen, _scheduled(schedule)).passes.texts
+        given = self.options if options is None else options_or_default(options)
+        return lower_loops(self.lowered, given, _scheduled(schedule)).passes.texts
 
     def schedule(self) -> Schedule:
         """The order of the source, as a value to change and to compile."""
@@ -130,6 +131,10 @@ class Kernel(LoopFunction):
         except SizeError as error:
             raise CallError("WEFT-E0605", f"sizes do not fit: {error}") from None
         _with_names(self.function, sizes)(*given)
+
+    def __reduce__(self) -> str:
+        """Copied and pickled by name, as functions are."""
+        return self.__qualname__
 
     def __repr__(self) -> str:
         return f"<weft.Kernel {self.__name__}>"
@@ -181,6 +186,8 @@ def kernel(
 
     Nothing is read or compiled until it is called or asked for its parts.
     """
+    if options is not None:
+        options_or_default(options)
     if function is None:
         return lambda function: Kernel(function, options)
     return Kernel(function, options)

@@ -142,3 +142,14 @@ def _refusal(name: str, value: object, expected: str) -> CompileError:
         f"option {name} is {value!r}, not {expected}",
         hint=f"options: {known}",
     )
+
+
+def options_or_default(options: Options | None) -> Options:
+    """``options``, or what the environment says. Raises ``CompileError`` (WEFT-E0003)."""
+    if options is not None and not isinstance(options, Options):
+        raise CompileError(
+            "WEFT-E0003",
+            f"options is a {type(options).__name__}, not weft.Options",
+            hint="weft.Options(threads=1), say",
+        )
+    return options or Options.from_environment()

@@ -101,10 +101,12 @@ def _few(decision: Decision, node: ast.expr, expressions: Expressions) -> Decisi
 
 
 def _comparison(node: ast.Compare, expressions: Expressions) -> Decision:
-    left, right = expressions.scalar(node.left), expressions.scalar(node.comparators[0])
     name = COMPARISONS.get(type(node.ops[0]))
+    if name is None:
+        return _data(expressions.truth(node))  # which refuses it
+    left, right = expressions.scalar(node.left), expressions.scalar(node.comparators[0])
     one, two = _affine(left), _affine(right)
-    if name is None or one is None or two is None:
+    if one is None or two is None:
         return _data(expressions.truth(node))
     true: list[Way] = []
     false: list[Way] = []

@@ -36,6 +36,19 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 _FALSE, _TRUE = literal(False, dtypes.bool_), literal(True, dtypes.bool_)
+_UNKNOWN: dict[type[ast.expr], tuple[str, str]] = {  # what Python calls it, and what to write
+    ast.Dict: ("a dictionary", "an array argument"),
+    ast.Set: ("a set", "an array argument"),
+    ast.List: ("a list", "an array: weft.zeros((N, 3)); or a tuple: a, b = 1.0, 2.0"),
+    ast.ListComp: ("a comprehension", "an array of its own, weft.empty(N), and a loop"),
+    ast.GeneratorExp: ("a comprehension", "a loop that adds up: s += …"),
+    ast.Lambda: ("a lambda", "a function of one return expression outside the kernel"),
+    ast.JoinedStr: ("text", "numbers: texts have no use in a kernel"),
+    ast.NamedExpr: ("an assignment within an expression", "an assignment before it"),
+    ast.Yield: ("a generator's", "an array argument that the kernel writes"),
+    ast.Await: ("a coroutine's", "a plain call"),
+    ast.Starred: ("a starred expression", "its parts, one by one"),
+}
 
 
 class Expressions:
@@ -82,6 +95,8 @@ class Expressions:
 
     def truth(self, node: ast.expr) -> Expr:
         """``node`` as a condition."""
+        if isinstance(node, ast.BoolOp):
+            return self._logical(isinstance(node.op, ast.And), node.values)
         value = self.scalar(node)
         return value.expr if value.dtype == dtypes.bool_ else cast(value.expr, dtypes.bool_)
 
@@ -104,7 +119,7 @@ class Expressions:
             case ast.UnaryOp(op, operand):
                 return self._unary(op, self.scalar(operand))
             case ast.BoolOp(op, parts):
-                return self._logical(isinstance(op, ast.And), parts)
+                return self._either(isinstance(op, ast.And), parts)
             case ast.Compare():
                 return Scalar(self._comparison(node))
             case ast.IfExp(test, body, orelse):
@@ -115,12 +130,18 @@ class Expressions:
         self._unknown(node)
 
     def _unknown(self, node: ast.expr) -> NoReturn:
+        known = "numbers, names, subscripts, arithmetic, comparisons, a if c else b, and calls"
+        what, instead = _UNKNOWN.get(type(node), ("", known))
+        if isinstance(node, ast.Constant):
+            what = f"of type {type(node.value).__name__}"
+        if isinstance(node, ast.Compare):
+            what, instead = "`in` and `is`", "comparisons with each: i == 1 or i == 2"
         self.source.refuse(
             "E0163",
             node,
             f"{self.source.code(node)} cannot stand in a loop kernel",
-            why=f"a {type(node).__name__} has no meaning there",
-            hint="numbers, names, subscripts, arithmetic, comparisons, a if c else b, and calls",
+            why=f"it is {what}" if what else "",
+            hint=instead,
         )
 
     # ---- operators ----------------------------------------------------------------------------
@@ -142,8 +163,11 @@ class Expressions:
         return result
 
     def _binary(self, op: str, left: Scalar, right: Scalar) -> Scalar:
-        if op == "pow" and left.dtype.is_float and right.weak and right.expr == literal(2):
-            return combine("mul", left, left)
+        if op == "pow" and right.weak and isinstance(right.expr, Literal):
+            if left.dtype.is_float and right.expr == literal(2):
+                return combine("mul", left, left)
+            if left.weak and right.dtype.is_integer and right.expr.value < 0:  # as Python: a float
+                left = Scalar(cast_folded(left.expr, dtypes.float64), weak=True)
         return combine(op, left, right)
 
     def _unary(self, op: ast.unaryop, operand: Scalar) -> Scalar:
@@ -151,7 +175,18 @@ class Expressions:
             return operand
         return combine("neg" if isinstance(op, ast.USub) else "not", operand)
 
-    def _logical(self, is_and: bool, parts: list[ast.expr]) -> Scalar:
+    def _either(self, is_and: bool, parts: list[ast.expr]) -> Scalar:
+        """``a and b`` of numbers is one of them, as in Python."""
+        values = [self.scalar(part) for part in parts]
+        if all(value.dtype == dtypes.bool_ for value in values):
+            return Scalar(self._logical(is_and, parts))
+        result = values[-1]
+        for value in reversed(values[:-1]):
+            condition = cast(value.expr, dtypes.bool_)
+            result = choose(condition, *((result, value) if is_and else (value, result)))
+        return result
+
+    def _logical(self, is_and: bool, parts: list[ast.expr]) -> Expr:
         """``and`` and ``or`` do not evaluate what they do not need."""
         result = self.truth(parts[-1])
         for part in reversed(parts[:-1]):
@@ -162,14 +197,14 @@ class Expressions:
                 result = select(left, result, _FALSE)
             else:
                 result = select(left, _TRUE, result)
-        return Scalar(result)
+        return result
 
     def _comparison(self, node: ast.Compare) -> Expr:
+        if any(type(op) not in COMPARISONS for op in node.ops):
+            self._unknown(node)
         result: Expr = _TRUE
         sides = [self.scalar(side) for side in (node.left, *node.comparators)]
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            if type(op) not in COMPARISONS:
-                self._unknown(node)
             result = result & combine(COMPARISONS[type(op)], left, right).expr
         return result
 
@@ -244,6 +279,8 @@ class Expressions:
         known = (*OPERATORS, scalar_expr.select)
         if isinstance(function, FunctionType) and function not in known:
             return self._helper(node, function)
+        if function is float and [type(arg) for arg in node.args] == [ast.Constant]:
+            return self._literal_float(node, node.args[0])
         args = [self.scalar(arg) for arg in node.args]
         dtype = function if isinstance(function, DType) else _type(function)
         if dtype is not None and len(args) == 1:
@@ -261,6 +298,13 @@ class Expressions:
                 " dtypes; kernels are called as statements",
             )
         return result
+
+    def _literal_float(self, node: ast.Call, arg: ast.expr) -> Scalar:
+        """``float("inf")`` and the like."""
+        try:
+            return number(float(ast.literal_eval(arg)))
+        except (TypeError, ValueError) as error:
+            self.source.refuse("E0163", node, str(error), hint='float("inf"), float("nan")')
 
     def _helper(self, node: ast.Call, function: FunctionType) -> Value:
         """A call of a plain function: its one return expression, where its arguments are these."""

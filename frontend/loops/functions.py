@@ -22,10 +22,10 @@ _NAMES = {  # operator: what Python, NumPy and Weft call it
     "cos": ("cos",), "cosh": ("cosh",), "sin": ("sin",), "sinh": ("sinh",), "tan": ("tan",),
     "tanh": ("tanh",), "exp": ("exp",), "exp2": ("exp2",), "expm1": ("expm1",), "log": ("log",),
     "log2": ("log2",), "log1p": ("log1p",), "sqrt": ("sqrt",), "erf": ("erf",),
-    "floor": ("floor",), "ceil": ("ceil",), "trunc": ("trunc",), "round": ("rint", "round_even"),
-    "rem": ("fmod",), "pow": ("pow", "power"), "sign": ("sign",), "isnan": ("isnan",),
-    "isinf": ("isinf",), "isfinite": ("isfinite",), "min": ("min", "minimum"),
-    "max": ("max", "maximum"),
+    "floor": ("floor",), "ceil": ("ceil",), "trunc": ("trunc",),
+    "round": ("rint", "round_even", "round"), "rem": ("fmod",), "pow": ("pow", "power"),
+    "sign": ("sign",), "isnan": ("isnan",), "isinf": ("isinf",), "isfinite": ("isfinite",),
+    "min": ("min", "minimum"), "max": ("max", "maximum"),
 }  # fmt: skip
 _INTEGER = ("floor", "ceil", "trunc")  # of ``math``, where they give an int
 
@@ -51,7 +51,7 @@ def call_operator(function: Callable[..., Any], args: list[Scalar]) -> Scalar | 
 
     Raises ``ExpressionError`` for the wrong number or dtypes of arguments.
     """
-    if function is int or function in [getattr(math, name) for name in _INTEGER]:
+    if function in (int, round, *(getattr(math, name) for name in _INTEGER)):
         return _to_int(function, _one(function, args))
     if function is float:
         return Scalar(cast_folded(_one(function, args).expr, dtypes.float64), weak=True)
@@ -84,7 +84,7 @@ def _to_int(function: Callable[..., Any], value: Scalar) -> Scalar:
     if value.dtype.is_integer:
         return value
     expr = value.expr
-    if function in (math.floor, math.ceil):
+    if function in (math.floor, math.ceil, round):
         expr = combine(OPERATORS[function], value).expr
     return Scalar(cast_folded(expr, dtypes.int64), weak=True)
 

@@ -13,7 +13,7 @@ from weft.frontend.loops.builder import ScopBuilder
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.functions import TYPES
 from weft.frontend.loops.loop_range import affine_cases
-from weft.frontend.loops.signature import meaning
+from weft.frontend.loops.signature import SCALARS, meaning
 from weft.frontend.loops.values import Scalar
 from weft.frontend.scalar_affine import to_expr
 from weft.frontend.scalar_expr import Expr
@@ -63,7 +63,9 @@ def dtype_of(expressions: Expressions, node: ast.expr | None) -> DType | None:
     if node is None:
         return dtypes.float64
     found = meaning(expressions.source, node)
-    return found if isinstance(found, DType) else TYPES.get(found)
+    if isinstance(found, DType):
+        return found
+    return SCALARS.get(found) or TYPES.get(found) if isinstance(found, type) else None
 
 
 def _shape(node: ast.expr, expressions: Expressions, builder: ScopBuilder) -> tuple[Expr, ...]:

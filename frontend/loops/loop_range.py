@@ -123,6 +123,7 @@ def affine_cases(
             f"{what}, {source.code(node)}, is not affine",
             why="affine are sums of loop variables and sizes times constants, // and % by"
             " constants, and min and max of such",
+            hint="loop as far as it may go at most, with the exact bound as an `if` inside",
         )
     return found
 

@@ -41,6 +41,11 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Nonlocal: ("nonlocal", "arguments"),
     ast.Delete: ("del", "nothing: arrays of a kernel live as long as it runs"),
     ast.Raise: ("raise", "an assert on sizes"),
+    ast.AnnAssign: ("x: type", "a value with it: x: weft.f32 = 0"),
+    ast.Match: ("match", "if and elif"),
+    ast.ClassDef: ("class", "arguments"),
+    ast.AsyncFor: ("async for", "for"),
+    ast.Expr: ("an expression alone", "an assignment, or the call of a kernel"),
 }
 
 
@@ -218,6 +223,8 @@ class _Lowering:
         self.assigner.assign(target, found, frame, place, node)
 
     def _declared(self, name: str, annotation: ast.expr, frame: Frame) -> None:
+        if meaning(frame.source, annotation) in (int, float, bool):  # as in Python: no conversion
+            return
         dtype = dtype_of(Expressions(frame, self.knowledge), annotation)
         if dtype is None:
             frame.source.refuse(

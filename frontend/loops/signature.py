@@ -21,7 +21,7 @@ from weft.frontend.loops.source import Source
 from weft.frontend.scalar_expr import Expr, Var, apply, literal
 
 Kind = Literal["array", "scalar", "parameter"]
-_SCALARS: dict[Any, DType] = {float: dtypes.float64, bool: dtypes.bool_, int: dtypes.int64}
+SCALARS: dict[Any, DType] = {float: dtypes.float64, bool: dtypes.bool_, int: dtypes.int64}
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
 }  # fmt: skip
@@ -102,7 +102,7 @@ def _evaluated(
         return found, None
     if not isinstance(found, type):
         return None
-    dtype = _SCALARS.get(found) or TYPES.get(found)
+    dtype = SCALARS.get(found) or TYPES.get(found)
     return None if dtype is None else (dtype, None)
 
 
@@ -131,7 +131,7 @@ def _size(source: Source, node: ast.expr, *, quoted: bool = False) -> Expr:
     match node:
         case ast.Constant(bool()):
             pass
-        case ast.Constant(int(value)):
+        case ast.Constant(int(value)) if 0 <= value < 1 << 63 or quoted:
             return literal(value)
         case ast.Constant(str(text)):
             return _size(source, _parsed(source, node, text), quoted=True)

@@ -125,6 +125,8 @@ def read_source(function: Callable[..., Any]) -> Source:
     name = getattr(function, "__name__", repr(function))
     if not isinstance(function, FunctionType):
         raise _unreadable(name, f"it is a {type(function).__name__}, not a function")
+    if hasattr(function, "__wrapped__"):
+        raise _unreadable(name, "another decorator has put a function of its own around it")
     try:
         lines, start = inspect.getsourcelines(function)
         file = inspect.getsourcefile(function) or "<unknown>"
@@ -159,5 +161,5 @@ def _unreadable(name: str, why: str) -> KernelError:
         "WEFT-E0160",
         f"the source of {name} cannot be read",
         why=why,
-        hint="write the kernel as a def in a file or a notebook cell",
+        hint="write the kernel as a def in a file or a notebook cell, with no other decorator",
     )

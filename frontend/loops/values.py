@@ -123,7 +123,9 @@ def convert(value: Scalar, dtype: DType) -> Expr:
             if value.weak
             else f"{kind} stands where {dtype} is needed",
             why="nothing is converted silently",
-            hint=f"convert it: weft.{dtype}(…)",
+            hint="int(…) and float(…) make numbers of conditions, … != 0 the reverse"
+            if dtypes.bool_ in (dtype, value.dtype)
+            else f"convert it: weft.{dtype}(…)",
         )
     return cast_folded(value.expr, dtype)
 
@@ -153,7 +155,9 @@ def together(*values: Scalar) -> tuple[DType, bool]:
                 "WEFT-E0166",
                 f"{strong[0].dtype} meets {value.dtype}",
                 why="nothing is converted silently",
-                hint=f"convert one side: weft.{strong[0].dtype}(…)",
+                hint="int(…) and float(…) make numbers of conditions, … != 0 the reverse"
+                if dtypes.bool_ in (strong[0].dtype, value.dtype)
+                else f"convert one side: weft.{strong[0].dtype}(…)",
             )
     return strong[0].dtype, False
 

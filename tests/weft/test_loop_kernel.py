@@ -2,7 +2,9 @@
 
 # ruff: noqa: F821
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -348,3 +350,13 @@ def test_a_kernel_made_in_a_function_captures_its_numbers() -> None:
         x = np.ones(3, dtype.numpy)
         make(dtype, factor)(x)
         assert (x == dtype.numpy.type(factor)).all()
+
+
+def test_kernels_are_copied_and_pickled_by_name() -> None:
+    assert pickle.loads(pickle.dumps(prefix)) is copy.deepcopy(prefix) is prefix
+
+
+def test_options_are_options() -> None:
+    for wrong in (lambda: weft.kernel(options=3), lambda: prefix.compile(options="fast")):
+        with pytest.raises(weft.CompileError, match="E0003"):
+            wrong()

@@ -312,6 +312,18 @@ def _i32(low: int, high: int, *shape: int) -> np.ndarray:
     return _whole(low, high, *shape).astype("int32")
 
 
+@weft.kernel
+def numbers(x: weft.f64["N"], y: weft.f64["N"], k: weft.i64["N"]):
+    low: float = float("inf")
+    last: int = 0
+    for i in range(N):
+        low = min(low, x[i])
+        y[i] = (x[i] and 2.5) + (low or -1.0) * 2**-1 + int(x[i] > 0 and i % 2 == 0)
+        k[i] = round(x[i] * 4) + (i % 3 or last or 7)
+        if (x[i] and i % 2) or low:
+            last = i
+
+
 PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
     "lu": (lu, lambda n: [_definite(n)]),
     "cholesky": (cholesky, lambda n: [_definite(n)]),
@@ -331,6 +343,7 @@ PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
         lambda n: [_nan(_floats(n)), _floats(n), _i32(0, n or 1, n), np.zeros(3, "int64")],
     ),
     "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _i32(-9, 9, n)]),
+    "numbers": (numbers, lambda n: [np.round(_floats(n)), _floats(n), _whole(0, 5, n)]),
     "calls": (calls, lambda n: [_definite(n), _rng(n).normal(size=(n, n, n))]),
     "clamped": (clamped, lambda n: [_floats(n), _floats(n), _whole(0, 5, n)]),
     "views": (views, lambda n: [_rng(n).normal(size=(n, n)), _whole(0, n or 1, n)]),

@@ -5,6 +5,7 @@ The offending line of each function ends in a comment: the code, then words of t
 
 # ruff: noqa: B007, F821, F841
 
+import functools
 import inspect
 import math
 import re
@@ -125,7 +126,29 @@ def attribute_target(A: weft.f64["N"]):
 @refused
 def makes_a_list(A: weft.f64["N"]):
     for i in range(N):
-        A[i] = [1][0]  # E0163 cannot stand in a loop kernel
+        A[i] = [1][0]  # E0163 cannot stand in a loop kernel | it is a list
+
+
+@refused
+def looks_for_membership(A: weft.f64["N"]):
+    for i in range(N):
+        if i in (1, 2):  # E0163 it is `in` and `is` | i == 1 or i == 2
+            A[i] = 1
+
+
+@refused
+def adds_conditions(A: weft.f64["N"]):
+    A[0] = (A[1] > 0) + 1  # E0166 stands where bool is needed | int(…)
+
+
+@refused
+def yields(A: weft.f64["N"]):
+    yield A[0]  # E0162 `an expression alone`
+
+
+@refused
+def size_below_nothing(A: weft.f64[-3]):  # E0161 is no size
+    A[0] = 1
 
 
 @refused
@@ -178,7 +201,7 @@ def bounds_from_data(A: weft.f64["N"], n: weft.i32["N"]):
 @refused
 def bounds_not_affine(A: weft.f64["N"]):
     for i in range(N):
-        for j in range(i * i):  # E0164 not affine
+        for j in range(i * i):  # E0164 not affine | the exact bound as an `if`
             A[j] = 1
 
 
@@ -432,7 +455,12 @@ def test_what_would_take_for_ever_is_refused(body: str, tmp_path: Path) -> None:
         _ = _written(tmp_path, body).lowered
 
 
-@pytest.mark.parametrize("thing", [math.sin, lambda A: None, int, eval("lambda: 1")])
+@functools.wraps(misspelt)
+def wrapped(A: Any) -> None:
+    misspelt(A)
+
+
+@pytest.mark.parametrize("thing", [math.sin, lambda A: None, int, eval("lambda: 1"), 3, wrapped])
 def test_what_has_no_source_is_refused(thing: Any) -> None:
     with pytest.raises(KernelError, match="E0160"):
         _ = weft.kernel(thing).lowered
