@@ -17,18 +17,39 @@ import weft
 import weft.executable
 import weft.program_code
 from tests.weft.small_models import MODELS, seeded_inputs
+from weft.benchmarks.polybench.registry import SUITE
+from weft.dtypes import as_dtype
 from weft.executable import Executable
 from weft.options import Options
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = Options(cache=False, workers=0)
 STRICT = Options(cache=False, workers=0, strict=True)
+# A product, triangular ones, stencils, and what threads share through temporaries of their own.
+KERNELS = ("gemm", "cholesky", "symm", "jacobi-2d", "fdtd-2d", "atax", "correlation")
 
 
 def compiled(name: str, options: Options = OPTIONS) -> Executable:
     executable = weft.compile(MODELS[name](), options=options)
     assert isinstance(executable, Executable)
     return executable
+
+
+def compiled_kernel(name: str, threads: int) -> Executable:
+    benchmark = SUITE[name]
+    options = Options(cache=False, workers=0, threads=threads)
+    made: Executable = benchmark.make(as_dtype(benchmark.dtype)).compile(options=options)
+    return made
+
+
+def all_digests() -> dict[str, dict[str, str]]:
+    """The digests of every model and of every kernel for one thread and two."""
+    models = {name: digests(compiled(name)) for name in MODELS}
+    return models | {
+        f"{name}, {threads}": digests(compiled_kernel(name, threads))
+        for name in KERNELS
+        for threads in (1, 2)
+    }
 
 
 def digests(executable: Executable) -> dict[str, str]:
@@ -43,7 +64,7 @@ def digests(executable: Executable) -> dict[str, str]:
 
 
 def in_a_process(seed: int) -> dict[str, dict[str, str]]:
-    """The digests of all models, compiled by a Python whose sets and hashes are ``seed``'s."""
+    """All digests, of what a Python compiles whose sets and hashes are ``seed``'s."""
     environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
     finished = subprocess.run(
         [sys.executable, "-m", "tests.weft.test_reproducible"],
@@ -58,7 +79,7 @@ def in_a_process(seed: int) -> dict[str, dict[str, str]]:
 
 def test_the_same_code_byte_for_byte_whatever_the_hash_seed() -> None:
     first, second = in_a_process(1), in_a_process(2)
-    assert first.keys() == MODELS.keys()
+    assert len(first) == len(MODELS) + 2 * len(KERNELS)
     for name, parts in first.items():
         assert any(part.startswith("object") for part in parts)
         different = [part for part in parts if parts[part] != second[name].get(part)]
@@ -147,4 +168,4 @@ def test_strict_products_of_matrices_keep_their_order(shape: tuple[int, int, int
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: digests(compiled(name)) for name in MODELS}))
+    print(json.dumps(all_digests()))
