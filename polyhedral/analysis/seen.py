@@ -11,6 +11,8 @@ from weft.polyhedral.analysis.flow import Flow, Read
 from weft.polyhedral.named_isl import domain_set, parameter_space
 from weft.polyhedral.scop import Scop, Statement
 
+DOUBLINGS = 5  # of the length of chains of copies that are followed
+
 
 class Seen:
     """The flow of a Scop, asked by reads. Call it inside ``named_isl.bounded``."""
@@ -55,21 +57,29 @@ class Seen:
         return self._closed(step)
 
     def _closed(self, step: isl.UnionMap) -> isl.UnionMap:
-        """The same where copies take turns without end (load, fold, store, load, …).
+        """The same where copies take turns (load, fold, store, load, …).
 
         What they see is the one relation that solves "what I see directly, and what is seen behind
-        that": values come from the past, and no chain of copies is endless. isl guesses it.
+        that": values come from the past, and no chain of copies is endless. isl guesses it; short
+        chains are followed to their ends.
         """
         inwards, outwards = step.intersect_range(self.inside), step.subtract_range(self.inside)
         closure, _ = inwards.transitive_closure()
         result = outwards.union(closure.apply_range(outwards))
         if result.is_equal(outwards.union(inwards.apply_range(result))):
             return result
+        for _ in range(DOUBLINGS):
+            outwards = outwards.union(inwards.apply_range(outwards))
+            inwards = inwards.apply_range(inwards)
+            if inwards.is_empty():
+                return outwards
         raise IllegalScheduleError(
             "WEFT-E0443",
-            "copies hand values on to themselves",
+            "it cannot be told where the values come from that copies hand on to one another",
             where=", ".join(s.name for s in self.transparent),
-            why="what such a statement computes cannot be told from the flow of values",
+            why="each may copy what another one has copied before, and there is no closed form for "
+            "where that begins",
+            hint="copy in and out in an outer loop, so that no copy is copied again",
         )
 
 

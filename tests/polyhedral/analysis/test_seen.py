@@ -60,13 +60,30 @@ def test_a_copy_onto_itself() -> None:
 
 def test_copies_in_turns_that_no_closed_form_describes() -> None:
     """i sees i // 3, and so on: in the end the first ternary digit of i."""
-    of = scop(
-        (tensor("T", 81, role="input"),),
-        statement("slide", box(i=(3, 81)), at("T", i), (at("T", i // 3),)),
-    )
+    of = thirds(3**39)
     with bounded(), pytest.raises(IllegalScheduleError) as caught:
         Seen(of, flow(of), of.statements)
     assert caught.value.code == "WEFT-E0443"
+
+
+def test_short_chains_of_copies() -> None:
+    of = thirds(3**4)
+    with bounded():
+        seen = Seen(of, flow(of), of.statements).by([Read("slide", 0)])
+        assert seen.domain().is_equal(instances(of, of.statements))
+        digits = set()
+        while not seen.is_empty():
+            first = isl.UnionSet.from_point(seen.range().sample_point())
+            digits.add(sample_named(first)[3])
+            seen = seen.subtract_range(first)
+        assert digits == {(1,), (2,)}
+
+
+def thirds(size: int) -> Scop:
+    return scop(
+        (tensor("T", size, role="input"),),
+        statement("slide", box(i=(3, size)), at("T", i), (at("T", i // 3),)),
+    )
 
 
 def test_implicit_reads() -> None:
