@@ -95,6 +95,8 @@ class _Evaluation:
     def _visit(self, expr: Expr) -> Step:
         frame, b = self.frame, self.frame.b
         match expr:
+            case Load() if id(expr) in frame.loaded:
+                return frame.loaded[id(expr)]
             case Load(source, indices):
                 places: list[Result] = []
                 for index in indices:

@@ -16,7 +16,8 @@ from weft.dtypes import DType
 @dataclass(frozen=True, slots=True)
 class Binding:
     """A buffer in memory. ``private``: lanes that each have a copy of it, innermost, 0 if shared.
-    ``elements``: how many a register buffer has, padding included."""
+    ``elements``: how many a register buffer has, padding included. ``overlaps``: other buffers that
+    may lie on the same memory."""
 
     pointer: Value
     dtype: DType
@@ -24,6 +25,7 @@ class Binding:
     scope: Scope
     private: int = 0
     elements: int = 0
+    overlaps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Frame:
     scratch: Value
     names: dict[str, Value | Ramp] = field(default_factory=dict)
     bindings: dict[str, Binding] = field(default_factory=dict)
+    loaded: dict[int, Value] = field(default_factory=dict)  # what loads are known to give, by id
     lanes: Lanes = field(default_factory=Lanes)
 
     @contextmanager

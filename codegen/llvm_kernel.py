@@ -33,7 +33,7 @@ from weft.codegen.llvm_region import SHARED, publish
 from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_statements import Emitter
 from weft.codegen.llvm_target import LlvmTarget
-from weft.codegen.loop_ir import For, Kernel
+from weft.codegen.loop_ir import Buffer, For, Kernel
 from weft.codegen.spread_loop import spread_loop
 from weft.errors import CompileError
 from weft.frontend.scalar_expr import Expr, Var, apply, literal
@@ -103,17 +103,26 @@ def _frame(kernel: Kernel, b: Builder, target: LlvmTarget, contract: bool) -> Fr
     for k, buffer in enumerate(kernel.buffers):
         strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
         frame.bindings[buffer.name] = Binding(
-            Value(f"%b{k}", "ptr"), buffer.dtype, strides, "global"
+            Value(f"%b{k}", "ptr"),
+            buffer.dtype,
+            strides,
+            "global",
+            overlaps=_overlaps(kernel, buffer),
         )
     return frame
 
 
+def _overlaps(kernel: Kernel, buffer: Buffer) -> tuple[str, ...]:
+    """The buffers that may lie on the memory of ``buffer``."""
+    others = (b.name for b in kernel.buffers if buffer.name in b.aliases)
+    return (*buffer.aliases, *others)
+
+
 def _body_parameters(kernel: Kernel) -> str:
     """Pointers as ``noalias`` arguments: what makes LLVM keep values in registers."""
-    aliased = {name for b in kernel.buffers for name in b.aliases}
     texts = []
     for k, buffer in enumerate(kernel.buffers):
-        alone = not buffer.aliases and buffer.name not in aliased
+        alone = not _overlaps(kernel, buffer)
         attributes = ["ptr", "noalias" if alone else "", f"align {buffer.alignment}"]
         attributes += [] if buffer.writable else ["readonly"]
         texts.append(" ".join([*filter(None, attributes), f"%b{k}"]))

@@ -18,6 +18,7 @@ from weft.codegen.llvm_builder import Ramp, Value, integer, register_type
 from weft.codegen.llvm_expressions import combine, evaluate_all
 from weft.codegen.llvm_frame import Frame, Lanes
 from weft.codegen.llvm_memory import first_lanes
+from weft.codegen.llvm_neighbours import Neighbours
 from weft.codegen.loop_ir import (
     Allocate,
     For,
@@ -135,8 +136,15 @@ def _loop(host: Host, loop: For, lower: Value, count: Value, width: int) -> None
     sets = host.reductions.sets if host.reductions else 1
     grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
 
+    neighbours = Neighbours(frame, loop, width)
+    neighbours.start(lower, b.compare("icmp sgt", whole, integer(0)))
+
     def turn(at: Value) -> None:
+        index = b.add(lower, at)
+        assert isinstance(index, Value)
+        frame.loaded = neighbours.turn(index)
         _chunk(host, loop, lower, at, Lanes(width))
+        frame.loaded = {}
 
     def group(at: Value) -> None:
         assert host.reductions is not None
