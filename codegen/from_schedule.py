@@ -93,12 +93,16 @@ def _note(
     values: tuple[Expr, ...],
     storageless: dict[str, list[Expr]],
 ) -> None:
-    """Collect the storage-less indices of the accesses of one instance."""
+    """Collect the storage-less indices of the accesses of one instance, where there are several."""
     names = dict(zip(statement.dims, values, strict=True))
     for access in (*statement.reads, *statement.writes):
         if access.tensor in storageless:
-            count = instances.tensor(access.tensor).contracted
-            storageless[access.tensor] += [substitute(i, names) for i in access.indices[:count]]
+            tensor = instances.tensor(access.tensor)
+            storageless[access.tensor] += [
+                substitute(access.indices[k], names)
+                for k in range(tensor.contracted)
+                if tensor.shape[k] != literal(1)
+            ]
 
 
 def _variables(expr: Expr) -> set[str]:

@@ -17,6 +17,7 @@ import islpy as isl
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_affine import Affine
+from weft.frontend.scalar_expr import literal
 from weft.polyhedral.analysis.flow import Read
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.seen import reads_of
@@ -53,11 +54,18 @@ def check_contraction(scop: Scop, tree: Tree) -> None:
         if not uses:
             continue
         shared = _shared([above[s.name] for s, _ in uses])
-        places = [_telling(tensor, k, uses, shared) for k in range(tensor.contracted)]
+        places = [_telling(tensor, k, uses, shared) for k in _several(tensor)]
+        if not places:
+            continue
         around = [x for x in shared[: max(places) + 1] if isinstance(x, Loop)]
         told = {id(shared[place]) for place in places}
         if any(id(loop) not in told for loop in around):
             _check_confined(scop, tree, tensor, [s for s, _ in uses], around)
+
+
+def _several(tensor: Tensor) -> tuple[int, ...]:
+    """The contracted dimensions of more than one element: loops have to tell these apart."""
+    return tuple(k for k in range(tensor.contracted) if tensor.shape[k] != literal(1))
 
 
 def _uses(scop: Scop, name: str) -> Iterator[tuple[Statement, Access]]:

@@ -122,3 +122,14 @@ def test_data_dependent_accesses_are_not_followed() -> None:
     )
     tensors = (tensor("L", 4, 4, contracted=1), tensor("B", 16, role="output"))
     _refused(scop(tensors, producer, consumer), _fused())
+
+
+def test_a_single_tile_needs_no_loop() -> None:
+    """All of L is one tile: values may go from any iteration to any other."""
+    of = scop(
+        (tensor("L", 1, 16, scope="local", contracted=1), tensor("B", 16, role="output")),
+        statement("p", box(i=16), at("L", i // 16, i)),
+        statement("c", box(i=16), at("B", i), (at("L", i * 0, i),), position=1),
+    )
+    check(of, Band((loop("i", p=i, c=i + 3),), Sequence((Leaf("p"), Leaf("c")))))
+    check(of, Sequence((nest("p", i), nest("c", -i))))
