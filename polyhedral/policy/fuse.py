@@ -91,16 +91,16 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         kind: Kind = "vector" if vector or beside else "serial"
         at = planner.point(group, plane.at)
         return Band((planner.loop(name, at, kind),), planner.nest(inside))
-    alone = plane.coincident and not group.above and not _folds(planner, group, plane)
-    kind = "parallel" if alone else "serial"
+    nested = planner.threads > 1 and len(group.above) == 1 and not group.in_tile
+    free = plane.coincident and not _folds(planner, group, plane)
+    kind = "parallel" if free and (nested or not group.above) else "serial"
     if plane.coincident and not group.in_tile and _recurs(planner, inside):
         size = _strip(planner, group, plane)
         first = _first(planner, group, plane)
         strips = {n: (e - first) // size for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, kind)
         return Band((loop,), planner.nest(group.inside(strips)))
-    nested = len(group.above) == 1 and plane.coincident and not group.in_tile
-    if planner.threads > 1 and nested and _runs_along(planner, group, plane):
+    if nested and free and _runs_along(planner, group, plane):
         starts = _starts(planner, group, plane)
         strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, "parallel")
@@ -115,7 +115,7 @@ def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
         lanes = choose_lanes(planner.scop, s, dims, planner.machine)
         if len(dims) < 2 or lanes is None or plane.at[s.name] != Var(lanes.dim):
             return False
-    return not _folds(planner, group, plane)
+    return True
 
 
 def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr]:

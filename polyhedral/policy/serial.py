@@ -12,7 +12,8 @@ from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.policy.lanes import choose_lanes
-from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.scop import Statement
 
@@ -31,20 +32,25 @@ def serial(planner: Planner, group: Group) -> Tree | None:
         return planner.share(planner, group, plane)
     columns = _columns(planner, group, plane)
     if columns is not None:
-        tiles = {n: e // COLUMNS for n, e in columns.at.items()}
-        tile = planner.loop(f"{planner.name(columns.at)}_t", tiles)
-        return Band((tile,), planner.nest(group.inside(tiles)))
+        planes = (columns,) if planner.threads == 1 else (plane, columns)
+        tiles = {f"{planner.name(p.at)}_t": _tiles(p) for p in planes}
+        loops = tile_loops(planner, group, tiles)
+        return Band(loops, planner.nest(group.inside(*tiles.values())))
     loop = planner.loop(planner.name(plane.at), plane.at)
     return Band((loop,), planner.nest(group.inside(plane.at)))
+
+
+def _tiles(plane: Hyperplane) -> At:
+    return {n: e // COLUMNS for n, e in plane.at.items()}
 
 
 def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane | None:
     """A loop along the vectors of all deep statements that may go around ``carrier`` in tiles.
 
     Every step of ``carrier`` runs through whole arrays; of some columns of them, what a step has
-    loaded is in the cache for the next one. Where threads share the loops inside, they stay whole.
+    loaded is in the cache for the next one.
     """
-    if group.above or planner.threads > 1:
+    if group.above:
         return None
     fixed: dict[str, Expr] = {}
     for s in planner.statements(group):

@@ -47,3 +47,25 @@ def test_a_reader_of_the_next_row_follows_one_behind() -> None:
     made = schedule_loops(neighbours_differ(), MACHINE)
     assert outline(made) == "i!parallel j!vector { S0; S1 }"
     promise(made, *({"N": n} for n in (0, 1, 2, 7)))
+
+
+def sweeps() -> Scop:
+    """Recurrences along rows, side by side, time and again."""
+    text = """
+    for t in range(T):
+        for i in range(N):
+            for j in range(1, N):
+                P[i, j] = P[i, j - 1] * 3 + A[i, j]
+                Q[i, j] = Q[i, j - 1] * P[i, j - 1] + A[i, j] * 2
+        for i in range(N):
+            for j in range(N):
+                A[j, i] += Q[i, j]
+    """
+    return read(text, "T N", A="io N N", P="io N N", Q="io N N")
+
+
+def test_threads_share_strips_of_recurrences_in_each_step() -> None:
+    made = schedule_loops(sweeps(), MACHINE, threads=2)
+    assert outline(made).count("i_t!parallel") == 1
+    assert "i_t!parallel" not in outline(schedule_loops(sweeps(), MACHINE))
+    promise(made, *({"T": 2, "N": n} for n in (0, 1, 2, 17)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+import weft
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
-from weft.benchmarks.loop_programs.factorisations import banded_cholesky
+from weft.benchmarks.loop_programs.factorisations import banded_cholesky, modified_gram_schmidt
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
@@ -34,5 +37,19 @@ def test_columns_of_a_band_do_not() -> None:
     assert "_t" not in outline(schedule_loops(banded_cholesky.scop, MACHINE))
 
 
-def test_threads_share_the_loops_inside() -> None:
-    assert "j_t {" not in outline(schedule_loops(orthogonal(), MACHINE, threads=2))
+def test_threads_share_the_tiles_of_a_front() -> None:
+    """The carrying loop is tiled as well: a tile of columns needs what the earlier ones made."""
+    made = schedule_loops(orthogonal(), MACHINE, threads=2)
+    assert "_t_j_t j_t!parallel " in outline(made)
+    promise(made, *({"N": n} for n in (0, 1, 2, 7)))
+
+
+def test_fronts_of_columns_compute_an_orthogonal_basis() -> None:
+    options = weft.Options(cache=False, threads=2, texts=False)
+    factor = modified_gram_schmidt.compile(options=options)
+    for n in (1, 63, 64, 131, 300):
+        a = np.random.default_rng(n).normal(size=(n + 40, n))
+        q, r = a.copy(), np.zeros((n, n))
+        factor(q, r)
+        np.testing.assert_allclose(q @ r, a, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(q.T @ q, np.eye(n), rtol=0, atol=1e-10)
