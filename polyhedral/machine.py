@@ -118,14 +118,16 @@ def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -
 MAX_VECTORS = 3  # wider tiles gain nothing and cut more of their lanes off at diagonals and tails
 
 
-def register_tile(machine: Machine, dtype: DType) -> tuple[int, int]:
+def register_tile(machine: Machine, dtype: DType, vectors: int | None = None) -> tuple[int, int]:
     """Rows, and vectors in each, of the outer product's accumulators: the fewest loads for each
-    multiply-add among the tiles that leave registers for one row of operands and some broadcasts.
+    multiply-add among the tiles that leave registers for one row of operands and some broadcasts;
+    of those with that many ``vectors`` if it is given.
 
     8 rows of 3 vectors with 32 registers (measured: 91-94% of the register-only peak, as 6 x 4 and
     9 x 3; 12 x 2 and 14 x 2 reach 86-90%), 4 of 3 with 16.
     """
     del dtype  # an element's size makes a vector's lanes, and leaves the tile's shape
     free = machine.vector_registers - max(1, machine.vector_registers // 10)
-    tiles = [(max(1, (free - v) // v), v) for v in range(1, MAX_VECTORS + 1)]
+    widths = range(1, MAX_VECTORS + 1) if vectors is None else (vectors,)
+    tiles = [(max(1, (free - v) // v), v) for v in widths]
     return min(tiles, key=lambda tile: (tile[0] + tile[1]) / (tile[0] * tile[1]))

@@ -14,11 +14,14 @@ from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
+from weft.polyhedral.policy.blocked import together
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
-from weft.polyhedral.policy.matrix import products_of
 from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.product import products_of
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
+
+Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
 
 LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
 ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through together, on a thread
@@ -40,13 +43,13 @@ def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]
 
 @dataclass(frozen=True, slots=True)
 class _Partner:
-    """The group at ``place`` and a later one share ``plane``, once what the later one needs, at the
-    places ``needed`` between them, goes before both."""
+    """The group at ``place`` and a later one share ``plane``, or the tiles of a product, once what
+    the later one needs, at the places ``needed`` between them, goes before both."""
 
     place: int
     needed: tuple[int, ...]
     both: Group
-    plane: Hyperplane
+    plane: Hyperplane | None
 
 
 def _partner(
@@ -57,23 +60,31 @@ def _partner(
 ) -> _Partner | None:
     """The last of the groups ``before`` that shares a loop with ``part``, with nothing in between
     that uses the one for the other."""
-    needed: list[int] = []
     edges = {(a.dependence.source.name, a.dependence.sink.name) for a in group.active}
 
     def feeds(one: Group, other: Group) -> bool:
         return any((a, b) in edges for a in one.names for b in other.names)
 
-    for place in reversed(range(len(before))):
-        first = before[place][0]
-        if not any(feeds(first, before[k][0]) for k in needed):
-            both = group.part((*first.names, *part.names))
-            plane = _common(planner, first, part, both)
-            if plane is not None:
-                return _Partner(place, tuple(reversed(needed)), both, plane)
-            if feeds(first, part):
+    def tiles(first: Group, both: Group) -> Choice:
+        return None if both.in_tile or together(planner, both) is None else (None,)
+
+    def loop(first: Group, both: Group) -> Choice:
+        plane = _common(planner, first, part, both)
+        return None if plane is None else (plane,)
+
+    for choice in (tiles, loop):  # the tiles of a product come first
+        needed: list[int] = []
+        for place in reversed(range(len(before))):
+            first = before[place][0]
+            if not any(feeds(first, before[k][0]) for k in needed):
+                both = group.part((*first.names, *part.names))
+                found = choice(first, both)
+                if found is not None:
+                    return _Partner(place, tuple(reversed(needed)), both, found[0])
+                if feeds(first, part):
+                    needed.append(place)
+            else:
                 needed.append(place)
-        else:
-            needed.append(place)
     return None
 
 

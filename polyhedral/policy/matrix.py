@@ -13,60 +13,26 @@ register tile, what is left in the tile goes on to the other strategies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.machine import Machine, register_tile
-from weft.polyhedral.map_instruction import map_instruction
-from weft.polyhedral.policy.planner import At, Group, Packing, Planner
+from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
+from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.product import Product, product_of, products_of, shape
 from weft.polyhedral.policy.wavefront import tile_loops
-from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Constraint, Scop, Statement
+from weft.polyhedral.scop import Constraint, Statement
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
 TILE = 192  # of in-place updates, in both directions
 PANEL = 32  # steps of an update by its own rows and columns that go together
-STREAM, WIDTH = 384, 96  # steps of the stream and lanes of a cache tile
-BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and for one
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """``rows``, ``lanes``: the dims of the register tile; ``outer``: further dims of the target;
-    ``jumping``: the numbers of the reads that are not contiguous along the lanes."""
-
-    statement: str
-    rows: str
-    lanes: str
-    stream: tuple[str, ...]
-    outer: tuple[str, ...]
-    jumping: tuple[int, ...]
-
-
-def find_product(
-    scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
-) -> Product | None:
-    """How ``statement``, whose dims ``free`` are open, is an outer product over a stream that may
-    be reordered, its target contiguous along the lanes."""
-    update = statement.update
-    if update is None or len(statement.writes) != 1:
-        return None
-    dtype = scop.tensor(statement.writes[0].tensor).dtype
-    for instruction in machine.instructions(dtype):
-        for found in map_instruction(scop, statement, instruction, free).assignments:
-            numbers = [misfit.number for misfit in found.packs]
-            jumping = tuple(n for n in numbers if n is not None)
-            if len(jumping) == len(numbers) and set(found.streams) <= set(update.dims):
-                rows, lanes = found.dims["row"], found.dims["lane"]
-                return Product(statement.name, rows, lanes, found.streams, found.outer, jumping)
-    return None
 
 
 def beyond_tile(
@@ -100,17 +66,6 @@ def beyond_tile(
 # ---- the strategy -------------------------------------------------------------------------------
 
 
-def products_of(planner: Planner, group: Group) -> list[Product]:
-    """The outer products among the statements of ``group``."""
-    found = [_product(planner, group, name) for name in group.names]
-    return [p for p in found if p is not None]
-
-
-def _product(planner: Planner, group: Group, name: str) -> Product | None:
-    statement = planner.scop.statement(name)
-    return find_product(planner.scop, statement, planner.free(group, name), planner.machine)
-
-
 def matrix(planner: Planner, group: Group) -> Tree | None:
     """Register tiles for the outer products of ``group``; None if it has none."""
     if group.in_tile and not all(n in planner.tiled for n in group.names):
@@ -118,8 +73,10 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
     products = products_of(planner, group)
     if not products:
         return None
-    if len(group.names) == 1 and not group.active and not group.in_tile:
-        return _prepared(planner, group, products[0])
+    if not group.in_tile:
+        alone = len(group.names) == 1 and not group.active
+        if alone or (len(group.names) > 1 and together(planner, group) is not None):
+            return _prepared(planner, group, products[0])
     return _in_place(planner, group, products)
 
 
@@ -131,15 +88,23 @@ def _prepared(planner: Planner, group: Group, p: Product) -> Tree:
         scop, lanes = precompute(scop, p.statement, (*p.stream, p.lanes), p.stream)
         planner.scop, made = scop, (*rows, *lanes)
     if not made:
-        return blocked(planner, p, tiled=False)
-    p = next(iter(products_of(planner, group)), p)
-    return TreeSequence((planner.nest(planner.group(made)), blocked(planner, p, tiled=False)))
+        return _tiled(planner, group)
+    before = planner.nest(planner.group(made))
+    return TreeSequence((before, _tiled(planner, planner.group(group.names))))
+
+
+def _tiled(planner: Planner, group: Group) -> Tree:
+    planes = together(planner, group) if len(group.names) > 1 else None
+    if planes is not None:
+        return shared_tiles(planner, group, planes)
+    (p,) = products_of(planner, group)
+    return blocked(planner, p)
 
 
 def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:
     main = products[0]
     level = max(planner.tiled.get(n, 0) for n in group.names)
-    sizes = (TILE, _shape(planner, main)[1])
+    sizes = (TILE, shape(planner, main, whole=True)[1])
     if level == len(sizes):
         return None
     size = sizes[level]
@@ -182,7 +147,7 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
     loop = planner.loop(f"{steps}_t", block)
     inside = planner.group(names, (*group.above, block))
     for n in names:
-        product = _product(planner, inside, n)
+        product = product_of(planner, inside, n)
         if product is not None and not any(
             planner.scop.statement(n).writes[0].tensor == r.tensor
             for r in planner.scop.statement(n).reads
@@ -192,54 +157,13 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
 
 
 def _blocked(p: Product, planner: Planner, group: Group) -> Tree:
-    return blocked(planner, p, tiled=False)
+    return blocked(planner, p)
 
 
 def _within_tile(p: Product, planner: Planner, group: Group) -> Tree:
-    return blocked(planner, p, tiled=True)
+    return within_tile(planner, p)
 
 
 def _plane(planner: Planner, group: Group, fixed: dict[str, Expr]) -> Hyperplane | None:
     own = {n: tuple(map(Var, planner.free(group, n))) for n in group.names}
     return group.search().complete(fixed, own)
-
-
-def _shape(planner: Planner, p: Product) -> tuple[int, int]:
-    """Rows and lanes of a register tile for ``p``."""
-    dtype = planner.scop.tensor(planner.scop.statement(p.statement).writes[0].tensor).dtype
-    rows, vectors = register_tile(planner.machine, dtype)
-    return rows, vectors * planner.machine.lanes(dtype)
-
-
-def blocked(planner: Planner, p: Product, *, tiled: bool) -> Tree:
-    """Register tiles of ``p``, over tiles for the caches where it is not ``tiled`` already."""
-
-    def loop(hint: str, value: Expr, kind: Kind = "serial") -> Loop:
-        return planner.loop(hint, {p.statement: value}, kind)
-
-    rows, lanes = _shape(planner, p)
-    i, j, k = Var(p.rows), Var(p.lanes), p.stream[-1]
-    outer = [loop(d, Var(d), "parallel") for d in p.outer]
-    if not tiled:
-        block = LONE_BLOCK if planner.threads == 1 else BLOCK
-        outer += [loop(f"{p.rows}_t", i // block, "parallel"), loop(f"{p.lanes}_t", j // WIDTH)]
-    outer.append(loop(f"{k}_t", Var(k) // STREAM))
-    if not tiled:
-        planner.packings += _packings(planner, p, outer[-1].name, lanes)
-    registers = (loop(f"{p.lanes}_r", j // lanes), loop(f"{p.rows}_r", i // rows))
-    points = (
-        *(loop(d, Var(d)) for d in p.stream),
-        loop(f"{p.rows}_p", i % rows),
-        loop(f"{p.lanes}_p", j % lanes),
-    )
-    mark = Mark(RegisterTile((rows,), lanes), Band(points, Leaf(p.statement)))
-    return Band((*outer, *registers), mark)
-
-
-def _packings(planner: Planner, p: Product, loop: str, lanes: int) -> Iterator[Packing]:
-    """Operands that jump along the lanes come from panels, made once for each tile."""
-    s = planner.scop.statement(p.statement)
-    for number in p.jumping:
-        along = [d for d, i in enumerate(s.reads[number].indices) if mentions(i, (p.lanes,))]
-        if len(along) == 1:
-            yield Packing(p.statement, number, loop, along[0], lanes)

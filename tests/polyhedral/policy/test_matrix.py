@@ -7,7 +7,7 @@ import pytest
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy import matrix
+from weft.polyhedral.policy import blocked, matrix
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Mark, statements_below, walk
 from weft.polyhedral.scop import Scop
@@ -18,8 +18,16 @@ MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in {"TILE": 12, "PANEL": 3, "STREAM": 5, "WIDTH": 12, "LONE_BLOCK": 8}.items():
+    for name, size in {"TILE": 12, "PANEL": 3}.items():
         monkeypatch.setattr(matrix, name, size)
+    for name, size in {
+        "STREAM": 5,
+        "WIDTH": 12,
+        "LONE_BLOCK": 8,
+        "SHARED_BLOCK": 8,
+        "BESIDE": 2,
+    }.items():
+        monkeypatch.setattr(blocked, name, size)
 
 
 def product(update: str, *, k: str = "N", j: str = "N") -> Scop:

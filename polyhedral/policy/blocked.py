@@ -1,0 +1,189 @@
+"""Register tiles of a product over tiles for the caches.
+
+parallel i_t: for j_t:
+  C = …                                    what comes before the sums of a tile
+  for k_t:
+    pack                                   what jumps along the lanes
+    for j_r: for i_r: registers            a row of tiles uses the same lanes
+  … = C                                    what comes after them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.frontend.scalar_expr import Expr, Var, substitute
+from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.policy.planner import At, Group, Packing, Planner
+from weft.polyhedral.policy.product import Product, products_of, shape, size_of
+from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
+
+STREAM, WIDTH = 384, 96  # steps of the stream and lanes of a cache tile
+BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and for one
+SHARED_BLOCK = 480  # its rows for one thread, where other statements use the sums in the cache
+BESIDE = 64  # iterations that share panels of what none of them moves through
+
+Step = tuple[str, Expr, Kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The loops of a product down to its register tiles, each with a hint for its name, its value
+    and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``beside``."""
+
+    around: tuple[Step, ...]
+    stream: tuple[Step, ...]
+    beside: tuple[Step, ...]
+
+
+def blocked(planner: Planner, p: Product) -> Tree:
+    """Register tiles of ``p`` over tiles for the caches."""
+    tiling = _cache_tiles(planner, p, LONE_BLOCK)
+    around = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in tiling.around]
+    return _with_loops(around, _inner(planner, p, tiling))
+
+
+def within_tile(planner: Planner, p: Product) -> Tree:
+    """Register tiles of ``p`` in a tile of its rows and lanes."""
+    return _registers(planner, p, shape(planner, p, whole=True), [_part(planner, p)])
+
+
+def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
+    """The loops around the sums of the only product of ``group`` that all its other statements can
+    share, by the product's dims: each of them does something to the element that is summed up.
+    """
+    products = products_of(planner, group)
+    if len(products) != 1 or any(n in planner.planned for n in group.names):
+        return None
+    (p,) = products
+    if (p.statement,) not in group.components():
+        return None
+    target = planner.scop.statement(p.statement).writes[0].tensor
+    moving = (*p.outer, p.rows, p.lanes)
+    for s in planner.statements(group):
+        touches = any(a.tensor == target for a in (*s.reads, *s.writes))
+        if not touches or (
+            s.name != p.statement and len(planner.free(group, s.name)) > len(moving)
+        ):
+            return None
+    search = group.search()
+    others = [n for n in group.names if n != p.statement]
+    own = {n: list(map(Var, planner.free(group, n))) for n in others}
+    found: dict[str, Hyperplane] = {}
+    for dim in moving:
+        at: At = {p.statement: Var(dim)}
+        for name in others:
+            pair = group.part((p.statement, name)).search()
+            same = (e for e in own[name] if _coincident(pair, {p.statement: Var(dim), name: e}))
+            value = next(same, None)
+            if value is None:
+                return None
+            own[name].remove(value)
+            at[name] = value
+        plane = search.valid(at)
+        if plane is None or not plane.coincident:
+            return None
+        found[dim] = plane
+    return found
+
+
+def _coincident(search: Hyperplanes, at: At) -> bool:
+    plane = search.valid(at)
+    return plane is not None and plane.coincident
+
+
+def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane]) -> Tree:
+    """``group``, as ``together`` found it, in cache tiles: what comes before and after the sums of
+    a tile, and the sums in register tiles."""
+    (p,) = products_of(planner, group)
+    tiling = _cache_tiles(planner, p, SHARED_BLOCK)
+    dims = {dim: plane.at for dim, plane in planes.items()}
+    loops: list[Loop] = []
+    for hint, value, kind in tiling.around:
+        (dim,) = (d for d in dims if mentions(value, (d,)))
+        at = {n: substitute(value, {dim: e}) for n, e in dims[dim].items()}
+        loops.append(planner.loop(hint, at, kind))
+    inside = group.inside(*(dict(loop.at) for loop in loops))
+    planner.planned[p.statement] = lambda planner, _: _inner(planner, p, tiling)
+    return _with_loops(loops, planner.nest(inside))
+
+
+def _inner(planner: Planner, p: Product, tiling: Tiling) -> Tree:
+    """The loops of one cache tile."""
+    steps = (*tiling.stream, *tiling.beside)
+    loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
+    tile = shape(planner, p)
+    registers = _registers(planner, p, tile, [])
+    inside = (*loops[len(tiling.stream) :], *registers.loops)
+    planner.packings += _packings(planner, p, inside[0].name, tile[1])
+    return _with_loops(loops, registers)
+
+
+def _registers(planner: Planner, p: Product, tile: tuple[int, int], stream: Sequence[Step]) -> Band:
+    def loop(hint: str, value: Expr, kind: Kind = "serial") -> Loop:
+        return planner.loop(hint, {p.statement: value}, kind)
+
+    rows, lanes = tile
+    i, j = Var(p.rows), Var(p.lanes)
+    points = (
+        *(loop(d, Var(d)) for d in p.stream),
+        loop(f"{p.rows}_p", i % rows),
+        loop(f"{p.lanes}_p", j % lanes),
+    )
+    mark = Mark(RegisterTile((rows,), lanes), Band(points, Leaf(p.statement)))
+    outer = [loop(*step) for step in stream]
+    return Band((*outer, loop(f"{p.lanes}_r", j // lanes), loop(f"{p.rows}_r", i // rows)), mark)
+
+
+def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
+    """The loops of ``p``, in tiles of ``block`` rows for one thread; those of which there would be
+    one iteration are left out."""
+    s = planner.scop.statement(p.statement)
+    rows, lanes = shape(planner, p)
+    beside = _beside(planner, p)
+    around: list[Step] = [(d, Var(d), "parallel") for d in p.outer if d not in beside]
+    block = block if planner.threads == 1 else BLOCK
+    sizes: list[tuple[str, int, Kind]] = [
+        (p.rows, rows * max(1, block // rows), "parallel"),
+        (p.lanes, lanes * max(1, WIDTH // lanes), "serial"),
+    ]
+    for dim, size, kind in sizes:
+        if (size_of(s, dim) or size + 1) > size:
+            around.append((f"{dim}_t", Var(dim) // size, kind))
+    if beside and not around:
+        around.append((f"{beside[0]}_t", Var(beside[0]) // BESIDE, "parallel"))
+    stream = _part(planner, p)
+    short = (size_of(s, p.stream[-1]) or STREAM + 1) <= STREAM
+    return Tiling(
+        tuple(around), () if short else (stream,), tuple((d, Var(d), "serial") for d in beside)
+    )
+
+
+def _part(planner: Planner, p: Product) -> Step:
+    """A loop over parts of the stream."""
+    return f"{p.stream[-1]}_t", Var(p.stream[-1]) // STREAM, "serial"
+
+
+def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
+    """The outer dims that operands in panels do not move along: their loops go inside, around the
+    register tiles, so that panels are used again."""
+    if not p.jumping:
+        return ()
+    reads = planner.scop.statement(p.statement).reads
+    indices = [i for number in p.jumping for i in reads[number].indices]
+    return tuple(d for d in p.outer if not any(mentions(i, (d,)) for i in indices))
+
+
+def _packings(planner: Planner, p: Product, loop: str, lanes: int) -> Iterator[Packing]:
+    """Operands that jump along the lanes come from panels, made once for each tile."""
+    s = planner.scop.statement(p.statement)
+    for number in p.jumping:
+        along = [d for d, i in enumerate(s.reads[number].indices) if mentions(i, (p.lanes,))]
+        if len(along) == 1:
+            yield Packing(p.statement, number, loop, along[0], lanes)
+
+
+def _with_loops(loops: Sequence[Loop], tree: Tree) -> Tree:
+    return Band(tuple(loops), tree) if loops else tree
