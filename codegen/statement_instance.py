@@ -2,6 +2,8 @@
 stores and updates, its data-dependent accesses are checked.
 
 * A guarded read is selected around where the body does not do so itself.
+* An element of a tensor that the statement writes is read whether or not the body selects it: it is
+  near at hand, and one that lies in the tensor for sure needs no branch.
 * A may access is checked where, and only if, it is performed; where the check fails it is left out
   and reads as 0.
 """
@@ -104,6 +106,7 @@ class _Instance:
         values = {
             id(n): self._read(reads[_number(n)], where.get(id(n), _TRUE) != _TRUE) for n in loads
         }
+        values |= self._near(expr, values)
 
         def change(node: Expr) -> Expr | None:
             if isinstance(node, Var):
@@ -114,6 +117,19 @@ class _Instance:
             if reads[_number(node)].may:
                 self._check(reads[_number(node)], rewrite(where[id(node)], change))
         return rewrite(expr, change)
+
+    def _near(self, expr: Expr, values: dict[int, Expr]) -> dict[int, Expr]:
+        """Those of the loads in a branch of ``expr`` that are done before it, by id."""
+        if not any(isinstance(n, Select) for n in walk(expr)):
+            return {}
+        written = {w.tensor for w in self.statement.writes}
+        where, found = _evaluated_where(expr), dict[int, Expr]()
+        for node in walk(expr):
+            if isinstance(node, Load) and where[id(node)] != _TRUE:
+                read = self.statement.reads[_number(node)]
+                if read.tensor in written and not read.may and not read.guard:
+                    found[id(node)] = self._bound(values[id(node)])
+        return found
 
     def _read(self, access: Access, selected: bool) -> Expr:
         tensor = self.made.tensor(access.tensor)

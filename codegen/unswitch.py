@@ -5,7 +5,8 @@
       B[j] = …                      else:
                                       for j: B[j] = …
 
-A vector loop would otherwise mask every lane. At most two conditions of one loop go outside.
+A vector loop would otherwise mask every lane. At most two conditions of one loop go outside. Those
+of data, without which a loop does nothing at all, do so from every loop (``skip_loops``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from weft.codegen.conditions import both, parts_of
 from weft.codegen.loop_ir import Block, For, If, Kernel, Let, Stmt, children, walk
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.skip_loops import skipped
 from weft.frontend.scalar_expr import Expr, Load, Var
 from weft.frontend.scalar_expr import walk as walk_expr
 
@@ -25,11 +27,14 @@ CONDITIONS = 2
 
 def unswitch(kernel: Kernel) -> Kernel:
     """``kernel`` with invariant conditions outside of its innermost loops, simplified."""
-    return simplify_kernel(replace(kernel, body=_outside(kernel.body)))
+    shared = {name for b in kernel.buffers if b.aliases for name in (b.name, *b.aliases)}
+    return simplify_kernel(replace(kernel, body=_outside(kernel.body, shared)))
 
 
-def _outside(stmt: Stmt) -> Stmt:
-    stmt = map_children(stmt, _outside)
+def _outside(stmt: Stmt, shared: set[str]) -> Stmt:
+    stmt = map_children(stmt, lambda part: _outside(part, shared))
+    if isinstance(stmt, For) and (found := skipped(stmt, shared)) is not None:
+        return found
     if isinstance(stmt, For) and not any(isinstance(s, For) for s in walk(stmt.body)):
         return _split(stmt, CONDITIONS)
     return stmt

@@ -295,6 +295,17 @@ def _definite(n: int) -> np.ndarray:
     return a @ a.T + n * np.eye(n)
 
 
+@weft.kernel
+def either(x: weft.f64["N"], where: weft.i32["N"], y: weft.f64["N"]):
+    for i in range(N):
+        if x[i] > 0.5:
+            y[i] = 1
+        elif x[i] < y[i]:
+            y[i] = x[where[i]] + y[i]
+        else:
+            y[i] = y[N - 1 - i] * 2.0
+
+
 def _floats(n: int) -> np.ndarray:
     return _rng(n).normal(size=n)
 
@@ -342,6 +353,7 @@ PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
         data,
         lambda n: [_nan(_floats(n)), _floats(n), _i32(0, n or 1, n), np.zeros(3, "int64")],
     ),
+    "either": (either, lambda n: [_nan(_floats(n)), _i32(0, n or 1, n), _floats(n)]),
     "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _i32(-9, 9, n)]),
     "numbers": (numbers, lambda n: [np.round(_floats(n)), _floats(n), _whole(0, 5, n)]),
     "calls": (calls, lambda n: [_definite(n), _rng(n).normal(size=(n, n, n))]),

@@ -53,6 +53,13 @@ class Writer:
         self.loops.pop()
 
     def condition(self, depth: int) -> None:
+        if self.choice.random() < 0.2:
+            element = self.element()
+            self.line(depth, f"if {self.value(1)} > {self.value(0)}:")
+            self.line(depth + 1, f"{element} = {self.value(1)}")
+            self.line(depth, "else:")
+            self.line(depth + 1, f"{element} = {self.value(2)}")
+            return
         self.line(depth, f"if {self.test()}:")
         self.block(depth + 1, 2)
         if self.choice.random() < 0.3:

@@ -30,3 +30,9 @@ def test_statements_compute_what_the_function_does(name: str) -> None:
         assert results
         for tensor, result in results.items():
             np.testing.assert_allclose(result, wanted[tensor], rtol=1e-6, err_msg=f"{tensor}, {n}")
+
+
+def test_one_of_several_values_of_an_element_is_one_statement() -> None:
+    kernel, _ = PROGRAMS["either"]
+    (statement,) = kernel.lowered.scop.statements
+    assert [w.tensor for w in statement.writes] == ["y"] and statement.update is None
