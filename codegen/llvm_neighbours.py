@@ -115,7 +115,8 @@ def _rows(frame: Frame, loop: For, width: int) -> list[_Row]:
         if written & {str(node.source), *buffer.overlaps}:
             continue
         size = buffer.dtype.itemsize
-        if size < _SHIFTED or size * width < LINE or buffer.strides[-1].const != 1:
+        along = buffer.strides[-1:]
+        if size < _SHIFTED or size * width < LINE or not along or along[0].const != 1:
             continue
         found = _place(node, loop.var, bound)
         if found is not None:

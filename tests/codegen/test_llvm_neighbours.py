@@ -33,11 +33,12 @@ def put(value: Expr, buffer: str = "y") -> Store:
 
 def kernel(body: Stmt, dtype: DType = dtypes.int64, aliases: tuple[str, ...] = ()) -> Kernel:
     shape = (n + 2 * REACH,)
-    buffers = tuple(
+    rows = tuple(
         Buffer(name, dtype, shape, (literal(1),), aliases=aliases if name == "y" else ())
         for name in "xyz"
     )
-    return Kernel("k", ("n",), buffers, For("v", literal(0), n, "vector", body))
+    factor = Buffer("f", dtype, (), ())
+    return Kernel("k", ("n",), (*rows, factor), For("v", literal(0), n, "vector", body))
 
 
 def shifts(body: Stmt, dtype: DType = dtypes.int64) -> bool:
@@ -47,6 +48,7 @@ def shifts(body: Stmt, dtype: DType = dtypes.int64) -> bool:
         rng = np.random.default_rng(turns)
         size = turns + 2 * REACH
         given = {b: rng.integers(-9, 9, size).astype(dtype.numpy) for b in "xyz"}
+        given["f"] = np.array([3], dtype.numpy)
         want = {name: a.copy() for name, a in given.items()}
         interpret(made, {"n": turns}, want)
         for at_end in (True, False):
@@ -64,7 +66,8 @@ def _loop_of(made: Kernel) -> str:
 
 @pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32, dtypes.int32, dtypes.int64])
 def test_three_neighbours_share_a_load(dtype: DType) -> None:
-    assert shifts(put(x(-1, dtype) + x(0, dtype) * x(1, dtype)), dtype)
+    factor = Load("f", (), dtype)
+    assert shifts(put(x(-1, dtype) * factor + x(0, dtype) * x(1, dtype)), dtype)
 
 
 @pytest.mark.parametrize("offsets", [(-4, 4), (0, 1), (-9, -1), (1, 9), (-9, 0, 9), (-9, 9)])
