@@ -116,6 +116,8 @@ def _ranges(statement: Statement, sizes: Mapping[str, int]) -> dict[str, tuple[i
                     low = max(low, -(most // factor))
                 elif factor < 0:
                     high = min(high, most // -factor + 1)
+                if low >= HIGH or high <= LOW:
+                    raise TooLarge(statement.name)
                 found[dim] = low, max(low, high)
     return found
 

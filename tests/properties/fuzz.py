@@ -16,12 +16,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
+from tests.properties import generators
 from tests.properties.examine import Effort, Outcome, examine, examine_pair
-from tests.properties.random_schedules import SCHEDULES, Pair, random_pair
+from tests.properties.random_schedules import SCHEDULES, Pair, Subject, random_pair, subject_of
 from tests.properties.shrinking import smaller
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop_printer import scop_text
@@ -29,6 +31,8 @@ from weft.polyhedral.scop_printer import scop_text
 CHUNK = 50 * SCHEDULES  # pairs that one process of --jobs takes at a time
 HANG = 120  # seconds after which a pair counts as one that never ends
 ROOT = Path(__file__).parents[2]
+
+Make = Callable[[int], Pair]
 
 LEGAL = ("legal", "legal, storage changed")
 
@@ -48,11 +52,24 @@ def show(pair: Pair) -> str:
     return "\n".join(parts)
 
 
+WRONG = ("legal but wrong", "illegal accepted", "crashes", "right but refused")
+
+
+def wrong(outcome: Outcome) -> str:
+    """Which of ``WRONG`` a contradiction is."""
+    if outcome.kind in ("crash", "hang", "a transformation failed"):
+        return "crashes"
+    if outcome.problem.startswith("refused"):
+        return "right but refused"
+    return "legal but wrong" if outcome.kind in (*LEGAL, "legal, identity") else "illegal accepted"
+
+
 class Tally:
     """What has been seen so far."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
+        self.wrong: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.problems: list[tuple[int, str]] = []
 
@@ -60,6 +77,7 @@ class Tally:
         self.kinds[outcome.kind] += 1
         self.notes.update(outcome.notes)
         if outcome.problem:
+            self.wrong[wrong(outcome)] += 1
             self.problems.append((seed, outcome.problem))
             print(f"\nseed {seed}: {outcome.problem}", flush=True)
 
@@ -84,9 +102,11 @@ class Tally:
         return "\n".join(lines)
 
 
-def run_here(seeds: range, effort: Effort) -> Iterator[tuple[int, Outcome]]:
+def run_here(
+    seeds: range, effort: Effort, make: Make = random_pair
+) -> Iterator[tuple[int, Outcome]]:
     for seed in seeds:
-        yield seed, examine(seed, effort)
+        yield seed, examine(seed, effort, make)
 
 
 # ---- several processes --------------------------------------------------------------------------
@@ -101,6 +121,7 @@ class _Worker:
         command = [sys.executable, "-m", "tests.properties.fuzz", "--worker"]
         command += ["--n", str(len(seeds)), "--seed", str(seeds.start)]
         command += ["--native", str(options.native), "--loop-ir", str(options.loop_ir)]
+        command += ["--generator", options.generator] if options.generator else []
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
         )
@@ -165,6 +186,7 @@ def main() -> int:
     parser.add_argument(
         "--loop-ir", type=float, default=Effort().loop_ir, help="share run as loop IR"
     )
+    parser.add_argument("--generator", default="", help="module:function, see generators.py")
     parser.add_argument("--only", type=int, help="show one pair and what is wrong with it")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--mutations", action="store_true", help="break correct schedules instead")
@@ -174,48 +196,56 @@ def main() -> int:
         from tests.properties import mutations
 
         return mutations.main()
+    generator = generators.load(options.generator) if options.generator else None
+    make = partial(generators.pair_of, generator) if generator else random_pair
     if options.scheduler:
-        return _automatic(range(options.seed, options.seed + options.n))
+        subject = partial(generators.subject_of, generator) if generator else subject_of
+        return _automatic(range(options.seed, options.seed + options.n), subject)
     effort = Effort(native=options.native, loop_ir=options.loop_ir)
     seeds = range(options.seed, options.seed + options.n)
     if options.worker:
-        for seed, outcome in run_here(seeds, effort):
+        for seed, outcome in run_here(seeds, effort, make):
             print(
                 json.dumps([seed, outcome.kind, outcome.problem, dict(outcome.notes)]), flush=True
             )
         return 0
     if options.only is not None:
-        return _only(options.only)
-    return _long(seeds, effort, options)
+        return _only(options.only, make)
+    return _long(seeds, effort, make, options)
 
 
-def _automatic(seeds: range) -> int:
+def _automatic(seeds: range, subject: Callable[[int], Subject]) -> int:
     from tests.properties import scheduler
 
     tally = Tally()
     for seed in seeds:
-        tally.add(seed, scheduler.examine(seed, scheduler.Effort()))
+        tally.add(seed, scheduler.examine(seed, scheduler.Effort(), subject))
     print(tally.shares())
     print(f"{len(tally.problems)} contradictions in {len(seeds)} programs")
     return 1 if tally.problems else 0
 
 
-def _only(seed: int) -> int:
+def _only(seed: int, make: Make) -> int:
     """Show pair ``seed``, and where it fails a smaller one that does, too."""
-    outcome = examine(seed, FULL)
-    print(show(random_pair(seed)), outcome.kind, outcome.problem, sep="\n")
+    outcome = examine(seed, FULL, make)
+    try:
+        pair = make(seed)
+    except generators.NoPair as error:
+        print(error)
+        return 0
+    print(show(pair), outcome.kind, outcome.problem, sep="\n")
     if not outcome.problem:
         return 0
-    small = smaller(random_pair(seed), lambda p: examine_pair(p, Random(seed), FULL).problem)
+    small = smaller(pair, lambda p: examine_pair(p, Random(seed), FULL).problem)
     print("\nsmaller:", show(small), sep="\n")
     return 1
 
 
-def _long(seeds: range, effort: Effort, options: argparse.Namespace) -> int:
+def _long(seeds: range, effort: Effort, make: Make, options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # stop early, and show what there is
         signal.signal(number, signal.default_int_handler)
     tally, start = Tally(), time.perf_counter()
-    found = run_here(seeds, effort) if options.jobs < 2 else run_jobs(seeds, options)
+    found = run_here(seeds, effort, make) if options.jobs < 2 else run_jobs(seeds, options)
     count = 0
     try:
         for count, (seed, outcome) in enumerate(found, start=1):
@@ -227,6 +257,7 @@ def _long(seeds: range, effort: Effort, options: argparse.Namespace) -> int:
         print(f"\nstopped after {count} of {len(seeds)} pairs")
     seconds = time.perf_counter() - start
     print(f"\n{tally.histogram()}")
+    print(", ".join(f"{tally.wrong[kind]} {kind}" for kind in WRONG))
     print(f"{len(tally.problems)} contradictions; {seconds:.0f} s, {count / seconds:.0f} pairs/s")
     return 1 if tally.problems else 0
 

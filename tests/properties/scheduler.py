@@ -12,7 +12,7 @@ import contextlib
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -22,8 +22,9 @@ from types import ModuleType
 
 from tests.properties import executions
 from tests.properties.examine import Outcome
+from tests.properties.generators import NoPair
 from tests.properties.random_affine import Affine, inputs_of
-from tests.properties.random_schedules import subject_of
+from tests.properties.random_schedules import Subject, subject_of
 from weft.codegen.machines.host import host_machine
 from weft.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.polyhedral.legality import check, check_bounds
@@ -56,9 +57,12 @@ class Effort:
     limited: float = 0.2  # schedules that have to do without something
 
 
-def examine(seed: int, effort: Effort) -> Outcome:
-    """Program ``seed`` under the schedules that Weft chooses for it."""
-    affine = subject_of(seed).affine
+def examine(seed: int, effort: Effort, subject: Callable[[int], Subject] = subject_of) -> Outcome:
+    """Program ``seed`` of those that ``subject`` makes, under the schedules that Weft chooses."""
+    try:
+        affine = subject(seed).affine
+    except NoPair as error:
+        return Outcome(str(error))
     r = Random(f"scheduler {seed}")
     notes: Counter[str] = Counter({f"family {affine.family}": 1})
     for tiny, threads in product((True, False), (1, 2)):
