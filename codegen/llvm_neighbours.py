@@ -15,7 +15,7 @@ vectors as in Henretty et al., CC 2011.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from weft.codegen.llvm_builder import Ramp, Value, integer
@@ -30,7 +30,6 @@ from weft.codegen.loop_ir import (
     Stmt,
     Store,
     Update,
-    buffers_written,
     walk,
 )
 from weft.frontend.scalar_affine import Affine, to_affine
@@ -105,21 +104,22 @@ def _rows(frame: Frame, loop: For, width: int) -> list[_Row]:
     """The rows that ``loop`` loads at several places at most one vector apart, whatever happens."""
     if loop.step != 1 or frame.target.vector_bytes < LINE:
         return []
-    written = {name for stmt in walk(loop.body) for name in buffers_written(stmt)}
+    written = [target for stmt in walk(loop.body) for target in _targets(stmt)]
     rows: dict[tuple[object, ...], list[tuple[int, Load]]] = {}
     bound = {stmt.name for stmt in walk(loop.body) if isinstance(stmt, Let)}
     for node in _loads(loop.body):
         buffer = frame.bindings.get(str(node.source))
         if buffer is None or buffer.scope != "global" or buffer.private:
             continue
-        if written & {str(node.source), *buffer.overlaps}:
+        if any(name in buffer.overlaps for name, _ in written):
             continue
         size = buffer.dtype.itemsize
         along = buffer.strides[-1:]
         if size < _SHIFTED or size * width < LINE or not along or along[0].const != 1:
             continue
         found = _place(node, loop.var, bound)
-        if found is not None:
+        same = (indices for name, indices in written if name == node.source)
+        if found is not None and all(_other_row(indices, found[0]) for indices in same):
             rows.setdefault((node.source, *found[0]), []).append((found[1], node))
     return [row for places in rows.values() if (row := _row(places, width)) is not None]
 
@@ -142,6 +142,26 @@ def _place(node: Load, var: str, bound: set[str]) -> tuple[tuple[Affine, ...], i
     if any(var in form.variables() for form in (*outer, last - along)):
         return None
     return (*outer, last.plus(-last.constant)), last.constant
+
+
+def _other_row(indices: Sequence[Expr], row: Sequence[Affine]) -> bool:
+    """Whether an element at ``indices`` is in another row than ``row``, in every turn."""
+    for index, own in zip(indices[:-1], row[:-1], strict=True):
+        form = to_affine(index)
+        distance = None if form is None else form - own
+        if distance is not None and distance.is_constant and distance.constant:
+            return True
+    return False
+
+
+def _targets(stmt: Stmt) -> tuple[tuple[str, tuple[Expr, ...]], ...]:
+    """What ``stmt`` itself writes: buffers and indices."""
+    match stmt:
+        case Store(name, indices):
+            return ((name, indices),)
+        case Update(targets=targets):
+            return targets
+    return ()
 
 
 def _loads(stmt: Stmt) -> Iterator[Load]:

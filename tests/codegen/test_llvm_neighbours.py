@@ -43,12 +43,17 @@ def kernel(body: Stmt, dtype: DType = dtypes.int64, aliases: tuple[str, ...] = (
 
 def shifts(body: Stmt, dtype: DType = dtypes.int64) -> bool:
     """Whether ``body`` shifts vectors; it computes the same on memory that ends where it may."""
-    made = kernel(body, dtype)
+    return _same(kernel(body, dtype))
+
+
+def _same(made: Kernel) -> bool:
     for turns in TURNS:
         rng = np.random.default_rng(turns)
         size = turns + 2 * REACH
-        given = {b: rng.integers(-9, 9, size).astype(dtype.numpy) for b in "xyz"}
-        given["f"] = np.array([3], dtype.numpy)
+        given = {
+            b.name: rng.integers(-9, 9, size if b.shape else 1).astype(b.dtype.numpy)
+            for b in made.buffers
+        }
         want = {name: a.copy() for name, a in given.items()}
         interpret(made, {"n": turns}, want)
         for at_end in (True, False):
@@ -83,6 +88,26 @@ def test_rows_that_are_written_are_loaded_anew() -> None:
     """Lanes of one turn are independent here, but not of the turns before."""
     assert not shifts(put(x(0) + x(8), "x"))
     assert not shifts(Block((put(x(0) + x(1)), put(x(0, buffer="y"), "x"))))
+
+
+@pytest.mark.parametrize(("row", "shifted"), [(0, False), (1, True), (-1, True)])
+def test_other_rows_of_an_array_in_place(row: int, shifted: bool) -> None:
+    """x[r, v] and x[r, v + 1] are shifted, where it is another row of x that the loop writes."""
+    width = n + 2 * REACH
+    loads = [Load("g", (Var("r"), v + k), dtypes.int64) for k in (3, 5)]
+    body = Store("g", (Var("r") + row, v + 4), loads[0] * 3 - loads[1])
+    buffer = Buffer("g", dtypes.int64, (literal(3), width), (width, literal(1)))
+    loop = For("v", literal(0), n, "vector", body)
+    made = Kernel("k", ("n", "r"), (buffer,), loop)
+    for turns in TURNS if row else (0, 1):  # in one row, lanes would not be independent
+        random = np.random.default_rng(turns)
+        given = {"g": random.integers(-9, 9, 3 * (turns + 2 * REACH))}
+        want = {"g": given["g"].copy()}
+        interpret(made, {"n": turns, "r": 1}, want)
+        for at_end in (True, False):
+            got, _ = Compiled(made)({"n": turns, "r": 1}, given, at_end)
+            assert_same(got["g"], want["g"], 0.0, str(turns))
+    assert ("shufflevector <" in _loop_of(made)) == shifted
 
 
 def test_rows_that_may_lie_on_written_memory_are_loaded_anew() -> None:
