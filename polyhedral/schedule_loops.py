@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
 from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.as_written import as_written
 from weft.polyhedral.policy.fuse import fuse, share
@@ -34,13 +36,16 @@ from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil
+from weft.polyhedral.register_tile import why_not_register_tile
+from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.detach import detach
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import private_results
-from weft.polyhedral.transform.scheduled import Scheduled, loops_above, tidy
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
+from weft.polyhedral.transform.vectorize import vectorize
 
 STRATEGIES = (
     ("matrix", matrix),
@@ -109,7 +114,25 @@ def _scheduled(
         scheduled = _packed(scheduled, packing, kept)
     if threads > 1:
         scheduled = partial_results(scheduled, kept)
-    return _contracted(scheduled, kept), detached
+    return _unmarked(_contracted(scheduled, kept)), detached
+
+
+def _unmarked(scheduled: Scheduled) -> Scheduled:
+    """``scheduled`` without marks of register tiles that cannot stand, with a note of each."""
+    tiles = marked_tiles(scheduled.tree)
+    reasons = {name: why_not_register_tile(scheduled.scop, t) for name, t in tiles.items()}
+    refused = {name: why for name, why in reasons.items() if why}
+    if not refused:
+        return scheduled
+
+    def change(node: Tree) -> Tree | None:
+        if isinstance(node, Mark) and not refused.keys().isdisjoint(statements_below(node)):
+            return node.child
+        return None
+
+    notes = (f"no register tile for {name}: {why}" for name, why in refused.items())
+    tree = tidy(rewrite(scheduled.tree, change))
+    return replace(scheduled, tree=tree, notes=(*scheduled.notes, *notes))
 
 
 def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
@@ -130,12 +153,12 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
     read = scheduled.scop.statement(p.statement).reads[p.operand]
     if read.tensor in kept:
         return scheduled
-    order = [*(d for d in range(len(read.indices)) if d != p.dim), p.dim]
+    order = [p.dim, *(d for d in range(len(read.indices)) if d != p.dim)]
     loop = _around(scheduled, p)
     if loop is None:
         return scheduled
     try:
-        return pack(
+        packed = pack(
             scheduled,
             read.tensor,
             p.statement,
@@ -143,7 +166,10 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
             {p.dim: p.width},
             order=order,
             operand=p.operand,
+            pad=False,  # register tiles at the edges read no further than they have to
         )
+        copy = packed.scop.statements[-1].name
+        return vectorize(packed, loops_above(packed.tree, copy)[-1].name)
     except IllegalScheduleError:
         return scheduled
 

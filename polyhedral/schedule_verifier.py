@@ -12,7 +12,7 @@ from fractions import Fraction
 import islpy as isl
 
 from weft.errors import CompileError, IllegalScheduleError
-from weft.frontend.scalar_affine import Affine, Term
+from weft.frontend.scalar_affine import Affine, FloorDiv, Term
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.named_isl import (
     bounded,
@@ -24,6 +24,8 @@ from weft.polyhedral.named_isl import (
 )
 from weft.polyhedral.schedule_tree import Band, Loop, Tree, statements_below, walk
 from weft.polyhedral.scop import Scop, Statement
+
+LARGEST = 1 << 31  # number in the value of a loop, which is computed in 64 bits
 
 
 def verify_schedule(scop: Scop, tree: Tree) -> None:
@@ -77,6 +79,13 @@ def _value(scop: Scop, statement: Statement, loop: Loop) -> Affine:
         raise IllegalScheduleError(
             "WEFT-E0412", "the value of a loop is not quasi-affine", where=where, why=error.what
         ) from None
+    if _largest(value) > LARGEST:
+        raise IllegalScheduleError(
+            "WEFT-E0412",
+            f"the value {value} of a loop does not fit 64 bits",
+            where=where,
+            hint="sizes, shifts and factors, multiplied where one is inside another, up to 2**31",
+        )
     unknown = sorted(value.variables() - {*statement.dims, *scop.parameters})
     if unknown:
         raise IllegalScheduleError(
@@ -86,6 +95,13 @@ def _value(scop: Scop, statement: Statement, loop: Loop) -> Affine:
             hint=f"known here: {', '.join((*statement.dims, *scop.parameters))}",
         )
     return value
+
+
+def _largest(value: Affine) -> int:
+    """The largest number in ``value``, below floors too."""
+    numbers = [abs(value.constant), *(abs(c) for _, c in value.terms)]
+    floors = (t for t, _ in value.terms if isinstance(t, FloorDiv))
+    return max(numbers + [n for f in floors for n in (f.divisor, _largest(f.numerator))])
 
 
 def _determined(dims: Sequence[str], values: Sequence[Affine]) -> bool:

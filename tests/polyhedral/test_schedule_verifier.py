@@ -116,3 +116,10 @@ def test_the_sample_names_the_parameters() -> None:
 
 def test_a_point_needs_no_loop() -> None:
     verify_schedule(scop((tensor("A"),), statement("S", (), at("A"))), Leaf("S"))
+
+
+@pytest.mark.parametrize("value", [i // (1 << 62) // 4, i + j * (1 << 40), i - (1 << 63)])
+def test_values_beyond_64_bits(value: Expr) -> None:
+    """Tiles of tiles of 2**62 would be tiles of 2**64, which are none."""
+    text = _refused(Sequence((nest("S", i, j), nest("T", i, value, j))), "WEFT-E0412")
+    assert "does not fit 64 bits" in text

@@ -138,6 +138,8 @@ def _shape(made: Scheduled) -> Iterator[str]:
     yield from sorted(kinds)
     if any(isinstance(node, Mark) for node in nodes):
         yield "register tile"
+    if any(note.startswith("no register tile") for note in made.notes):
+        yield "register tile that cannot stand"
     if any(note.startswith("as written") for note in made.notes):
         yield "as written"
     if len(made.scop.statements) > len(made.original.statements):
