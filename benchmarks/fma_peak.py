@@ -21,18 +21,17 @@ class FmaPeak:
         chains = _CHAINS if lanes == 8 else 12
         self.operations = 2.0 * lanes * chains * _TURNS
         self._tracker = link([to_object(loop(lanes, chains), target)], ("fma_peak",), {})
-        kernel = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(self._tracker["fma_peak"])
-        self._run = lambda: kernel(3.0)
+        self._run = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(self._tracker["fma_peak"])
 
     def __call__(self) -> None:
-        self._run()
+        self._run(3.0)
 
     def gflops(self, seconds: float = 0.3) -> float:
         """The best rate seen within ``seconds``."""
         best, end = float("inf"), time.perf_counter() + seconds
         while time.perf_counter() < end:
             start = time.perf_counter()
-            self._run()
+            self()
             best = min(best, time.perf_counter() - start)
         return self.operations / best / 1e9
 

@@ -204,9 +204,8 @@ def check_in_place(given: object, array: np.ndarray, name: str) -> None:
 def check_writable(array: np.ndarray, what: str) -> None:
     if not array.flags.writeable:
         raise CallError("WEFT-E0606", f"{what} is read-only")
-    if any(
-        stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape, strict=True)
-    ):
+    several = (s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
+    if array.size and not all(several):  # NumPy gives empty arrays strides of 0
         raise CallError("WEFT-E0606", f"{what} overlaps itself", why="it is a broadcast view")
 
 
