@@ -168,6 +168,10 @@ def test_in_place_input_may_be_written() -> None:
     verify_program(program)
 
 
+def test_in_place_input_may_stay_as_it_is() -> None:
+    verify_program(replace(SIXTEEN, steps=SIXTEEN.steps[:1], in_place=((0, 0),)))
+
+
 def test_unknown_size() -> None:
     refused(chain(), "E0551", "size n is not known", samples=[{}])
 

@@ -1,6 +1,8 @@
 """``python -m tests.properties.fuzz --n 100000 [--seed 0] [--jobs 2]``: random affine programs
 under random schedules, Weft against enumeration, for long. ``--mutations`` runs ``mutations``;
-``--scheduler`` gives whole programs to the automatic scheduler instead (``scheduler``).
+``--scheduler`` gives whole programs to the automatic scheduler instead (``scheduler``),
+``--hostile`` programs to the compiler that make no sense (``hostile``). ``--generator my:pair``
+takes the pairs from a generator of your own (``generators``).
 
 Each contradiction is printed with its seed, then the histogram of what the pairs were. The exit
 status says whether there was a contradiction. ``--only 123`` shows one pair, and where it fails a
@@ -21,9 +23,9 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.properties import generators
+from tests.properties import generators, hostile, scheduler
 from tests.properties.examine import Effort, Outcome, examine, examine_pair
-from tests.properties.random_schedules import SCHEDULES, Pair, Subject, random_pair, subject_of
+from tests.properties.random_schedules import SCHEDULES, Pair, random_pair, subject_of
 from tests.properties.shrinking import smaller
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop_printer import scop_text
@@ -191,6 +193,7 @@ def main() -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--mutations", action="store_true", help="break correct schedules instead")
     parser.add_argument("--scheduler", action="store_true", help="automatic schedules instead")
+    parser.add_argument("--hostile", action="store_true", help="programs without sense instead")
     options = parser.parse_args()
     if options.mutations:
         from tests.properties import mutations
@@ -200,7 +203,9 @@ def main() -> int:
     make = partial(generators.pair_of, generator) if generator else random_pair
     if options.scheduler:
         subject = partial(generators.subject_of, generator) if generator else subject_of
-        return _automatic(range(options.seed, options.seed + options.n), subject)
+        return _programs(options, partial(scheduler.examine, subject=subject))
+    if options.hostile:
+        return _programs(options, hostile.examine)
     effort = Effort(native=options.native, loop_ir=options.loop_ir)
     seeds = range(options.seed, options.seed + options.n)
     if options.worker:
@@ -214,14 +219,12 @@ def main() -> int:
     return _long(seeds, effort, make, options)
 
 
-def _automatic(seeds: range, subject: Callable[[int], Subject]) -> int:
-    from tests.properties import scheduler
-
+def _programs(options: argparse.Namespace, examine_one: Callable[[int], Outcome]) -> int:
     tally = Tally()
-    for seed in seeds:
-        tally.add(seed, scheduler.examine(seed, scheduler.Effort(), subject))
+    for seed in range(options.seed, options.seed + options.n):
+        tally.add(seed, examine_one(seed))
     print(tally.shares())
-    print(f"{len(tally.problems)} contradictions in {len(seeds)} programs")
+    print(f"{len(tally.problems)} contradictions in {options.n} programs")
     return 1 if tally.problems else 0
 
 

@@ -57,8 +57,11 @@ class Effort:
     limited: float = 0.2  # schedules that have to do without something
 
 
-def examine(seed: int, effort: Effort, subject: Callable[[int], Subject] = subject_of) -> Outcome:
+def examine(
+    seed: int, effort: Effort | None = None, subject: Callable[[int], Subject] = subject_of
+) -> Outcome:
     """Program ``seed`` of those that ``subject`` makes, under the schedules that Weft chooses."""
+    effort = effort or Effort()
     try:
         affine = subject(seed).affine
     except NoPair as error:
