@@ -25,7 +25,7 @@ import islpy as isl
 from weft.errors import BudgetError, InternalError
 from weft.frontend.scalar_affine import Affine, FloorDiv, floor_divide, to_expr, variable
 from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.analysis.quasi_affine import affine, subscripts
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Access, Constraint, Scop, Statement
@@ -320,7 +320,8 @@ def tensor_box(scop: Scop, name: str) -> isl.Set:
 def access_map(scop: Scop, statement: Statement, access: Access) -> isl.Map:
     """Instances of ``statement`` → the elements that ``access`` touches there.
 
-    Restricted to the domain and the guard; a may access touches every element of its tensor.
+    Restricted to the domain and the guard; a may access touches every element of its tensor that
+    has those of its subscripts that are no data.
     """
 
     def make() -> isl.Map:
@@ -328,12 +329,15 @@ def access_map(scop: Scop, statement: Statement, access: Access) -> isl.Map:
         if access.guard:
             space = statement_space(scop, statement)
             domain = domain.intersect(constrained(space, statement.dims, access.guard).to_set())
+        forms = subscripts(scop, statement, access)
+        target = tuple_space(scop, encode("A", access.tensor), len(forms))
+        values = [form or Affine() for form in forms]
+        found = isl.Map.from_multi_aff(multi_aff(scop, statement, values, target))
         if access.may:
-            return isl.Map.from_domain_and_range(domain, tensor_box(scop, access.tensor))
-        target = tuple_space(scop, encode("A", access.tensor), len(access.indices))
-        return isl.Map.from_multi_aff(
-            multi_aff(scop, statement, access.indices, target)
-        ).intersect_domain(domain)
+            for axis in (k for k, form in enumerate(forms) if form is None):
+                found = found.eliminate(_DIM.out, axis, 1)
+            found = found.intersect_range(tensor_box(scop, access.tensor))
+        return found.intersect_domain(domain)
 
     return derived(make, "access", scop.parameters, scop.context, statement, access)
 

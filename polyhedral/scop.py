@@ -15,7 +15,8 @@
   let. All reads of an instance come before all its writes. A read whose guard is false is not
   performed; the body selects around it. A ``may`` access has data-dependent ``body_indices`` in
   place of ``indices`` (which then say nothing beyond the tensor's box): the exact element is
-  computed from earlier reads, checked against the shape at run time.
+  computed from earlier reads, checked against the shape at run time. Those of them that are
+  quasi-affine in dims and parameters are known, so that rows of the tensor are told apart.
   A may access is performed, and so checked, only where its ``Load`` is evaluated; elsewhere in a
   lazy ``Select`` its indices may be anything.
 * ``derived`` gives a parameter as an expression of earlier ones that is not quasi-affine: ``nm`` as

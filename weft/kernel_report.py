@@ -14,6 +14,8 @@ from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import access_text, tensor_text
 from weft.polyhedral.transform.scheduled import Scheduled
 
+_GUARDED = ", if "  # in what the front end says of a statement: a condition on data follows
+
 
 def statistics(
     scheduled: Scheduled, program: Program, fallback: str, passes: Passes
@@ -54,7 +56,8 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
 
 
 def _data_dependent(scop: Scop) -> list[str]:
-    """Accesses of which only the tensor is known: each may touch any element."""
+    """Accesses of which some subscripts are data: each may touch any element that has the others.
+    Statements under a condition on data: in the dependences they do what they may do."""
     found = [
         f"    {s.name}: {verb} {access_text(access).removeprefix('may ')}"
         for s in scop.statements
@@ -62,6 +65,14 @@ def _data_dependent(scop: Scop) -> list[str]:
         for access in accesses
         if access.may
     ]
-    if not found:
-        return []
-    return ["  depends on data: any element, as far as is known; checked at run time", *found]
+    if found:
+        why = "any element that the other subscripts allow; checked at run time"
+        found = [f"  depends on data: {why}", *found]
+    guarded = [
+        f"    {s.name}: only if {guard}"
+        for s in scop.statements
+        if s.origin is not None and (guard := s.origin.source.partition(_GUARDED)[2])
+    ]
+    if guarded:
+        found += ["  runs everywhere, changes elements where data say so", *guarded]
+    return found

@@ -6,6 +6,7 @@ from weft.errors import CompileError
 from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import Expr, walk
 from weft.frontend.scalar_printer import scalar_text
+from weft.polyhedral.scop import Access, Scop, Statement
 
 
 def affine(expr: Expr) -> Affine:
@@ -24,3 +25,14 @@ def affine(expr: Expr) -> Affine:
         why="only sums, multiples by constants, and // and % by constants are analysed",
         hint="use a data-dependent (may) access, whose element is computed at run time",
     )
+
+
+def subscripts(scop: Scop, statement: Statement, access: Access) -> list[Affine | None]:
+    """The forms of the subscripts of ``access``; None where one is data (of a may access)."""
+    if not access.may:
+        return [affine(index) for index in access.indices]
+    if not access.body_indices:
+        return [None for _ in scop.tensor(access.tensor).shape]
+    names = {*statement.dims, *scop.parameters}
+    forms = [to_affine(index) for index in access.body_indices]
+    return [form if form is not None and form.variables() <= names else None for form in forms]

@@ -10,6 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tests.polyhedral.scops import evaluate, holds, instances
+from weft.frontend.scalar_expr import Cast, Expr, Load, walk
 from weft.polyhedral.schedule_tree import Band, Leaf, Mark, Sequence, Tree, statements_below
 from weft.polyhedral.scop import Access, Scop, Statement
 
@@ -40,12 +41,19 @@ def all_parameters(scop: Scop, low: int = 0, high: int = 9) -> Iterator[dict[str
             yield env
 
 
+def plain(index: Expr) -> bool:
+    """Whether a subscript of a may access is known: no data, only dims and parameters."""
+    return not any(isinstance(node, Load | Cast) for node in walk(index))
+
+
 def touched(scop: Scop, access: Access, env: Mapping[str, int]) -> frozenset[Element]:
     if not holds(access.guard, env):
         return frozenset()
     if access.may:
         sizes = [evaluate(size, env) for size in scop.tensor(access.tensor).shape]
-        points = product(*(range(size) for size in sizes))
+        known = {k: evaluate(i, env) for k, i in enumerate(access.body_indices) if plain(i)}
+        ranges = [[p for p in range(s) if known.get(k, p) == p] for k, s in enumerate(sizes)]
+        points = product(*ranges)
         return frozenset((access.tensor, point) for point in points)
     return frozenset({(access.tensor, tuple(evaluate(i, env) for i in access.indices))})
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var
+from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
 from weft.polyhedral.scop import Access, Constraint, Scop, Statement
 
 Array = np.ndarray[Any, Any]
@@ -306,11 +306,15 @@ def _touched(
             env,
             columns[""].size,
         )
-        if access.may:  # any element
+        if access.may:  # any element that has the subscripts which are no data
             extent = shape(scop, access.tensor, sizes)
             every = list(np.ndindex(*extent))
             box = np.array(every, np.int64).reshape(len(every), len(extent))
             rows, at = np.tile(box, (at.size, 1)), np.repeat(at, len(box))
+            for k, index in enumerate(access.body_indices):
+                if not any(isinstance(node, Load | Cast) for node in walk(index)):
+                    chosen = rows[:, k] == np.broadcast_to(column(index, env), columns[""].size)[at]
+                    rows, at = rows[chosen], at[chosen]
         cell = np.zeros(len(rows), np.int64)
         for k in range(rows.shape[1]):
             cell = cell * 4099 + (rows[:, k] + 2000)

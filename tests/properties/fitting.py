@@ -259,8 +259,11 @@ def _body(m: Sketch, draft: Draft) -> Body:
             continue
         if access.may:
             assert pending is not None
-            chosen = pending % 2
-            draft.reads[k] = replace(access, body_indices=(chosen,) * len(access.indices))
+            chosen = [
+                Var(r.choice(draft.dims)) % 2 if draft.dims and r.random() < 0.4 else pending % 2
+                for _ in access.indices
+            ]
+            draft.reads[k] = replace(access, body_indices=tuple(chosen))
         operand: Expr = Load(k, (), dtype)
         for c in reversed(access.guard):
             holds = c.expr.equal(0) if c.equality else c.expr >= 0
