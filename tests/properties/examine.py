@@ -134,9 +134,18 @@ def _compare(pair: Pair, truth: Verdict, error: CompileError | None) -> tuple[st
         return kind, f"refused as if storage had changed: {error}"
     if "do not follow it" in error.what:  # storage is contracted along loops, step by step
         return "contracted, and not followed", ""
+    if _depends_on_data(pair, error):
+        return "wrong for some data", ""
     if truth.legal and not _seen_differs(pair, error) and not _values_differ(pair, error):
         return "valid but refused", f"refused, but its results are right: {error}"
     return "wrong storage or instances", ""
+
+
+def _depends_on_data(pair: Pair, error: CompileError) -> bool:
+    """Whether a refusal is about a statement that may touch any element, whatever it does here."""
+    named = error.statements if isinstance(error, IllegalScheduleError) else ()
+    found = (s for s in pair.subject.affine.scop.statements if s.name in named)
+    return any(access.may for s in found for access in (*s.reads, *s.writes))
 
 
 def _kind(pair: Pair, truth: Verdict) -> str:
