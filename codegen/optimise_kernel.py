@@ -7,7 +7,6 @@ from collections.abc import Callable
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
-from weft.codegen.cut_slants import cut_slants
 from weft.codegen.form_region import form_region
 from weft.codegen.forward_values import forward_values
 from weft.codegen.loop_ir import Kernel
@@ -19,7 +18,6 @@ from weft.codegen.unswitch import unswitch
 PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("simplify", simplify_kernel),
     ("cut_points", cut_points),
-    ("cut_slants", cut_slants),
     ("split_tails", split_tails),
     ("unswitch", unswitch),
     ("cut_ranges", cut_ranges),

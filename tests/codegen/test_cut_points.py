@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.codegen import marked_loops
+from tests.codegen.marked_loops import innermost, mark, same
 from weft import dtypes
 from weft.codegen.cut_points import cut_points
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Buffer, For, Kernel, Stmt, Update, walk
 from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.simplify import simplify_kernel
 from weft.frontend.build import monoid
 from weft.frontend.scalar_expr import Expr, Literal, Var, apply, literal
 
@@ -77,12 +80,12 @@ def test_the_middle_is_written_out(name: str) -> None:
 def test_what_is_not_understood_is_left_alone() -> None:
     for last in (least(literal(4), w * w), least(literal(4), w % 3 + 1), w + 1):
         original = kernel(literal(0), n, literal(0), last)
-        assert cut_points(original) is original
+        assert cut_points(original) == simplify_kernel(original)
 
 
 def test_constant_points_need_no_cut() -> None:
     original = kernel(literal(0), n, literal(0), literal(4))
-    assert cut_points(original) is original
+    assert cut_points(original) == simplify_kernel(original)
 
 
 def test_short_vectors_inside_other_loops() -> None:
@@ -100,3 +103,51 @@ def test_short_vectors_inside_other_loops() -> None:
             interpret(original, {"n": size, "m": other}, {"x": expected})
             interpret(changed, {"n": size, "m": other}, {"x": actual})
             np.testing.assert_array_equal(actual, expected)
+
+
+# ---- rows side by side, each behind the one before -----------------------------------------------
+
+s = Var("s")
+
+
+def rows(lower: Expr, upper: Expr) -> Kernel:
+    """``s`` serial, rows ``p`` unrolled inside: row p is at column s - 2·p."""
+    row = For("p", lower, upper, "unrolled", mark(1, p, s - p * 2))
+    return marked_loops.kernel(For("s", literal(0), n + m, "serial", row))
+
+
+SLANTS = {
+    "both ends": rows(most(literal(0), (s - n + 2) // 2), least(literal(4), (s + 2) // 2)),
+    "start": rows(literal(0), least(literal(4), (s + 2) // 2)),
+    "end": rows(most(literal(0), (s - n + 2) // 2), literal(4)),
+    "few rows": rows(most(literal(0), (s - n + 2) // 2), least(literal(4), m, (s + 2) // 2)),
+}
+
+
+@pytest.mark.parametrize("name", SLANTS)
+def test_rows_that_all_run_are_written_out(name: str) -> None:
+    before = SLANTS[name]
+    after = cut_points(before)
+    same(before, after)
+    constant = [
+        x for x in innermost(after) if isinstance(x.lower, Literal) and isinstance(x.upper, Literal)
+    ]
+    assert any(int(x.upper.value) - int(x.lower.value) == 4 for x in constant)  # type: ignore[union-attr]
+
+
+def test_rows_without_an_end_are_left_alone() -> None:
+    before = rows(literal(0), (s + 2) // 2)
+    after = cut_points(before)
+    same(before, after)
+    assert len(innermost(after)) == 1
+
+
+def test_rows_within_rows_are_left_alone() -> None:
+    """Where the inner rows are full depends on the outer row, which nothing in front knows."""
+    q = Var("q")
+    lower = most(literal(0), s * -2 - q + 1)
+    inner = For("p", lower, literal(2), "unrolled", mark(1, p, q, s))
+    upper = least(literal(2), (n + 1) // 2 - s * 2)
+    outer = For("q", literal(0), upper, "unrolled", inner)
+    before = marked_loops.kernel(For("s", literal(0), n + 1, "serial", outer))
+    same(before, cut_points(before))
