@@ -24,6 +24,7 @@ from weft.polyhedral.transform.initial import initial
 FAST = ("-O3", "-march=native", "-ffast-math")  # as users of the suite compile it
 PLAIN = ("-O1", "-fwrapv", "-ffp-contract=off")  # every operation as it is written
 ALIGNMENT = 64  # bytes, of every array
+_NEWEST = 40  # version of a compiler that is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,14 @@ class CProgram:
 
 
 def compilers() -> dict[str, str]:
-    """The C compilers of this machine, by name."""
-    found = {name: shutil.which(name) for name in ("gcc", "clang")}
-    return {name: path for name, path in found.items() if path is not None}
+    """The C compilers of this machine, by name; where only versions are installed, the newest."""
+    found: dict[str, str] = {}
+    for name in ("gcc", "clang"):
+        versions = (f"{name}-{version}" for version in range(_NEWEST, 8, -1))
+        path = next(filter(None, map(shutil.which, (name, *versions))), None)
+        if path is not None:
+            found[name] = path
+    return found
 
 
 def published_loops(scop: Scop, sizes: Mapping[str, int]) -> Kernel:
