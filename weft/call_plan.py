@@ -48,7 +48,7 @@ def plan_call(
                     "WEFT-E0608",
                     f"{compiled.name} was compiled for {guard.text}",
                     where=_bindings(sizes),
-                    hint="compile again for these sizes",
+                    hint="call or compile it with other sizes",
                 )
         outputs = tuple(_output(spec, sizes) for spec in compiled.outputs)
         parameters = np.array([*(sizes[name] for name in compiled.parameters), 0], np.int64)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.compiled import Guard
-from weft.frontend.scalar_expr import Expr, Literal, Var
+from weft.frontend.scalar_expr import Expr, Literal, Var, walk
 from weft.frontend.scalar_printer import scalar_text
 from weft.polyhedral.scop import Constraint, Scop
+from weft.polyhedral.transform.scheduled import Scheduled
+
+SAFE = 1 << 60  # what a product of a parameter and a number may be
+USUAL = 1 << 20  # numbers up to here cost nothing: parameters may be 2**40
 
 
 def guards_of(scops: Sequence[Scop]) -> tuple[Guard, ...]:
@@ -17,6 +21,32 @@ def guards_of(scops: Sequence[Scop]) -> tuple[Guard, ...]:
     """
     found = dict.fromkeys(c for scop in scops for c in scop.context if not _is_trivial(c))
     return tuple(_guard(constraint) for constraint in found)
+
+
+def range_guards(scheduled: Scheduled) -> tuple[Guard, ...]:
+    """One guard for each parameter: that it is not so large that index arithmetic could overflow.
+
+    Proofs know no overflow, code computes in 64 bits: beyond these limits, a condition that keeps
+    an access inside its array could come out wrong. Arrays never get there, numbers may.
+    """
+    most = SAFE // max(_largest_number(scheduled), USUAL)
+    return tuple(
+        Guard((Var(p) >= -most) & (Var(p) <= most), f"{p} from {-most} to {most}")
+        for p in scheduled.scop.parameters
+    )
+
+
+def _largest_number(scheduled: Scheduled) -> int:
+    """The largest number in conditions, indices and loops."""
+    exprs = [c.expr for c in scheduled.scop.context]
+    exprs += [e for loop in scheduled.loops() for e in loop.at.values()]
+    for s in scheduled.scop.statements:
+        accesses = (*s.reads, *s.writes)
+        exprs += [c.expr for c in s.domain]
+        exprs += [c.expr for access in accesses for c in access.guard]
+        exprs += [index for access in accesses for index in access.indices]
+    numbers = (n.value for e in exprs for n in walk(e) if isinstance(n, Literal))
+    return max((abs(int(n)) for n in numbers), default=0)
 
 
 def _is_trivial(constraint: Constraint) -> bool:

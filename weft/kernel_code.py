@@ -26,7 +26,7 @@ from weft.compiled_cache import cache_key, find, store
 from weft.errors import CompileError, WeftWarning
 from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel
-from weft.guards import guards_of
+from weft.guards import guards_of, range_guards
 from weft.kernel_report import explain, statistics
 from weft.options import Options
 from weft.passes import Passes
@@ -202,7 +202,7 @@ def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
         name=lowered.kernel.scop.name,
         inputs=inputs,
         outputs=outputs,
-        guards=guards_of([lowered.scheduled.scop]),
+        guards=range_guards(lowered.scheduled) + guards_of([lowered.scheduled.scop]),
         stats=statistics(lowered.scheduled, lowered.program, lowered.fallback, lowered.passes),
         texts=lowered.passes.texts,
         explanation=explain(lowered.scheduled, lowered.program, lowered.fallback),

@@ -170,6 +170,39 @@ def test_sizes_that_a_program_takes_for_granted_are_checked_at_each_call() -> No
     assert "T - steps >= 0" in first.explain()
 
 
+def test_numbers_that_would_overflow_in_conditions_are_refused() -> None:
+    """4·k wraps to a negative number, and x[k] would be far outside."""
+
+    @weft.kernel
+    def one(x: weft.f64["N"], k: int):
+        if 4 * k < N and k >= 0:
+            x[k] = 1.0
+
+    x = np.zeros(5)
+    one(x, 1)
+    assert x.tolist() == [0, 1, 0, 0, 0]
+    one(x, 1 << 40)
+    for wrong in (3 << 60, (1 << 40) + 1, -(1 << 63)):
+        with pytest.raises(
+            CallError, match=r"k (from -1099511627776 to 1099511627776|is too large)"
+        ):
+            one(x, wrong)
+
+
+def test_large_numbers_in_a_program_leave_less_room_for_sizes() -> None:
+    @weft.kernel
+    def far(x: weft.f64["N"], k: int):
+        for i in range(k, k + N):
+            if i * 2**50 < 2**53:
+                x[i - k] = 1.0
+
+    x = np.zeros(10)
+    far(x, 0)
+    assert x.tolist() == [1] * 8 + [0] * 2
+    with pytest.raises(CallError, match="E0608"):
+        far(x, 1 << 13)
+
+
 def test_a_bound_on_a_size_is_no_assumption_but_a_mistake() -> None:
     @weft.kernel
     def doubled(A: weft.f64["N"]):
