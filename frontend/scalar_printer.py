@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 
 from weft import dtypes
@@ -17,6 +18,7 @@ _INFIX = {
 }  # fmt: skip
 _PREFIX = {"neg": ("-", 8), "not": ("~", 8)}
 _ATOM = 10
+_TYPED = re.compile(r"\b\w*(?:float|int)\d\w*\((-?[\d.e+-]+|-?inf|nan)\)")
 _LONG = 40  # characters from which a shared part gets a name
 
 Text = tuple[str, int]  # and how tightly its outermost operator binds
@@ -50,6 +52,11 @@ def scalar_text(
         texts[id(node)] = text
     result = texts[id(expr)][0]
     return f"let {'; '.join(lets)} in {result}" if lets else result
+
+
+def python_text(expr: Expr) -> str:
+    """``expr`` as Python text, without the dtypes of numbers and the brackets of scalars."""
+    return _TYPED.sub(r"\1", scalar_text(expr)).replace("[]", "")
 
 
 def _text(

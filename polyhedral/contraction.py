@@ -3,7 +3,7 @@
 A tensor's ``contracted`` leading dimensions have no storage: all tiles share the memory of one.
 That is right under a schedule tree if some outermost loops around all accesses of the tensor
 
-1. tell the tiles apart: each of the contracted coordinates follows from these loops, and
+1. tell the tiles apart: each of the contracted coordinates is a function of these loops, and
 2. confine the values: what is read in one iteration of these loops was written in that iteration.
 
 Then the memory is private to the iteration, and the loops may even be parallel.
@@ -38,6 +38,7 @@ from weft.polyhedral.schedule_verifier import for_parameters, instance, original
 from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
 Path = Sequence[Loop | int]
+Use = tuple[Statement, Access]
 
 
 def check_contraction(scop: Scop, tree: Tree) -> None:
@@ -54,11 +55,11 @@ def check_contraction(scop: Scop, tree: Tree) -> None:
         if not uses:
             continue
         shared = _shared([above[s.name] for s, _ in uses])
-        places = [_telling(tensor, k, uses, shared) for k in _several(tensor)]
+        places = [_telling(scop, tensor, k, uses, shared) for k in _several(tensor)]
         if not places:
             continue
         around = [x for x in shared[: max(places) + 1] if isinstance(x, Loop)]
-        told = {id(shared[place]) for place in places}
+        told = {id(x) for x in around if _follows(x, uses, _several(tensor))}
         if any(id(loop) not in told for loop in around):
             _check_confined(scop, tree, tensor, [s for s, _ in uses], around)
 
@@ -68,7 +69,7 @@ def _several(tensor: Tensor) -> tuple[int, ...]:
     return tuple(k for k in range(tensor.contracted) if tensor.shape[k] != literal(1))
 
 
-def _uses(scop: Scop, name: str) -> Iterator[tuple[Statement, Access]]:
+def _uses(scop: Scop, name: str) -> Iterator[Use]:
     for statement in scop.statements:
         for access in (*statement.writes, *statement.reads):
             if access.tensor == name:
@@ -88,14 +89,22 @@ def _same(one: Loop | int, other: Loop | int) -> bool:
     return one is other or (isinstance(one, int) and one == other)
 
 
-def _telling(
-    tensor: Tensor, coordinate: int, uses: Sequence[tuple[Statement, Access]], shared: Path
-) -> int:
-    """The place of the outermost shared loop that differs from ``coordinate`` by a constant."""
+def _follows(loop: Loop, uses: Sequence[Use], coordinates: Sequence[int]) -> bool:
+    """Whether ``loop`` differs from one of ``coordinates`` by a constant, the same everywhere."""
+    distances = ({_distance(loop, s, access, k) for s, access in uses} for k in coordinates)
+    return any(len(found) == 1 and None not in found for found in distances)
+
+
+def _telling(scop: Scop, tensor: Tensor, coordinate: int, uses: Sequence[Use], shared: Path) -> int:
+    """The place of the shared loop from which on ``coordinate`` is a function of the loops so far:
+    it follows that loop, or all of them together (a loop that was split)."""
     for place, loop in enumerate(shared):
-        if isinstance(loop, Loop):
-            distances = {_distance(loop, s, access, coordinate) for s, access in uses}
-            if len(distances) == 1 and None not in distances:
+        if isinstance(loop, Loop) and _follows(loop, uses, [coordinate]):
+            return place
+    with bounded(what="the check of reused storage"):
+        for place in range(len(shared) if not any(a.may for _, a in uses) else 0):
+            around = [x for x in shared[: place + 1] if isinstance(x, Loop)]
+            if around and _is_function(scop, coordinate, uses, around):
                 return place
     raise IllegalScheduleError(
         "WEFT-E0423",
@@ -105,6 +114,18 @@ def _telling(
         statements=originals(*(s for s, _ in uses)),
         hint="let one loop around all of its accesses run over that dimension",
     )
+
+
+def _is_function(scop: Scop, coordinate: int, uses: Sequence[Use], around: Sequence[Loop]) -> bool:
+    """Whether ``coordinate`` is one function of the values of the loops ``around`` in all uses."""
+    found = None
+    for s, access in uses:
+        loops = _iteration(scop, s, [affine(loop.at[s.name]) for loop in around])
+        reached = loops.reverse().apply_range(
+            _iteration(scop, s, [affine(access.indices[coordinate])])
+        )
+        found = reached if found is None else found.union(reached)
+    return found is not None and bool(found.is_single_valued())
 
 
 def _distance(loop: Loop, statement: Statement, access: Access, coordinate: int) -> int | None:

@@ -51,6 +51,7 @@ from weft.polyhedral.named_isl import (
     multi_aff,
     parameter_space,
     sample_named,
+    sample_pair,
     tensor_box,
     tuple_space,
 )
@@ -211,9 +212,11 @@ class _Comparison:
             expected = to_source.apply_range(self.before.by(theirs))
             self._equal(f"what {statement.name} reads", mine, expected)
             return
-        for number, (read, old) in enumerate(zip(mine, theirs, strict=True)):
+        accesses = (*statement.reads, *statement.writes)
+        for read, old in zip(mine, theirs, strict=True):
             expected = to_source.apply_range(self.before.by([old]))
-            self._equal(f"operand {number} of {statement.name}", [read], expected)
+            what = f"what {statement.name} reads of {accesses[read.number].tensor}"
+            self._equal(what, [read], expected)
 
     def _restructured(self, mine: Sequence[Read], theirs: Sequence[Read]) -> bool:
         """Whether reads go through statements that are gone, or through new ones of many reads."""
@@ -245,10 +248,24 @@ class _Comparison:
             f"{what} is not what it was before the transformations",
             where=", ".join(dict.fromkeys(self._where(*place) for place in statements)),
             statements=self._originals(statements),
-            why=f"{self._shown(reader, self.transformed)} {', but '.join(parts)}"
-            + for_parameters(sample_named(reader)[2]),
-            hint="some tile, halo, copy or buffer comes too early or too late, or is too small",
+            why=f"{self._shown(reader, self.transformed)} {self._element(reader, reads)}"
+            f"{', but '.join(parts)}" + for_parameters(sample_named(reader)[2]),
+            hint="let the copy or the computation come behind what it needs, before what needs it,"
+            " and be large enough",
         )
+
+    def _element(self, reader: isl.UnionSet, reads: Sequence[Read]) -> str:
+        """``reads A[3, 1]: it`` where ``reader`` is an instance and this its one read."""
+        kind, name, _, _ = sample_named(reader)
+        if kind != "S" or len(reads) != 1:
+            return ""
+        statement = self.transformed.statement(name)
+        access = (*statement.reads, *statement.writes)[reads[0].number]
+        touched = access_map(self.transformed, statement, access)
+        pair = sample_pair(touched.intersect_domain(isl.Set.from_union_set(reader)))
+        if access.may or pair is None:
+            return f"reads {access.tensor}: it "
+        return f"reads {access.tensor}{list(pair[2]) if pair[2] else ''}: it "
 
     def _without_starts(self, seen: isl.UnionMap) -> isl.UnionMap:
         """``seen`` without the identity that a fold starts with, where contributions follow it."""

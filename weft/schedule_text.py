@@ -27,11 +27,10 @@ from weft.codegen.loop_ir import (
 from weft.codegen.loop_printer import print_stmt
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute
-from weft.frontend.scalar_printer import scalar_text
+from weft.frontend.scalar_printer import python_text, scalar_text
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, Tree
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite
 
-_TYPED = re.compile(r"\b\w*(?:float|int)\d\w*\((-?[\d.e+-]+|-?inf|nan)\)")
 _MADE_UP = re.compile(r"\b([A-Za-z_]\w*)\.(\d+)")  # names that the compiler gave
 _FOLDS = {"add": "+=", "mul": "*=", "and": "&=", "or": "|=", "xor": "^="}
 
@@ -76,21 +75,21 @@ def _lines(stmt: Stmt, pad: str, marks: Mapping[str, str]) -> Iterator[str]:
             yield f"{pad}for {stmt.var} in range({_range(stmt)}):" + (f"  # {said}" if said else "")
             yield from _lines(stmt.body, deeper, marks)
         case If():
-            yield f"{pad}if {_text(stmt.condition)}:"
+            yield f"{pad}if {python_text(stmt.condition)}:"
             yield from _lines(stmt.then, deeper, marks)
             if stmt.otherwise != Block(()):
                 yield f"{pad}else:"
                 yield from _lines(stmt.otherwise, deeper, marks)
         case Allocate(buffer, body):
-            shape = ", ".join(_text(size) for size in buffer.shape)
+            shape = ", ".join(python_text(size) for size in buffer.shape)
             yield f"{pad}{buffer.name} = {buffer.dtype}[{shape}]  # {buffer.scope}"
             yield from _lines(body, pad, marks)
         case Store(buffer, indices, value):
-            yield f"{pad}{_element(buffer, indices)} = {_text(value)}"
+            yield f"{pad}{_element(buffer, indices)} = {python_text(value)}"
         case Update():
             yield from (pad + line for line in _update(stmt))
         case Check(condition):
-            yield f"{pad}assert {_text(condition)}"
+            yield f"{pad}assert {python_text(condition)}"
         case Comment(text):
             yield f"{pad}# {text}"
         case _:
@@ -98,7 +97,7 @@ def _lines(stmt: Stmt, pad: str, marks: Mapping[str, str]) -> Iterator[str]:
 
 
 def _range(loop: For) -> str:
-    low, high = _text(loop.lower), _text(loop.upper)
+    low, high = python_text(loop.lower), python_text(loop.upper)
     if loop.step != 1:
         return f"{low}, {high}, {loop.step}"
     return high if isinstance(loop.lower, Literal) and loop.lower.value == 0 else f"{low}, {high}"
@@ -120,21 +119,16 @@ def _update(stmt: Update) -> Iterator[str]:
         v.name: Var(text, v.dtype) for v, text in zip(monoid.left, elements, strict=True)
     }
     sides |= {v.name: value for v, value in zip(monoid.right, stmt.values, strict=True)}
-    values = [_text(substitute(part, sides)) for part in combined]
+    values = [python_text(substitute(part, sides)) for part in combined]
     yield f"{', '.join(elements)} = {', '.join(values)}"
 
 
 def _folded(op: str, value: Expr) -> str:
     match op, value:
         case "add", Apply("neg", (negated,)):
-            return f"-= {_text(negated)}"
-    return f"{_FOLDS[op]} {_text(value)}"
+            return f"-= {python_text(negated)}"
+    return f"{_FOLDS[op]} {python_text(value)}"
 
 
 def _element(buffer: str, indices: tuple[Expr, ...]) -> str:
-    return f"{buffer}[{', '.join(map(_text, indices))}]" if indices else buffer
-
-
-def _text(expr: Expr) -> str:
-    """``expr`` as Python text, without the dtypes of numbers and the brackets of scalars."""
-    return _TYPED.sub(r"\1", scalar_text(expr)).replace("[]", "")
+    return f"{buffer}[{', '.join(map(python_text, indices))}]" if indices else buffer

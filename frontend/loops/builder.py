@@ -17,7 +17,7 @@ from weft.frontend.loops.source import Source
 from weft.frontend.loops.values import Free, View, is_pure
 from weft.frontend.scalar_affine import to_affine, to_expr
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, walk
-from weft.frontend.scalar_printer import scalar_text
+from weft.frontend.scalar_printer import python_text
 from weft.polyhedral.named_isl import bounded, constrained, tuple_space
 from weft.polyhedral.scop import (
     Access,
@@ -216,7 +216,7 @@ class ScopBuilder:
         name = self.fresh(place.label or f"S{len(self.statements)}")
         text = source.label(node)
         if place.guard is not None:
-            text += f", if {scalar_text(place.guard)}"
+            text += f", if {python_text(place.guard)}"
         origin = Origin(name, tuple(map(Var, place.dims)), text)
         self.statements.append(
             Statement(

@@ -71,6 +71,7 @@ def cache_read(
     request = Request("WEFT-E0465", order, panels, name, scope)
     if not chosen:
         raise refusal(request, tensor, "no statement is named that reads it")
+    scheduled.tensor(tensor)
     loops = loops_through(scheduled, loop, chosen)
     reads = _reads(scheduled, tensor, chosen, operand, request)
     of = scheduled.scop.statement

@@ -64,6 +64,7 @@ def cache_write(
     request = Request("WEFT-E0466", order, panels, name, scope)
     if not chosen:
         raise refusal(request, tensor, "no statement is named that writes it")
+    scheduled.tensor(tensor)
     loops = loops_through(scheduled, loop, chosen)
     writes, uses = _uses(scheduled.scop, tensor, chosen, loops, request)
     tile = tile_for(scheduled, tensor, uses, loops, request)

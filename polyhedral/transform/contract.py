@@ -40,16 +40,16 @@ def contract(scheduled: Scheduled, tensor: str, *, scope: Scope = "local") -> Sc
     Raises ``IllegalScheduleError`` (WEFT-E0464) for a tensor that outlives the Scop, is local
     already, or is accessed at data-dependent indices.
     """
-    old = next((t for t in scheduled.scop.tensors if t.name == tensor), None)
+    old = scheduled.tensor(tensor)
     uses = [(s, a) for s, a, _ in accesses_of(scheduled.scop, tensor)]
     why = ""
-    if old is None or old.role != "temp":
+    if old.role != "temp":
         why = f"{tensor} is no temporary"
     elif old.contracted:
         why = f"{tensor} is local already"
     elif any(a.may for _, a in uses):
         why = f"{tensor} is accessed at data-dependent indices"
-    if why or old is None:
+    if why:
         raise IllegalScheduleError("WEFT-E0464", f"{tensor} cannot be contracted", why=why)
     if not uses:
         return scheduled

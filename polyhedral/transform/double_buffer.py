@@ -19,7 +19,7 @@ from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr, literal
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
@@ -38,7 +38,7 @@ def double_buffer(scheduled: Scheduled, tensor: str) -> Scheduled:
     ``IllegalScheduleError`` (WEFT-E0468) where ``tensor`` is no such buffer.
     """
     scop = scheduled.scop
-    copy = _only_copy(scop, tensor)
+    copy = _only_copy(scop, scheduled.tensor(tensor))
     loop = _loop_of(scheduled, copy, tensor)
     old = scop.tensor(tensor)
     last = old.contracted - 1
@@ -59,9 +59,9 @@ def _refuse(tensor: str, why: str) -> IllegalScheduleError:
     return IllegalScheduleError("WEFT-E0468", f"{tensor} cannot be double-buffered", why=why)
 
 
-def _only_copy(scop: Scop, tensor: str) -> Statement:
-    old = next((t for t in scop.tensors if t.name == tensor), None)
-    if old is None or not old.contracted:
+def _only_copy(scop: Scop, old: Tensor) -> Statement:
+    tensor = old.name
+    if not old.contracted:
         raise _refuse(tensor, "it is no local buffer of a loop")
     uses = accesses_of(scop, tensor)
     writers = list({s.name: s for s, _, is_write in uses if is_write}.values())

@@ -48,8 +48,8 @@ def expand(scheduled: Scheduled, tensor: str, loops: Seq[str]) -> Scheduled:
 def why_not_expand(scheduled: Scheduled, tensor: str, loops: Seq[str]) -> str:
     """The reason why ``expand`` would refuse, or ''. Raises as ``Scheduled.loop`` does."""
     scop = scheduled.scop
-    old = next((t for t in scop.tensors if t.name == tensor), None)
-    if old is None or old.role != "temp":
+    old = scheduled.tensor(tensor)
+    if old.role != "temp":
         return f"{tensor} is no temporary"
     if old.contracted:
         return f"{tensor} is local already"

@@ -26,9 +26,11 @@ def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:
     """``scop`` with each temporary separated (``separate``) and then expanded along every textual
     loop around all of its uses whose iterations share elements of it, but no values.
 
-    Temporaries that are ``kept`` or may be read before they are written, and loops without a closed
-    form, stay.
+    Temporaries that are ``kept`` or may be read before they are written, loops without a closed
+    form, and what statements without a textual place use (copies, partial results), stay.
     """
+    placeless = {a.tensor for s in scop.statements if not s.position for a in (*s.reads, *s.writes)}
+    kept = {*kept, *placeless}
     for tensor in scop.tensors:
         if tensor.role == "temp" and not tensor.contracted and tensor.name not in kept:
             scop, names = separate(scop, tensor.name)

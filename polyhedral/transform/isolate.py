@@ -29,20 +29,22 @@ def isolate(scop: Scop, statement: str, where: Seq[Constraint]) -> tuple[Scop, t
     """
     if any(c.equality for c in where):
         raise IllegalScheduleError(
-            "WEFT-E0476", f"{statement} can be isolated by inequalities only", where=statement
+            "WEFT-E0476", f"{statement} is cut by inequalities only", hint='"i < 8"'
         )
     whole = scop.statement(statement)
+    new = not whole.position and whole.origin is None  # a copy, say: it stands for nothing
+    origin = None if new else origin_of(whole)
     taken = {s.name for s in scop.statements}
     rest = tuple(
         replace(
             whole,
             name=fresh(f"{statement}_edge", taken),
             domain=(*whole.domain, *where[:k], _negated(failing)),
-            origin=origin_of(whole),
+            origin=origin,
         )
         for k, failing in enumerate(where)
     )
-    inside = replace(whole, domain=(*whole.domain, *where), origin=origin_of(whole))
+    inside = replace(whole, domain=(*whole.domain, *where), origin=origin)
     statements: list[Statement] = []
     for s in scop.statements:
         statements += (inside, *rest) if s.name == statement else (s,)

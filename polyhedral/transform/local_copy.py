@@ -52,7 +52,11 @@ def loops_through(scheduled: Scheduled, loop: str, statements: Seq[str]) -> tupl
         above = loops_above(scheduled.tree, name)
         names = [x.name for x in above]
         if loop not in names:
-            raise IllegalScheduleError("WEFT-E0470", f"{name} is not inside loop {loop}")
+            raise IllegalScheduleError(
+                "WEFT-E0470",
+                f"{name} is not inside loop {loop}",
+                hint=f"statements inside: {', '.join(scheduled.below(loop))}",
+            )
     return above[: names.index(loop) + 1]
 
 

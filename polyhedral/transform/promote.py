@@ -48,14 +48,9 @@ def promote(
     dimension of the tensor in step with the access (distance 0). Raises ``IllegalScheduleError``
     otherwise, or where the tensor outlives the Scop or is local already.
     """
-    old = next((t for t in scheduled.scop.tensors if t.name == tensor), None)
-    if old is None:
-        names = ", ".join(t.name for t in scheduled.scop.tensors if t.role == "temp")
-        raise IllegalScheduleError(
-            "WEFT-E0452", f"there is no tensor {tensor!r}", hint=f"temporaries: {names}"
-        )
+    old = scheduled.tensor(tensor)
     if old.role != "temp" or old.contracted:
-        what = f"is of role {old.role!r}" if old.role != "temp" else "is local already"
+        what = "is no temporary" if old.role != "temp" else "is local already"
         raise IllegalScheduleError("WEFT-E0452", f"{tensor} {what} and cannot be made local")
     loops = [scheduled.loop(name) for name in outer]
     layout: _Layout | None = None

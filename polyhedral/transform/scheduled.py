@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import wraps
 from inspect import BoundArguments, Parameter, signature
 from typing import Concatenate, ParamSpec
@@ -28,7 +29,7 @@ from weft.polyhedral.schedule_tree import (
     walk,
     with_children,
 )
-from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop import Scop, Tensor
 
 P = ParamSpec("P")
 
@@ -68,11 +69,15 @@ class Scheduled:
     def loop(self, name: str) -> Loop:
         found = next((loop for loop in self.loops() if loop.name == name), None)
         if found is None:
-            raise IllegalScheduleError(
-                "WEFT-E0450",
-                f"no loop is named {name!r}",
-                hint=f"loops: {', '.join(loop.name for loop in self.loops())}",
-            )
+            known = [loop.name for loop in self.loops()]
+            raise unknown("WEFT-E0450", f"no loop is named {name!r}", "loops", name, known)
+        return found
+
+    def tensor(self, name: str) -> Tensor:
+        found = next((tensor for tensor in self.scop.tensors if tensor.name == name), None)
+        if found is None:
+            known = [tensor.name for tensor in self.scop.tensors]
+            raise unknown("WEFT-E0452", f"there is no tensor {name!r}", "tensors", name, known)
         return found
 
     def below(self, name: str) -> tuple[str, ...]:
@@ -82,6 +87,15 @@ class Scheduled:
     def names(self) -> set[str]:
         """The names of all loops."""
         return {loop.name for loop in self.loops()}
+
+
+def unknown(code: str, what: str, kind: str, name: str, known: Seq[str]) -> IllegalScheduleError:
+    """The refusal of a name that is none of ``known``, with those that are like it."""
+    near = get_close_matches(name, known)
+    hint = f"{kind}: {', '.join(known)}"
+    return IllegalScheduleError(
+        code, what, hint=f"did you mean {' or '.join(near)}? {hint}" if near else hint
+    )
 
 
 # ---- steps --------------------------------------------------------------------------------------
@@ -187,11 +201,8 @@ def path_to(tree: Tree, statement: str) -> tuple[Tree, ...]:
     """The nodes from the root down to the leaf of ``statement``."""
     trail = _path(tree, statement)
     if trail is None:
-        raise IllegalScheduleError(
-            "WEFT-E0451",
-            f"the schedule has no statement {statement!r}",
-            hint=f"statements: {', '.join(statements_below(tree))}",
-        )
+        what = f"the schedule has no statement {statement!r}"
+        raise unknown("WEFT-E0451", what, "statements", statement, statements_below(tree))
     return trail
 
 

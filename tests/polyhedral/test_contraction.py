@@ -53,6 +53,18 @@ def _refused(of: Scop, tree: Tree) -> str:
     return str(caught.value)
 
 
+def test_loops_tell_tiles_apart_together() -> None:
+    def around(*values: Expr) -> Tree:
+        parts = (nest("p", i % 4), nest("c", i % 4))
+        loops = (loop(f"t{k}", p=value, c=value) for k, value in enumerate(values))
+        return Band(tuple(loops), Sequence(parts))
+
+    check(_tiled(), around(i // 8, i // 4 - 2 * (i // 8)))
+    check(_tiled(), around(-(i // 4)))
+    assert "no storage" in _refused(_tiled(), around(i // 8))
+    assert "no storage" in _refused(_tiled(), around(i // 4 - 2 * (i // 8)))
+
+
 def test_a_tile_that_is_written_and_read_in_one_iteration() -> None:
     check(_tiled(), _fused())
     check(_tiled(), _fused(-(i // 4) + 7 + 2 * (i // 4)))
@@ -74,11 +86,6 @@ def test_loops_that_hold_two_tiles() -> None:
 def test_a_tile_that_reads_its_neighbour() -> None:
     of = _tiled(tile_read=i // 4 - 1)
     _refused(of, _fused())
-
-
-def test_a_loop_that_turns_around_is_not_followed() -> None:
-    """Not because it would be wrong, but because only constant distances are told."""
-    _refused(_tiled(), _fused(-(i // 4)))
 
 
 def _refilled(where: int) -> tuple[Scop, Tree]:

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft.arguments import address, check_apart, empty, located
+from weft.arguments import address, check_apart, check_writable, empty, located
 from weft.errors import CallError
 
 
@@ -60,3 +60,9 @@ def test_arrays_too_tangled_to_compare_count_as_overlapping() -> None:
     b = strided(memory[64_023_025:], (1049, 1049, 1), (12223, 12224, 1))
     with pytest.raises(CallError, match="a overlaps b"):
         check_apart([("a", a)], [("b", b)])
+
+
+def test_empty_arrays_do_not_overlap_themselves() -> None:
+    check_writable(np.zeros((0, 5)), "A")
+    with pytest.raises(CallError, match="overlaps itself"):
+        check_writable(np.lib.stride_tricks.as_strided(np.zeros(5), (2, 5), (0, 8)), "A")

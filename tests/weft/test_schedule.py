@@ -201,8 +201,8 @@ def test_a_copy_that_comes_too_early() -> None:
     made, read = "B[i] = A[i - 1] + A[i] + A[i + 1]", "C[i] = B[i - 1] + B[i] + B[i + 1]"
     text = str(caught.value).splitlines()
     assert text[0] == (
-        'WEFT-E0440: cache_read("B", "S1", "i_t"): operand 0 of S1 is not what it was before the '
-        "transformations"
+        'WEFT-E0440: cache_read("B", "S1", "i_t"): what S1 reads of B_tile is not what it was '
+        "before the transformations"
     )
     first = line('def smooth(A: weft.i64["N"], C: weft.i64["N"]):')
     assert text[1] == (
@@ -210,7 +210,9 @@ def test_a_copy_that_comes_too_early() -> None:
         f"S0 (test_schedule.py:{first + 3}: {made})"
     )
     assert re.fullmatch(
-        r"  why: S1\[i_2=(\d+)\] sees B\[(\d+)\], but should see S0\[i=\2\] for N=\d+", text[2]
+        r"  why: S1\[i_2=\d+\] reads B_tile\[\d+, \d+\]: it sees B\[(\d+)\], "
+        r"but should see S0\[i=\1\] for N=\d+",
+        text[2],
     )
 
 
@@ -225,6 +227,43 @@ def test_names_that_do_not_exist() -> None:
     assert str(caught.value) == (
         "WEFT-E0451: the schedule has no statement 'S9'\n  try: statements: S0, S1, S2"
     )
+
+
+@pytest.mark.parametrize(
+    ("step", "hint"),
+    [
+        (("split", "i_22", 4), "did you mean i_2? loops: i, i_2"),
+        (("cut", "S2", ["i < 3"]), "statements: S0, S1"),
+        (("expand", "Bs", ["i"]), "did you mean B? tensors: A, C, B"),
+        (("contract", "x"), "tensors: A, C, B"),
+        (("double_buffer", "x"), "tensors: A, C, B"),
+        (("promote", "x", ["i"]), "tensors: A, C, B"),
+        (("cache_read", "x", "S1", "i_2"), "tensors: A, C, B"),
+        (("cache_write", "x", "S1", "i_2"), "tensors: A, C, B"),
+        (("cache_read", "B", "S0", "i_2"), "statements inside: S1"),
+    ],
+    ids=str,
+)
+def test_names_that_are_like_it(step: tuple[str, *tuple[object, ...]], hint: str) -> None:
+    why = smooth.schedule().why_not(*step)
+    assert why is not None and why.endswith(f"  try: {hint}")
+
+
+def test_loops_of_a_buffer_are_changed_later() -> None:
+    """The buffer belongs to the loops together that the one it was made in has become."""
+    s = smooth.schedule().split("i_2", 4).cache_read("B", "S1", "i_2_t")
+    for t in (s.split("i_2_t", 2), s.reverse("i_2_t").parallel("i_2_t"), s.unroll("i_2_t", 3)):
+        a, wanted, got = np.arange(30), np.zeros(30, "int64"), np.zeros(30, "int64")
+        smooth.python(a, wanted)
+        t.compile()(a, got)
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_copies_are_cut_and_partial_results_stay_when_others_become_private() -> None:
+    s = smooth.schedule().split("i_2", 4).cache_read("B", "S1", "i_2_t")
+    assert "copy_B_tile_edge" in s.cut("copy_B_tile", ["B_tile_0 < 2"]).statements
+    s = matmul.schedule().rfactor("S1", "k")
+    assert s.privatize().show() == s.show()
 
 
 def test_loops_that_are_apart() -> None:

@@ -105,10 +105,10 @@ def test_what_passes_between_iterations_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensor", "reason"), [("C", "no temporary"), ("X", "no temporary"), ("temp", "local already")]
+    ("tensor", "reason"),
+    [("C", "E0464.*no temporary"), ("X", "E0452.*no tensor 'X'"), ("temp", "E0464.*local already")],
 )
 def test_refusals(tensor: str, reason: str) -> None:
     now = contract(expanded(symm()), "temp")
-    with pytest.raises(IllegalScheduleError, match=reason) as caught:
+    with pytest.raises(IllegalScheduleError, match=f"(?s){reason}"):
         contract(now, tensor)
-    assert caught.value.code == "WEFT-E0464"

@@ -102,16 +102,15 @@ def test_a_wrong_expansion_is_refused() -> None:
 @pytest.mark.parametrize(
     ("tensor", "loops", "reason"),
     [
-        ("C", ["i"], "no temporary"),
-        ("nothing", ["i"], "no temporary"),
-        ("x", ["j"], "outside loop j"),
-        ("last", ["i"], "outside loop i"),
+        ("C", ["i"], "E0461.*no temporary"),
+        ("nothing", ["i"], "E0452.*no tensor 'nothing'"),
+        ("x", ["j"], "E0461.*outside loop j"),
+        ("last", ["i"], "E0461.*outside loop i"),
     ],
 )
 def test_why_not(tensor: str, loops: list[str], reason: str) -> None:
-    with pytest.raises(IllegalScheduleError, match=reason) as caught:
+    with pytest.raises(IllegalScheduleError, match=f"(?s){reason}"):
         expand(initial(rows()), tensor, loops)
-    assert caught.value.code == "WEFT-E0461"
 
 
 def test_values_between_iterations() -> None:

@@ -88,7 +88,7 @@ def test_a_bound_that_is_off_by_one_is_refused() -> None:
 
     assert refusal(of, changed(5)) == ""
     text = refusal(of, changed(4))
-    assert "WEFT-E0440" in text and "operand 1 of C_add" in text and "j=5" in text
+    assert "WEFT-E0440" in text and "what C_add reads of" in text and "j=5" in text
     text = refusal(of, changed(6))
     assert "WEFT-E0430" in text and "touches B[" in text and ", 6] of shape [3, 6]" in text
 
