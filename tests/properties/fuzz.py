@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.properties import generators, hostile, scheduler
+from tests.properties import generators, hostile, mutations, scheduler
 from tests.properties.examine import Effort, Outcome, examine, examine_pair
 from tests.properties.random_schedules import SCHEDULES, Pair, random_pair, subject_of
 from tests.properties.shrinking import smaller
@@ -194,11 +194,11 @@ def main() -> int:
     parser.add_argument("--mutations", action="store_true", help="break correct schedules instead")
     parser.add_argument("--scheduler", action="store_true", help="automatic schedules instead")
     parser.add_argument("--hostile", action="store_true", help="programs without sense instead")
-    options = parser.parse_args()
+    options, rest = parser.parse_known_args()
     if options.mutations:
-        from tests.properties import mutations
-
-        return mutations.main()
+        return mutations.main(rest)  # which has options of its own
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     generator = generators.load(options.generator) if options.generator else None
     make = partial(generators.pair_of, generator) if generator else random_pair
     if options.scheduler:

@@ -182,10 +182,10 @@ def test_numbers_that_would_overflow_in_conditions_are_refused() -> None:
     one(x, 1)
     assert x.tolist() == [0, 1, 0, 0, 0]
     one(x, 1 << 40)
-    for wrong in (3 << 60, (1 << 40) + 1, -(1 << 63)):
-        with pytest.raises(
-            CallError, match=r"k (from -1099511627776 to 1099511627776|is too large)"
-        ):
+    with pytest.raises(CallError, match="E0608.*k from -1099511627776 to 1099511627776"):
+        one(x, (1 << 40) + 1)
+    for wrong in (3 << 60, (1 << 63) - 1, -(1 << 63)):
+        with pytest.raises(CallError):
             one(x, wrong)
 
 
