@@ -27,12 +27,12 @@ from weft.frontend.scalar_expr import (
     walk,
 )
 
-# Scalar operations that are worth a thread: some 10 µs, against 0.2 µs to share work with a worker
-# that spins and 50 µs to wake one that sleeps.
-GRAIN = 1 << 16
-# A barrier costs 0.1 µs, and threads come to it at different times: two of them are faster than one
-# from 0.6 µs of work between barriers (measured on vectors, which do 50 such operations in 1 ns).
-BARRIERS_PER_GRAIN = 4
+# Operations (of ``kernel_work``) that are worth a thread: some 5 µs, where sharing them with a
+# worker that still spins costs 1 µs or 2; waking one up that sleeps costs some 40 µs.
+GRAIN = 1 << 15
+ASLEEP = 8  # times as many for a worker that sleeps
+# Threads come to a barrier at different times: 0.6 µs, of which 0.1 µs is the barrier itself.
+BARRIERS_PER_GRAIN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,14 @@ def emit_program(
 ) -> str:
     """The module that defines ``entry`` and ``entry_arena`` for ``program``.
 
-    ``grain``: how many scalar operations of a kernel are worth a thread.
+    ``grain``: how many operations of a kernel are worth a thread.
     """
     used = [symbols[kernel.name] for kernel in program.kernels]
     lines = [
         f"; host program {_comment(program.name)}",
         "declare i32 @weft_acquire(i32)",
         "declare void @weft_release(i32)",
+        "declare i32 @weft_team(i32, i32)",
         "declare i32 @weft_launch(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
         *(
             f"declare void {_symbol(name)}(ptr, ptr, ptr, ptr, i64, i64)"
@@ -202,7 +203,7 @@ def _entry(
     function = _Function(program.parameters)
     buffers = {b.name: b for b in program.buffers}
     kernels = {kernel.name: kernel.parameters for kernel in program.kernels}
-    worth = {kernel.name: _threads_worth(kernel, grain) for kernel in program.kernels}
+    worth = {k.name: _threads_worth(k, grain) for k in program.kernels}
     constants = {b.place: number for number, b in enumerate(program.constants)}
     arguments = max((len(step.arguments) for step in program.steps), default=0)
     counts = [len(kernel.parameters) for kernel in program.kernels]
@@ -246,21 +247,38 @@ def _entry(
     ]
 
 
-def _threads_worth(kernel: Kernel, grain: int) -> Expr:
-    """How many threads the work of ``kernel`` is worth; 0 and less count as one."""
-    meeting = grain // BARRIERS_PER_GRAIN
-    return kernel_work(kernel) // (kernel_barriers(kernel) * meeting + grain)
+def _threads_worth(kernel: Kernel, grain: int) -> tuple[Expr, Expr]:
+    """How many threads the work of ``kernel`` is worth, if they are awake and if they sleep; 0 and
+    less count as one.
+
+    On n threads it takes less time by (1 - 1/n) of what they share: on as many as these, that is
+    no less than what it costs to start them and to meet.
+    """
+    shared, meetings = kernel_work(kernel), kernel_barriers(kernel) * (grain // BARRIERS_PER_GRAIN)
+    awake, asleep = (shared // (meetings + start) for start in (grain, grain * ASLEEP))
+    return awake, asleep
 
 
-def _team(function: _Function, worth: Expr, names: Sequence[str], step: Launch, team: str) -> str:
+def _team(
+    function: _Function, worth: tuple[Expr, Expr], names: Sequence[str], step: Launch, team: str
+) -> str:
     """How many of the team's threads run the launch, as an i32: one at least."""
-    if step.parameters is not None:
-        worth = substitute(worth, dict(zip(names, step.parameters, strict=True)))
-    worth = apply("max", worth, literal(1))
-    if worth == literal(1):
+    found = []
+    for threads in worth:
+        if step.parameters is not None:
+            threads = substitute(threads, dict(zip(names, step.parameters, strict=True)))
+        found.append(_clamped(function, apply("max", threads, literal(1)), team))
+    if found[0] == "1":
+        return "1"
+    return function.value(f"call i32 @weft_team(i32 {found[0]}, i32 {found[1]})")
+
+
+def _clamped(function: _Function, threads: Expr, team: str) -> str:
+    """``threads``, or all of the team if that is fewer, as an i32."""
+    if threads == literal(1):
         return "1"
     wide = function.value(f"sext i32 {team} to i64")
-    count = function.size(worth)
+    count = function.size(threads)
     fewer = function.value(f"icmp slt i64 {count}, {wide}")
     chosen = function.value(f"select i1 {fewer}, i64 {count}, i64 {wide}")
     return function.value(f"trunc i64 {chosen} to i32")

@@ -1,6 +1,8 @@
 """The native thread pool, as LLVM IR over libc alone: no OpenMP, no C compiler.
 
     i32  weft_acquire(i32 threads)      how many threads this call may use: threads, fewer, or 1
+    i32  weft_team(i32 awake, i32 asleep)      how many of them run a launch that is worth so many
+                                        if they are awake, and so many if some of them sleep
     i32  weft_launch(kernel, buffers, params, status, scratch, stride, extent, team)
                                         run one kernel to its end; the code of a failed Check
     void weft_barrier(i64 thread, i64 team)    inside a region: all threads of its team meet
@@ -286,6 +288,22 @@ give:
   br label %done
 done:
   ret void
+}
+
+define i32 @weft_team(i32 %awake, i32 %asleep) {
+entry:
+  %one = icmp sle i32 %awake, 1
+  br i1 %one, label %alone, label %look
+look:
+  %last = sub i32 %awake, 2
+  %i = zext i32 %last to i64
+  %sleeps = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %i, i32 1
+  %asleep.now = load atomic i32, ptr %sleeps monotonic, align 4
+  %sleeping = icmp ne i32 %asleep.now, 0
+  %team = select i1 %sleeping, i32 %asleep, i32 %awake
+  ret i32 %team
+alone:
+  ret i32 1
 }
 
 define i32 @weft_launch(ptr %kernel, ptr %buffers, ptr %params, ptr %status, ptr %scratch,

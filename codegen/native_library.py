@@ -27,7 +27,14 @@ Entry = ctypes.CFUNCTYPE(
     ctypes.c_int32,  # threads
 )
 ArenaBytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32)
-_RUNTIME = ("weft_acquire", "weft_launch", "weft_barrier", "weft_release", "weft_workers")
+_RUNTIME = (
+    "weft_acquire",
+    "weft_team",
+    "weft_launch",
+    "weft_barrier",
+    "weft_release",
+    "weft_workers",
+)
 _numbers = itertools.count()
 
 

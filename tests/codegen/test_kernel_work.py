@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.codegen.kernel_work import UNKNOWN, kernel_barriers, kernel_work
+from weft.codegen.kernel_work import LANES, UNKNOWN, kernel_barriers, kernel_work
 from weft.codegen.loop_ir import (
     Barrier,
     Block,
@@ -33,7 +33,9 @@ def loop(var: str, lower: Expr | int, upper: Expr | int, body: Stmt, step: int =
 
 
 def work(body: Stmt, **sizes: int) -> int:
-    return evaluate(kernel_work(Kernel("k", ("n", "m"), (), body)), sizes)
+    """Of one of two turns: what a second thread takes off the first."""
+    twice = For("turn", ZERO, literal(2), "parallel", body)
+    return evaluate(kernel_work(Kernel("k", ("n", "m"), (), twice)), sizes)
 
 
 ADD = Store("y", (i,), X + X)  # a load (the two are one node), an addition and a store
@@ -75,8 +77,20 @@ def test_deep_nests_stay_small() -> None:
     body: Stmt = ADD
     for depth in range(40, 0, -1):
         body = loop(f"i{depth}", 0, Var(f"i{depth - 1}") + 1 if depth > 1 else n, body)
-    expr = kernel_work(Kernel("k", ("n",), (), body))
-    assert evaluate(expr, {"n": 1}) > 0
+    assert work(body, n=1) > 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 9, 1000])
+def test_vectors_count_once(size: int) -> None:
+    row = For("i", ZERO, n, "vector", ADD)
+    assert work(row, n=size) == 3 * -(-size // LANES)
+
+
+def test_bounds_may_have_names() -> None:
+    named = Let("half", n // 2, loop("i", 0, Var("half"), ADD))
+    assert work(named, n=20) == 3 * 10 + 10  # and a division
+    twice = loop("j", 0, m, Let("end", Var("j") * 2, loop("i", 0, Var("end"), ADD)))
+    assert work(twice, n=0, m=11) == 3 * 110 + 11
 
 
 def test_regions_count_what_threads_share_and_how_often_they_meet() -> None:
@@ -86,7 +100,7 @@ def test_regions_count_what_threads_share_and_how_often_they_meet() -> None:
     kernel = Kernel("k", ("n", "m"), (), body, region=True)
     sizes = {"n": 1000, "m": 21}
     assert evaluate(kernel_barriers(kernel), sizes) == 2 * 21 * 10
-    assert evaluate(kernel_work(kernel), sizes) == 3 * 1000 * 21 * 10
+    assert evaluate(kernel_work(kernel), sizes) == 3 * 999 * 21 * 10
 
 
 def test_a_parallel_loop_of_one_turn_shares_nothing() -> None:
@@ -96,3 +110,12 @@ def test_a_parallel_loop_of_one_turn_shares_nothing() -> None:
     assert evaluate(kernel_work(kernel), {"n": 1, "m": 50}) < 3 * 60
     wide = evaluate(kernel_work(kernel), {"n": 40, "m": 40})
     assert 3 * 1600 / 2 <= wide <= 3 * 1600 * 2
+
+
+def test_what_takes_as_long_on_any_number_of_threads_is_not_shared() -> None:
+    alone = Single(loop("j", 0, m, ADD))
+    turns = For("i", ZERO, n, "parallel", loop("j", 0, m, ADD))
+    kernel = Kernel("k", ("n", "m"), (), Block((alone, Barrier(), turns)), region=True)
+    for size in (0, 1, 2, 30):
+        assert evaluate(kernel_work(kernel), {"n": size, "m": 7}) == 3 * 7 * max(size - 1, 0)
+    assert kernel_work(Kernel("k", ("n", "m"), (), alone.body)) == ZERO
