@@ -80,23 +80,24 @@ def _kernel(text: str, seed: int) -> weft.Kernel:
 
 def _wrong(kernel: weft.Kernel, program: weft.Executable, r: Random) -> str:
     """Where compiled code and Python differ, or ''."""
-    for n in SIZES:
+    far = (-1, 1 << 40, (1 << 40) - 1, -(1 << 40), 1 << 61, (1 << 63) - 1, -(1 << 63))
+    for n, t in (*zip(SIZES, SIZES, strict=True), (5, r.choice(far)), (2, r.choice(far))):
         m = r.choice(SIZES)
         shapes = {"A": (n,), "B": (n, m), "C": (3,)}
         arrays = {name: np.arange(np.prod(s)).reshape(s) - 2 for name, s in shapes.items()}
         want = {name: a.copy() for name, a in arrays.items()}
         try:
             with _alarm(PATIENCE), np.errstate(all="ignore"):
-                kernel.python(T=n, **want)
+                kernel.python(T=t, **want)
         except (Exception, _Late):
             continue  # a step of 0, an index outside, a number that does not fit, too long
         try:
-            program(T=n, **arrays)
+            program(T=t, **arrays)
         except (CallError, ExecutionError):
             continue  # a size that is refused; a check at run time
         for name, array in arrays.items():
             if not np.array_equal(array, want[name]):
-                return f"wrong result: {name} for n={n}, m={m}\n{array}\nnot\n{want[name]}"
+                return f"wrong result: {name} for n={n}, m={m}, t={t}\n{array}\nnot\n{want[name]}"
     return ""
 
 

@@ -182,7 +182,7 @@ def test_numbers_that_would_overflow_in_conditions_are_refused() -> None:
     one(x, 1)
     assert x.tolist() == [0, 1, 0, 0, 0]
     one(x, 1 << 40)
-    with pytest.raises(CallError, match="E0608.*k from -1099511627776 to 1099511627776"):
+    with pytest.raises(CallError, match=r"E0608.*k from -1099511627776 to 1099511627776"):
         one(x, (1 << 40) + 1)
     for wrong in (3 << 60, (1 << 63) - 1, -(1 << 63)):
         with pytest.raises(CallError):
