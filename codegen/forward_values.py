@@ -6,7 +6,8 @@
 
 The chain through memory, a store and a load that waits for it, becomes one through registers.
 Short unrolled loops inside are written out first, so that rows done side by side have chains of
-their own; where the whole body is a short vector loop, each of its lanes has one. Scalar
+their own; where the whole body is a short vector loop, each of its lanes has one, and what all
+turns store at one place is stored behind the loop. Scalar
 replacement (Callahan, Carr, Kennedy, 1990), of stored values; LLVM does it where it can prove that
 nothing else is stored there, which it cannot for rows of a symbolic length.
 """
@@ -77,6 +78,8 @@ class _Chain:
     back: Mapping[Load, int]
     names: tuple[str, ...]
     lanes: For | None
+    fixed: bool  # all turns store at one place
+    behind: bool = False  # … and nothing else in the loop stores or reads there
 
     def registers(self) -> list[Buffer]:
         shape = () if self.lanes is None else (self.lanes.upper,)
@@ -98,7 +101,7 @@ class _Chain:
         for k, register in enumerate(self.names, start=1):
             at = {loop.var: loop.lower - k}
             value: Expr = Load(name, tuple(substitute(i, at) for i in indices), self.buffer.dtype)
-            later = min(turns for turns in self.back.values() if turns >= k) - k
+            later = min((turns for turns in self.back.values() if turns >= k), default=k) - k
             if later:  # it is first loaded in a later turn, which there may not be
                 there = loop.lower + later < loop.upper
                 value = select(there, value, literal(0, self.buffer.dtype))
@@ -109,9 +112,17 @@ class _Chain:
         name, indices = self.place
         new = Var(f"{self.names[0]}.new", self.buffer.dtype)
         first, *others = self.names
+        if self.behind:
+            return Store(first, self.cell, value)
         moves = [Store(r, self.cell, self.held(k)) for k, r in enumerate(others, start=1)]
         stores = (Store(name, indices, new), Store(first, self.cell, new), *moves)
         return Let(new.name, value, Block(stores))
+
+    def finish(self) -> Iterator[Stmt]:
+        """Store what the last turn has left."""
+        if self.behind:
+            name, indices = self.place
+            yield Store(name, indices, Load(self.names[0], self.cell, self.buffer.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +156,10 @@ class _Forwarding:
         places = [place for s in inside for place in _written(s)]
         loads = list(dict.fromkeys(n for s in inside for e in expressions(s) for n in _sure(e)))
         found = (self._chain(loop, lanes, p, places, loads, bound) for p in places)
-        return [c for c in found if c]
+        chains = [c for c in found if c]
+        every = {n for s in inside for e in expressions(s) for n in walk_expr(e)}
+        read = [(n.source, n.indices) for n in every if isinstance(n, Load)]
+        return [replace(c, behind=c.fixed and _alone(c.place, places, read)) for c in chains]
 
     def _chain(
         self,
@@ -168,16 +182,21 @@ class _Forwarding:
         if not all(_apart(own, _forms(at, loop.var, bound), moving) for at in others):
             return None
         back: dict[Load, int] = {}
+        fixed = lanes is not None and not any(form.coefficient(loop.var) for form in own)
+        if fixed and _read_after(loop, place):
+            return None
         for load in loads:
             forms = _forms(load.indices, loop.var, bound) if load.source == name else None
             turns = 0 if forms is None else _turns_back(own, forms, loop.var)
+            if fixed and (load.source, load.indices) == place:
+                turns = 1
             if 1 <= turns <= TURNS:
                 back[load] = turns
-        if not back:
+        if not back and not fixed:
             return None
         number = len(self.made)
-        names = tuple(f"carried.{number}.{k}" for k in range(1, max(back.values()) + 1))
-        chain = _Chain(place, self.buffers[name], back, names, lanes)
+        names = tuple(f"carried.{number}.{k}" for k in range(1, max(back.values(), default=1) + 1))
+        chain = _Chain(place, self.buffers[name], back, names, lanes, fixed)
         self.made.append(chain)
         return chain
 
@@ -202,7 +221,7 @@ def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
                 indices,
             ) in stores:
                 chain = stores[name, indices]
-                old = Load(name, indices, chain.buffer.dtype)
+                old = chain.held(1) if chain.fixed else Load(name, indices, chain.buffer.dtype)
                 operands: dict[str, Expr] = {monoid.left[0].name: old, monoid.right[0].name: value}
                 return chain.store(substitute(monoid.combined[0], operands))
         return made
@@ -217,8 +236,13 @@ def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
     begin: Stmt = Block(tuple(s for c in chains for s in c.begin(loop)))
     if lanes is not None:
         begin, body = replace(lanes, body=begin), replace(lanes, body=body)
-    start = If(loop.lower < loop.upper, begin)
-    result: Stmt = Block((start, replace(loop, body=body)))
+    finish: Stmt = Block(tuple(s for c in chains for s in c.finish()))
+    if lanes is not None:
+        finish = replace(lanes, body=finish)
+    runs = loop.lower < loop.upper
+    parts = [If(runs, begin), replace(loop, body=body)]
+    parts += [If(runs, finish)] if any(c.behind for c in chains) else []
+    result: Stmt = Block(tuple(parts))
     for chain in chains:
         for buffer in chain.registers():
             result = Allocate(buffer, result)
@@ -260,6 +284,22 @@ def _short_vector(stmt: Stmt) -> TypeGuard[For]:
         and isinstance(stmt.upper, Literal)
         and int(stmt.upper.value) <= _LANES
     )
+
+
+def _read_after(loop: For, place: _Place) -> bool:
+    """Whether a turn of ``loop`` reads at ``place`` behind where it stores there."""
+    stored = False
+    for stmt in walk(loop.body):
+        loads = (n for e in expressions(stmt) for n in walk_expr(e) if isinstance(n, Load))
+        if stored and any((n.source, n.indices) == place for n in loads):
+            return True
+        stored = stored or place in _written(stmt)
+    return False
+
+
+def _alone(place: _Place, written: Sequence[_Place], read: Sequence[tuple[object, object]]) -> bool:
+    """Whether no other element of its buffer is ``written`` or ``read``."""
+    return all(p == place for p in (*written, *read) if p[0] == place[0])
 
 
 def _written(stmt: Stmt) -> tuple[_Place, ...]:

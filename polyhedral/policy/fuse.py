@@ -24,6 +24,7 @@ from weft.polyhedral.scop import Statement
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
 
 LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
+IN_REGISTERS = 4  # vectors of a strip whose results stay in registers through a recurrence
 ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through together, on a thread
 
 
@@ -152,18 +153,31 @@ def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr
 
 def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
     """How many iterations of the loop go together: a vector where each is a row of memory (code
-    generation transposes blocks of them), more where they are contiguous."""
+    generation transposes blocks of them), more where they are contiguous, or have one result."""
     jumping = moving = 0
+    lanes = [
+        planner.machine.lanes(planner.scop.tensor(w.tensor).dtype)
+        for s in planner.statements(group)
+        for w in s.writes
+    ]
     for s in planner.statements(group):
         dim = plane.at[s.name]
         if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
             for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
                 moving += any(mentions(i, (dim.name,)) for i in access.indices)
                 jumping += jumps(access, dim.name)
-    if 2 * jumping <= moving:
-        return LONG_STRIP
-    written = [w.tensor for s in planner.statements(group) for w in s.writes]
-    return max(planner.machine.lanes(planner.scop.tensor(t).dtype) for t in written)
+    if 2 * jumping > moving:
+        return max(lanes)
+    return IN_REGISTERS * max(lanes) if _one_result(planner, group, plane) else LONG_STRIP
+
+
+def _one_result(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether an iteration of the loop writes the same elements again and again."""
+    for s in planner.statements(group):
+        others = [d for d in planner.free(group, s.name) if plane.at[s.name] != Var(d)]
+        if any(mentions(i, others) for write in s.writes for i in write.indices):
+            return False
+    return True
 
 
 def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:

@@ -111,10 +111,32 @@ def test_short_vectors_have_one_for_each_lane() -> None:
     assert carries(loop(For("i", literal(0), literal(3), "vector", body), low=2)) == 2
 
 
+FIXED = at("x", i, literal(0))
+
+
+@pytest.mark.parametrize(
+    ("body", "behind"),
+    [
+        (put("x", (i, literal(0)), FIXED * 3 + at("b", i, j)), True),
+        (Update((("x", (i, literal(0))),), monoid("add", I64), (at("b", i, j) * j,)), True),
+        (Block((put("x", (i, literal(0)), at("b", i, j)), put("y", (i, j), j))), True),
+        (put("x", (i, literal(0)), FIXED * 3 + at("x", i, j + 1)), False),
+        (put("x", (i, literal(0)), FIXED * 3 + at("x", i + 1, literal(0))), False),
+    ],
+)
+def test_what_all_turns_store_at_one_place(body: Stmt, behind: bool) -> None:
+    lanes = For("i", literal(0), literal(3), "vector", body)
+    assert carries(loop(lanes)) == 1
+    inner = [s for s in walk(forward_values(kernel(loop(lanes))).body) if isinstance(s, For)]
+    turns = next(s for s in inner if s.var == "j")
+    assert any(isinstance(s, Store) and s.buffer == "x" for s in walk(turns)) is not behind
+
+
 @pytest.mark.parametrize(
     "body",
     [
         row(at("x", i + 1, j - 1) + B, i),  # another lane's
+        Block((put("x", (i, literal(0)), B), put("y", (i, j), FIXED))),  # read after it is stored
         Block((row(at("x", i, j - 1) + B, i), put("x", (literal(7), j), B))),
         Update((("x", (literal(3), j)),), monoid("add", I64), (X1 * 2,)),  # of all lanes
     ],
