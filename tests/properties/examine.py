@@ -60,6 +60,8 @@ def examine(seed: int, effort: Effort, make: Callable[[int], Pair] = random_pair
         return Outcome("a transformation failed", str(error))
     try:
         return examine_pair(pair, Random(f"effort {seed}"), effort)
+    except executions.Stopped:
+        return Outcome("stopped by a check of data")
     except InternalError as error:
         if "is not bounded" in error.what:  # by intervals, which is all that interpreters know
             return Outcome("cannot be interpreted")
@@ -170,7 +172,7 @@ def _values_differ(pair: Pair, error: CompileError) -> str:
     for sizes in _sizes_of(pair, error):
         for seed in range(2):
             inputs = inputs_of(original, dict(sizes), seed)
-            expected = executions.run(original, None, sizes, inputs)
+            expected = executions.run_original(original, sizes, inputs)
             try:
                 found = executions.run(of.scop, of.tree, sizes, inputs)
             except CompileError as error:

@@ -19,6 +19,7 @@ from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.native_library import NativeProgram
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.compiled import Compiled
+from weft.errors import ExecutionError
 from weft.frontend.loops.lower import LoopKernel
 from weft.frontend.loops.signature import Argument
 from weft.frontend.scalar_expr import literal
@@ -36,6 +37,18 @@ Arrays = Mapping[str, Array]
 def run(scop: Scop, tree: Tree | None, sizes: Sizes, inputs: Arrays) -> dict[str, Array]:
     """What ``scop`` gives, its instances in the order of ``tree``."""
     return interpret(scop, inputs, sizes, tree=tree)
+
+
+class Stopped(Exception):
+    """The original program itself fails a check of its data."""
+
+
+def run_original(scop: Scop, sizes: Sizes, inputs: Arrays) -> dict[str, Array]:
+    """What ``scop`` gives in its own order. Raises ``Stopped``."""
+    try:
+        return run(scop, None, sizes, inputs)
+    except ExecutionError as error:
+        raise Stopped(str(error)) from error
 
 
 def run_disturbed(scop: Scop, tree: Tree, sizes: Sizes, inputs: Arrays) -> dict[str, Array] | None:

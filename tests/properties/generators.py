@@ -82,10 +82,7 @@ def load(name: str) -> Generator:
 
 def pair_of(generator: Generator, number: int) -> Pair:
     """Pair ``number`` of ``generator``. Raises ``NoPair`` where it cannot be examined."""
-    try:
-        made, sizes = _parts(generator(number))
-    except CompileError as error:
-        raise NoPair(f"refused when made, {error.code}") from error
+    made, sizes = _made(generator, number)
     subject = _subject(made.original, sizes, number)
     original, scop = made.original, made.scop
     same = scop == original
@@ -100,9 +97,16 @@ def pair_of(generator: Generator, number: int) -> Pair:
 
 
 def subject_of(generator: Generator, number: int) -> Subject:
-    """The program of pair ``number``."""
-    made, sizes = _parts(generator(number))
+    """The program of pair ``number``. Raises ``NoPair`` where it cannot be examined."""
+    made, sizes = _made(generator, number)
     return _subject(made.original, sizes, number)
+
+
+def _made(generator: Generator, number: int) -> tuple[Scheduled, Sequence[Mapping[str, int]]]:
+    try:
+        return _parts(generator(number))
+    except CompileError as error:
+        raise NoPair(f"refused when made, {error.code}") from error
 
 
 def _parts(given: object) -> tuple[Scheduled, Sequence[Mapping[str, int]]]:

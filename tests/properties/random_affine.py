@@ -20,7 +20,7 @@ from tests.properties.families import FAMILIES, WEIGHTS
 from tests.properties.fitting import Sizes, fitted
 from tests.properties.program_maker import Maker
 from weft import dtypes
-from weft.frontend.scalar_expr import Var
+from weft.frontend.scalar_expr import Load, Var, walk
 from weft.polyhedral.scop import Constraint, Role, Scop
 
 
@@ -105,12 +105,19 @@ def _context(m: Maker, closed: bool) -> tuple[tuple[Constraint, ...], tuple[Size
 
 def inputs_of(scop: Scop, sizes: Sizes, seed: int = 0) -> dict[str, Array]:
     """Arrays for all tensors that hold something before: the same for the same name and shape."""
-    found = {}
+    found, small = {}, _indices_from(scop)
     for number, t in enumerate(scop.tensors):
         if t.role in ("input", "inout", "constant"):
             extent = tuple(int(column(size, sizes)) for size in t.shape)
             rng = np.random.default_rng((seed, number))
-            limit = 4 if t.name == "at" else 100
-            low = 0 if t.name == "at" else -100
+            low, limit = (0, 4) if t.name in small else (-100, 100)
             found[t.name] = rng.integers(low, limit, extent).astype(t.dtype.numpy)
     return found
+
+
+def _indices_from(scop: Scop) -> set[str]:
+    """Tensors whose elements are indices."""
+    accesses = ((s, a) for s in scop.statements for a in (*s.reads, *s.writes) if a.may)
+    nodes = ((s, n) for s, a in accesses for i in a.body_indices for n in walk(i))
+    return {s.reads[n.source].tensor for s, n in nodes
+            if isinstance(n, Load) and isinstance(n.source, int)}  # fmt: skip

@@ -15,7 +15,7 @@ from itertools import count
 from random import Random
 
 from tests.properties.enumeration import Array, TooLarge
-from tests.properties.executions import difference, run
+from tests.properties.executions import difference, run, run_original
 from tests.properties.named_moves import LOCAL, LOOPS, TEXTUAL, NamedMove
 from tests.properties.random_affine import Affine, inputs_of, random_affine
 from tests.properties.tree_moves import BREAKS, MOVES, choose, identical, loops
@@ -156,11 +156,11 @@ def _apply(r: Random, pair: Pair, move: NamedMove) -> Scheduled | None:
 
 
 def expected_at(subject: Subject, values: Mapping[str, int]) -> Mapping[str, Array]:
-    """What the original program gives, computed once for all of its schedules."""
+    """What the original program gives, computed once for all schedules. Raises ``Stopped``."""
     known, key = subject.results, tuple(values.items())
     if key not in known:
         original = subject.affine.scop
-        known[key] = run(original, None, values, inputs_of(original, dict(values)))
+        known[key] = run_original(original, values, inputs_of(original, dict(values)))
     return known[key]
 
 

@@ -75,6 +75,8 @@ def examine(
                 limits = _limits(affine, r) if r.random() < effort.limited else Limits()
                 made = _made(affine, tiny, threads, limits)
             problem = _wrong(affine, made, poor, r, effort, notes)
+        except executions.Stopped:
+            return Outcome("stopped by a check of data", "", notes)
         except Refused as refused:
             problem = str(refused)
         except Exception as crash:
@@ -166,7 +168,7 @@ def _wrong_result(
         runs.append(lambda s, i: executions.run_native(program, made.scop, s, i, at_end))
     for values in sizes:
         inputs = inputs_of(affine.scop, values)
-        expected = executions.run(affine.scop, None, values, inputs)
+        expected = executions.run_original(affine.scop, values, inputs)
         for number, run in enumerate(runs):
             text = executions.difference(run(values, inputs), expected)
             if text:
