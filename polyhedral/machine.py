@@ -92,7 +92,8 @@ def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -
 
     With ``any_update``, any monoid and contribution, as multiplication and addition apart.
     """
-    product = Load(0, (), dtype) * Load(1, (), dtype)
+    a, b = Load(0, (), dtype), Load(1, (), dtype)
+    product, fold = (a & b, "or") if dtype.kind == "bool" else (a * b, "add")
     row, lane = Var("row"), Var("lane")
     step = Statement(
         "step",
@@ -102,7 +103,7 @@ def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -
         writes=(Access("acc", (row, lane)),),
         reads=(Access("a", (row,)), Access("b", (lane,))),
         body=Body((), (product,)),
-        update=Update(monoid("add", dtype), ()),
+        update=Update(monoid(fold, dtype), ()),
     )
     return Instruction(
         "vector outer product" if any_update else "multiply-add outer product",
@@ -115,6 +116,7 @@ def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -
     )
 
 
+MASKS = 8  # registers for vectors of bools
 MAX_VECTORS = 3  # wider tiles gain nothing and cut more of their lanes off at diagonals and tails
 
 
@@ -126,8 +128,9 @@ def register_tile(machine: Machine, dtype: DType, vectors: int | None = None) ->
     8 rows of 3 vectors with 32 registers (measured: 91-94% of the register-only peak, as 6 x 4 and
     9 x 3; 12 x 2 and 14 x 2 reach 86-90%), 4 of 3 with 16.
     """
-    del dtype  # an element's size makes a vector's lanes, and leaves the tile's shape
-    free = machine.vector_registers - max(1, machine.vector_registers // 10)
+    # An element's size makes a vector's lanes, and leaves the tile's shape.
+    registers = MASKS if dtype.kind == "bool" else machine.vector_registers
+    free = registers - max(1, registers // 10)
     widths = range(1, MAX_VECTORS + 1) if vectors is None else (vectors,)
     tiles = [(max(1, (free - v) // v), v) for v in widths]
     return min(tiles, key=lambda tile: (tile[0] + tile[1]) / (tile[0] * tile[1]))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.frontend.loops.affine import operands
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
 from weft.frontend.loops.expressions import Expressions
+from weft.frontend.loops.folding import folding
 from weft.frontend.loops.frame import Frame, Knowledge, Restart, Variable
 from weft.frontend.loops.source import located
 from weft.frontend.loops.values import (
@@ -19,12 +19,9 @@ from weft.frontend.loops.values import (
     View,
     convert,
     is_pure,
-    loads,
 )
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, apply, literal
+from weft.frontend.scalar_expr import Cast, Expr, Literal, Load, Var, literal
 from weft.polyhedral.scop import Constraint
-
-_FOLDS = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
 
 
 class Assigner:
@@ -179,25 +176,7 @@ def _converted(value: Scalar, dtype: DType, frame: Frame, node: ast.stmt) -> Exp
 
 def _folding(target: Load, value: Expr) -> Assignment:
     """``target := value``; as a fold where ``value`` is ``target`` combined with something else."""
-    if isinstance(value, Apply):
-        if value.op == "sub" and value.args[0] == target and target not in loads(value.args[1]):
-            return Assignment(target, apply("neg", value.args[1]), "add")
-        if value.op in _FOLDS and (rest := _rest(target, value)) is not None:
-            return Assignment(target, rest, value.op)
-    return Assignment(target, value)
-
-
-def _rest(target: Load, value: Apply) -> Expr | None:
-    """What ``value`` combines ``target`` with, if once and with nothing that reads it."""
-    exact = value.op in ("min", "max")
-    parts = list(operands(value.op, value)) if exact else list(value.args)
-    others = [part for part in parts if part != target]
-    if len(others) != len(parts) - 1 or target in loads(*others):
-        return None
-    rest = others[0]
-    for part in others[1:]:
-        rest = apply(value.op, rest, part)
-    return rest
+    return Assignment(target, *folding(target, value))
 
 
 def _loop_instead(frame: Frame, target: ast.Subscript, rank: int) -> str:

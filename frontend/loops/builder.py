@@ -13,6 +13,7 @@ from weft.frontend import build
 from weft.frontend.loops.accesses import Reads, access, replaced
 from weft.frontend.loops.affine import cases, tightest
 from weft.frontend.loops.conditions import Way, both
+from weft.frontend.loops.folding import guarded
 from weft.frontend.loops.source import Source
 from weft.frontend.loops.values import Free, View, is_pure
 from weft.frontend.scalar_affine import to_affine, to_expr
@@ -201,6 +202,8 @@ class ScopBuilder:
             )
         exprs: list[Expr] = []
         if place.guard is not None:
+            place, parts = _unguarded(place, place.guard, parts)
+        if place.guard is not None:
             place, parts = self._anywhere(place, place.guard, parts)
         reads = Reads(place.domain)
         for part in parts:
@@ -271,6 +274,17 @@ def _cases_of(target: Load) -> list[tuple[Way, Load]]:
 
 def _variables(expr: Expr) -> list[str]:
     return list(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Var)))
+
+
+def _unguarded(
+    place: Place, guard: Expr, parts: Sequence[Assignment]
+) -> tuple[Place, Sequence[Assignment]]:
+    """``parts`` without ``guard`` where that only says which of two values is to stay."""
+    if len(parts) == 1 and not parts[0].fold:
+        value, fold = guarded(parts[0].target, guard, parts[0].value)
+        if fold:
+            return replace(place, guard=None), [Assignment(parts[0].target, value, fold)]
+    return place, parts
 
 
 def _guarded(part: Assignment, guard: Expr | None) -> Expr:

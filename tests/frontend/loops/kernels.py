@@ -306,6 +306,23 @@ def either(x: weft.f64["N"], where: weft.i32["N"], y: weft.f64["N"]):
             y[i] = y[N - 1 - i] * 2.0
 
 
+@weft.kernel
+def folds(x: weft.i64["N"], b: weft.bool_["N"], y: weft.i64[5], c: weft.bool_[3]):
+    for i in range(N):
+        if x[i] < y[0]:
+            y[0] = x[i]
+        if y[1] <= 2 * x[i]:
+            y[1] = 2 * x[i]
+        y[2] = x[i] if y[2] > x[i] else y[2]
+        y[3] = y[3] if y[3] >= x[i] else x[i]
+        if x[i] < y[4]:
+            y[4] = -x[i]
+        c[0] = c[0] or b[i]
+        c[1] = c[1] and b[i]
+        if b[i] and x[i] > 3:
+            c[2] = True
+
+
 def _floats(n: int) -> np.ndarray:
     return _rng(n).normal(size=n)
 
@@ -354,6 +371,12 @@ PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
         lambda n: [_nan(_floats(n)), _floats(n), _i32(0, n or 1, n), np.zeros(3, "int64")],
     ),
     "either": (either, lambda n: [_nan(_floats(n)), _i32(0, n or 1, n), _floats(n)]),
+    "folds": (
+        folds,
+        lambda n: [
+            _whole(-9, 9, n), _floats(n) > 0, _whole(-3, 3, 5), np.array([False, True, False])
+        ],
+    ),
     "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _i32(-9, 9, n)]),
     "numbers": (numbers, lambda n: [np.round(_floats(n)), _floats(n), _whole(0, 5, n)]),
     "calls": (calls, lambda n: [_definite(n), _rng(n).normal(size=(n, n, n))]),

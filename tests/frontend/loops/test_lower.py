@@ -36,3 +36,9 @@ def test_one_of_several_values_of_an_element_is_one_statement() -> None:
     kernel, _ = PROGRAMS["either"]
     (statement,) = kernel.lowered.scop.statements
     assert [w.tensor for w in statement.writes] == ["y"] and statement.update is None
+
+
+def test_comparisons_of_integers_and_conditions_fold() -> None:
+    kernel, _ = PROGRAMS["folds"]
+    found = [s.update.monoid.name if s.update else "" for s in kernel.lowered.scop.statements]
+    assert found == ["min", "max", "min", "max", "", "or", "and", "or"]
