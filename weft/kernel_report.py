@@ -5,13 +5,14 @@ from __future__ import annotations
 from weft.codegen.program import Program
 from weft.codegen.size_arithmetic import text
 from weft.explain import cost_lines, statement_line
-from weft.frontend.scalar_expr import Literal
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
+from weft.frontend.scalar_printer import python_text
 from weft.guards import guards_of
 from weft.passes import Passes
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_printer import access_text, tensor_text
+from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.scop_printer import tensor_text
 from weft.polyhedral.transform.scheduled import Scheduled
 
 _GUARDED = ", if "  # in what the front end says of a statement: a condition on data follows
@@ -59,7 +60,7 @@ def _data_dependent(scop: Scop) -> list[str]:
     """Accesses of which some subscripts are data: each may touch any element that has the others.
     Statements under a condition on data: in the dependences they do what they may do."""
     found = [
-        f"    {s.name}: {verb} {access_text(access).removeprefix('may ')}"
+        f"    {s.name}: {verb} {_element(s, access)}"
         for s in scop.statements
         for verb, accesses in (("may read", s.reads), ("may write", s.writes))
         for access in accesses
@@ -76,3 +77,16 @@ def _data_dependent(scop: Scop) -> list[str]:
     if guarded:
         found += ["  runs everywhere, changes elements where data say so", *guarded]
     return found
+
+
+def _element(s: Statement, access: Access) -> str:
+    """``A[p[i], j]``, the operands of ``s`` in its subscripts written out."""
+
+    def operand(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and isinstance(node.source, int):
+            return Var(_element(s, s.reads[node.source]), node.dtype)
+        return None
+
+    indices = access.body_indices if access.may else access.indices
+    shown = ", ".join(python_text(rewrite(index, operand)) for index in indices)
+    return f"{access.tensor}[{shown}]" if indices else access.tensor

@@ -278,12 +278,17 @@ def _lines(costs: Costs) -> Sequence[str]:
     kinds = ", ".join(f"{kind} {total}" for kind, total in costs.operations.items())
     about = "" if costs.exact else "about "
     lines = [f"operations: {about}{costs.flops}" + (f"  ({kinds})" if kinds else "")]
-    lines += [f"instances: {', '.join(f'{s} {n}' for s, n in costs.instances.items())}"]
+    lines += [f"instances: {about}{', '.join(f'{s} {n}' for s, n in costs.instances.items())}"]
     lines += [f"touched: {_by_tensor(costs.touched)}"]
+    roof = costs.roofline()
+    at = ", ".join(f"{name} = {value}" for name, value in roof.sizes.items())
+    when = f" for {at}" if at else ""
+    near = f", for sizes like {at}" if at and costs.levels else ""
     for level in costs.levels:
         shown = {t: costs.rounded(n) for t, n in level.moved.items() if costs.matters(n, level)}
         total = f"{costs.rounded(level.total)} bytes  ({_by_tensor(shown)})"
-        lines.append(f"into {level.name} ({_amount(level.capacity)}): about {total}")
+        lines.append(f"into {level.name} ({_amount(level.capacity)}): about {total}{near}")
+        near = ""
     inner = {loop: size for loop, size in costs.tiles.items() if _interesting(costs, size)}
     if inner:
         each = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())
@@ -291,10 +296,7 @@ def _lines(costs: Costs) -> Sequence[str]:
     if costs.parallel:
         extents = (f"{loop} {_whole(extent)}" for loop, extent in costs.parallel.items())
         lines.append(f"iterations at a time: {', '.join(extents)}")
-    roof = costs.roofline()
-    at = ", ".join(f"{name} = {value}" for name, value in roof.sizes.items())
     needs = ", ".join(f"{name} {_time(seconds)}" for name, seconds in roof.parts.items())
-    when = f" for {at}" if at else ""
     lines.append(f"at least {_time(roof.seconds)}{when}, bound by {roof.bound}  ({needs})")
     return lines
 

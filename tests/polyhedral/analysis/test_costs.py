@@ -126,7 +126,11 @@ def test_every_program_has_costs(name: str) -> None:
         found = costs_of(of, tree, MACHINE)
         assert not found.missing and found.exact
         text = found.text()
-        assert "operations: " in text and "into L2 (1 MiB): about " in text and "bound by" in text
+        assert (
+            "operations: " in text
+            and "into L2 (1 MiB): about " in text
+            and "for sizes like" in text
+        )
         assert all(level.total.terms for level in found.levels)
         assert {t.name for t in of.tensors} == set(found.touched)
 
