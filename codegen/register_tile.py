@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from weft.codegen.loop_ir import (
     Allocate,
@@ -66,6 +67,7 @@ from weft.polyhedral.scop import Statement
 
 CACHE_LINE = 64  # bytes
 _TERMS = 4  # of a sum that is folded in term by term
+_WRITTEN_OUT = 2048  # updates of elements, of a tile with few steps
 
 Lets = list[tuple[str, Expr]]
 Mask = Callable[[Load], Expr]  # where a load may be performed
@@ -126,7 +128,7 @@ class _Version:
     closed: bool = True
 
     def emit(self) -> Stmt:
-        if not self.crossing:
+        if not self.crossing or not self.domain.rows:
             begin, end = self._load("tile"), self._store("tile")
             return self._in_registers(self._rows(begin), self._rows(end))
         # Rows and lanes that do not exist make loads and stores long: one row's code serves all.
@@ -232,7 +234,7 @@ class _Version:
     def _streams(self, depth: int) -> Stmt:
         name, hull = self.domain.streams[depth], self.domain.streams_hull[depth]
         if depth < len(self.domain.streams) - 1:
-            return For(name, *span(hull, name), "serial", self._streams(depth + 1))
+            return For(name, *span(hull, name), self._kind(), self._streams(depth + 1))
         lets: Lets = []
         begin, end = _named(self.instances, span(hull, name), name, lets)
         if not self.closed:
@@ -256,10 +258,21 @@ class _Version:
         parts: list[Stmt] = []
         if first:
             parts.append(For(name, begin, full[0], "serial", self._rows(self._guarded_step())))
-        parts.append(For(name, *full, "serial", self._rows(self._full_step())))
+        parts.append(For(name, *full, self._kind(), self._rows(self._full_step())))
         if last or steady != TRUE:
             parts.append(For(name, full[1], end, "serial", self._rows(self._guarded_step())))
         return _let(lets, _block(parts))
+
+    def _kind(self) -> Kind:
+        """Of loops along the streams: a few steps of a whole tile are written out."""
+        updates = prod(self.sizes.values())
+        for name, hull in zip(self.domain.streams, self.domain.streams_hull, strict=True):
+            match span(hull, name):
+                case Literal() as begin, Literal() as end:
+                    updates *= max(1, int(end.value) - int(begin.value))
+                case _:
+                    return "serial"
+        return "serial" if self.crossing or updates > _WRITTEN_OUT else "unrolled"
 
     # ---- one stream point for one row ---------------------------------------------------------
 

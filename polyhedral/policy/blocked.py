@@ -17,7 +17,7 @@ from weft.frontend.scalar_expr import Expr, Var, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
-from weft.polyhedral.policy.product import Product, products_of, shape, size_of
+from weft.polyhedral.policy.product import Product, from_first, shape, size_of, sums_of
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 
 STREAM, WIDTH = 384, 96  # steps of the stream and lanes of a cache tile
@@ -25,6 +25,7 @@ BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and f
 SHARED_BLOCK = 480  # its rows for one thread, where other statements use the sums in the cache
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
+Tile = tuple[tuple[int, ...], int]  # rows and lanes
 Step = tuple[str, Expr, Kind]
 
 
@@ -47,21 +48,21 @@ def blocked(planner: Planner, p: Product) -> Tree:
 
 def within_tile(planner: Planner, p: Product) -> Tree:
     """Register tiles of ``p`` in a tile of its rows and lanes."""
-    return _registers(planner, p, shape(planner, p, whole=True), [_part(planner, p)])
+    return _registers(planner, p, shape(planner, p, whole=True), [_part(planner, p)], False)
 
 
 def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
-    """The loops around the sums of the only product of ``group`` that all its other statements can
-    share, by the product's dims: each of them does something to the element that is summed up.
+    """The loops around the only sums of ``group`` that all its other statements can
+    share, by the dims of the sums: each of them does something to the element that is summed up.
     """
-    products = products_of(planner, group)
-    if len(products) != 1 or any(n in planner.planned for n in group.names):
+    sums = sums_of(planner, group)
+    if len(sums) != 1 or any(n in planner.planned for n in group.names):
         return None
-    (p,) = products
+    (p,) = sums
     if (p.statement,) not in group.components():
         return None
     target = planner.scop.statement(p.statement).writes[0].tensor
-    moving = (*p.outer, p.rows, p.lanes)
+    moving = (*p.outer, *p.rows, p.lanes)
     for s in planner.statements(group):
         touches = any(a.tensor == target for a in (*s.reads, *s.writes))
         if not touches or (
@@ -97,7 +98,7 @@ def _coincident(search: Hyperplanes, at: At) -> bool:
 def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane]) -> Tree:
     """``group``, as ``together`` found it, in cache tiles: what comes before and after the sums of
     a tile, and the sums in register tiles."""
-    (p,) = products_of(planner, group)
+    (p,) = sums_of(planner, group)
     tiling = _cache_tiles(planner, p, SHARED_BLOCK)
     dims = {dim: plane.at for dim, plane in planes.items()}
     loops: list[Loop] = []
@@ -115,47 +116,52 @@ def _inner(planner: Planner, p: Product, tiling: Tiling) -> Tree:
     steps = (*tiling.stream, *tiling.beside)
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     tile = shape(planner, p)
-    registers = _registers(planner, p, tile, [])
+    registers = _registers(planner, p, tile, [], True)
     inside = (*loops[len(tiling.stream) :], *registers.loops)
     planner.packings += _packings(planner, p, inside[0].name, tile[1])
     return _with_loops(loops, registers)
 
 
-def _registers(planner: Planner, p: Product, tile: tuple[int, int], stream: Sequence[Step]) -> Band:
-    def loop(hint: str, value: Expr, kind: Kind = "serial") -> Loop:
-        return planner.loop(hint, {p.statement: value}, kind)
+def _registers(
+    planner: Planner, p: Product, tile: Tile, stream: Sequence[Step], first: bool
+) -> Band:
+    """The loops of register tiles in a cache tile; ``first``: they begin where the dims do."""
+    s = planner.scop.statement(p.statement)
+
+    def loop(hint: str, value: Expr) -> Loop:
+        return planner.loop(hint, {p.statement: value})
 
     rows, lanes = tile
-    i, j = Var(p.rows), Var(p.lanes)
-    points = (
-        *(loop(d, Var(d)) for d in p.stream),
-        loop(f"{p.rows}_p", i % rows),
-        loop(f"{p.lanes}_p", j % lanes),
-    )
-    mark = Mark(RegisterTile((rows,), lanes), Band(points, Leaf(p.statement)))
-    outer = [loop(*step) for step in stream]
-    return Band((*outer, loop(f"{p.lanes}_r", j // lanes), loop(f"{p.rows}_r", i // rows)), mark)
+    points = [loop(d, Var(d)) for d in p.stream]
+    outer = [loop(hint, value) for hint, value, _ in stream]
+    for dim, size in ((p.lanes, lanes), *zip(p.rows, rows, strict=True)):
+        value = from_first(s, dim) if first else Var(dim)
+        outer.append(loop(f"{dim}_r", value // size))
+        points.insert(len(p.stream), loop(f"{dim}_p", value % size))
+    mark = Mark(RegisterTile(rows, lanes), Band(tuple(points), Leaf(p.statement)))
+    return Band(tuple(outer), mark)
 
 
 def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     """The loops of ``p``, in tiles of ``block`` rows for one thread; those of which there would be
-    one iteration are left out."""
+    one iteration are left out. The sums of a window are in no other cache than registers."""
     s = planner.scop.statement(p.statement)
     rows, lanes = shape(planner, p)
     beside = _beside(planner, p)
     around: list[Step] = [(d, Var(d), "parallel") for d in p.outer if d not in beside]
     block = block if planner.threads == 1 else BLOCK
-    sizes: list[tuple[str, int, Kind]] = [
-        (p.rows, rows * max(1, block // rows), "parallel"),
-        (p.lanes, lanes * max(1, WIDTH // lanes), "serial"),
-    ]
+    sizes: list[tuple[str, int, Kind]] = []
+    for row, size in zip(p.rows, rows, strict=True):
+        sizes.append((row, size * max(1, block // size), "parallel"))
+    width = lanes * max(1, WIDTH // lanes) if p.rows else lanes
+    sizes.append((p.lanes, width, "serial" if around or sizes else "parallel"))
     for dim, size, kind in sizes:
         if (size_of(s, dim) or size + 1) > size:
-            around.append((f"{dim}_t", Var(dim) // size, kind))
+            around.append((f"{dim}_t", from_first(s, dim) // size, kind))
     if beside and not around:
         around.append((f"{beside[0]}_t", Var(beside[0]) // BESIDE, "parallel"))
     stream = _part(planner, p)
-    short = (size_of(s, p.stream[-1]) or STREAM + 1) <= STREAM
+    short = not p.rows or (size_of(s, p.stream[-1]) or STREAM + 1) <= STREAM
     return Tiling(
         tuple(around), () if short else (stream,), tuple((d, Var(d), "serial") for d in beside)
     )

@@ -22,7 +22,7 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import Product, product_of, products_of, shape
+from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
@@ -70,21 +70,20 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
     """Register tiles for the outer products of ``group``; None if it has none."""
     if group.in_tile and not all(n in planner.tiled for n in group.names):
         return None
-    products = products_of(planner, group)
-    if not products:
-        return None
-    if not group.in_tile:
+    sums = sums_of(planner, group)
+    if sums and not group.in_tile:
         alone = len(group.names) == 1 and not group.active
         if alone or (len(group.names) > 1 and together(planner, group) is not None):
-            return _prepared(planner, group, products[0])
-    return _in_place(planner, group, products)
+            return _prepared(planner, group, sums[0])
+    products = [p for p in sums if p.rows]
+    return _in_place(planner, group, products) if products else None
 
 
 def _prepared(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``, whose operands are worked out before where they take arithmetic."""
     made: tuple[str, ...] = ()
-    if not group.above:
-        scop, rows = precompute(planner.scop, p.statement, (p.rows, *p.stream), p.stream)
+    if not group.above and p.rows:
+        scop, rows = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
         scop, lanes = precompute(scop, p.statement, (*p.stream, p.lanes), p.stream)
         planner.scop, made = scop, (*rows, *lanes)
     if not made:
@@ -97,7 +96,7 @@ def _tiled(planner: Planner, group: Group) -> Tree:
     planes = together(planner, group) if len(group.names) > 1 else None
     if planes is not None:
         return shared_tiles(planner, group, planes)
-    (p,) = products_of(planner, group)
+    (p,) = sums_of(planner, group)
     return blocked(planner, p)
 
 
@@ -108,7 +107,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
     if level == len(sizes):
         return None
     size = sizes[level]
-    rows = _plane(planner, group, {p.statement: Var(p.rows) for p in products})
+    rows = _plane(planner, group, {p.statement: Var(p.rows[0]) for p in products})
     lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:
         return _panels(planner, group)
@@ -128,7 +127,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
     loops = tile_loops(
         planner,
         planner.group(order, group.above),
-        {f"{main.rows}_t": tiles[0], f"{main.lanes}_t": tiles[1]},
+        {f"{main.rows[0]}_t": tiles[0], f"{main.lanes}_t": tiles[1]},
     )
     return Band(loops, planner.nest(planner.group(order, (*group.above, *tiles))))
 
@@ -147,7 +146,7 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
     loop = planner.loop(f"{steps}_t", block)
     inside = planner.group(names, (*group.above, block))
     for n in names:
-        product = product_of(planner, inside, n)
+        product = sum_of(planner, inside, n)
         if product is not None and not any(
             planner.scop.statement(n).writes[0].tensor == r.tensor
             for r in planner.scop.statement(n).reads

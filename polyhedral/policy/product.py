@@ -1,25 +1,34 @@
-"""Updates with reuse in two directions, and the register tiles that fit them."""
+"""Updates that gain from sums in registers, and the register tiles that fit them.
+
+C[i, j] += A[i, k] * B[k, j]      a product: reuse in two directions, rows i and lanes j
+y[i] += x[i + k] * w[k]           a window: lanes i; what k brings is in the cache already
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.analysis.linear import box
+from weft.frontend.scalar_expr import Expr, Literal, Var
+from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.machine import Machine, register_tile
 from weft.polyhedral.map_instruction import map_instruction
+from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.scop import Scop, Statement
+
+TAPS = 16  # rows of memory that a window may come from
+WINDOW = 4  # vectors of sums
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``rows``, ``lanes``: the dims of the register tile; ``outer``: further dims of the target;
-    ``jumping``: the numbers of the reads that are not contiguous along the lanes."""
+    """``rows`` (one, of a window none), ``lanes``: the dims of the register tile; ``outer``: more
+    dims of the target; ``jumping``: the numbers of the reads that are not contiguous along the
+    lanes and may be copied."""
 
     statement: str
-    rows: str
+    rows: tuple[str, ...]
     lanes: str
     stream: tuple[str, ...]
     outer: tuple[str, ...]
@@ -41,22 +50,62 @@ def find_product(
             jumping = tuple(n for n in numbers if n is not None)
             if len(jumping) == len(numbers) and set(found.streams) <= set(update.dims):
                 rows, lanes = found.dims["row"], found.dims["lane"]
-                return Product(statement.name, rows, lanes, found.streams, found.outer, jumping)
+                return Product(statement.name, (rows,), lanes, found.streams, found.outer, jumping)
     return None
+
+
+def find_window(
+    scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
+) -> Product | None:
+    """How ``statement`` sums up a window: vectors run best along its target, and what its stream
+    brings in along the lanes is either near, or little."""
+    update = statement.update
+    if update is None or len(statement.writes) != 1:
+        return None
+    (target,) = statement.writes
+    if target.guard or any(a.may for a in (target, *statement.reads)):
+        return None
+    moving = [d for d in free if any(mentions(i, (d,)) for i in target.indices)]
+    stream = tuple(d for d in free if d not in moving)
+    lanes = choose_lanes(scop, statement, free, machine)
+    if (
+        not stream
+        or lanes is None
+        or lanes.dim not in moving
+        or not set(stream) <= set(update.dims)
+    ):
+        return None
+    if jumps(target, lanes.dim):
+        return None
+    for read in statement.reads:
+        along = [i for i in read.indices if mentions(i, stream)]
+        if any(mentions(i, (lanes.dim,)) for i in read.indices):
+            far = {d for i in along if not mentions(i, moving) for d in stream if mentions(i, (d,))}
+            if any((size_of(statement, d) or TAPS + 1) > TAPS for d in far):
+                return None
+    outer = tuple(d for d in moving if d != lanes.dim)
+    return Product(statement.name, (), lanes.dim, stream, outer, ())
+
+
+def sums_of(planner: Planner, group: Group) -> list[Product]:
+    """The outer products and windows among the statements of ``group``."""
+    found = [sum_of(planner, group, name) for name in group.names]
+    return [p for p in found if p is not None]
 
 
 def products_of(planner: Planner, group: Group) -> list[Product]:
     """The outer products among the statements of ``group``."""
-    found = [product_of(planner, group, name) for name in group.names]
-    return [p for p in found if p is not None]
+    return [p for p in sums_of(planner, group) if p.rows]
 
 
-def product_of(planner: Planner, group: Group, name: str) -> Product | None:
-    statement = planner.scop.statement(name)
-    return find_product(planner.scop, statement, planner.free(group, name), planner.machine)
+def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
+    """The statement ``name`` as an outer product, else as a window."""
+    statement, free = planner.scop.statement(name), planner.free(group, name)
+    product = find_product(planner.scop, statement, free, planner.machine)
+    return product or find_window(planner.scop, statement, free, planner.machine)
 
 
-def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[int, int]:
+def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[int, ...], int]:
     """Rows and lanes of a register tile for ``p``.
 
     Where the product is smaller than the largest tile, or its edge would be mostly empty, the tiles
@@ -65,17 +114,16 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[int, in
     statement, machine = planner.scop.statement(p.statement), planner.machine
     dtype = planner.scop.tensor(statement.writes[0].tensor).dtype
     vector = machine.lanes(dtype)
-    rows, vectors = register_tile(machine, dtype)
-    if whole:
-        return rows, vectors * vector
-    across, down = size_of(statement, p.lanes), size_of(statement, p.rows)
-    if across is not None:
-        if across <= vector:
+    most, vectors = register_tile(machine, dtype) if p.rows else (1, WINDOW)
+    if not whole:
+        across = size_of(statement, p.lanes)
+        if across is not None and across <= vector:
             vectors, vector = 1, 1 << (across - 1).bit_length()
-        else:
+        elif across is not None:
             vectors = _shared_out(-(-across // vector), vectors)
-        rows, _ = register_tile(machine, dtype, vectors)
-    return rows if down is None else _shared_out(down, rows), vectors * vector
+        most, _ = register_tile(machine, dtype, vectors)
+    rows = tuple(_shared_out((not whole and size_of(statement, d)) or most, most) for d in p.rows)
+    return rows, vectors * vector
 
 
 def _shared_out(total: int, most: int) -> int:
@@ -85,8 +133,16 @@ def _shared_out(total: int, most: int) -> int:
 
 
 def size_of(statement: Statement, dim: str) -> int | None:
-    """How many values ``dim`` has from 0 on, where that is a constant."""
+    """How many values ``dim`` has, where that is a constant."""
     match box(statement).get(dim):
-        case Literal(0), Literal() as end:
-            return max(1, int(end.value))
+        case Literal() as begin, Literal() as end:
+            return max(1, int(end.value) - int(begin.value))
     return None
+
+
+def from_first(statement: Statement, dim: str) -> Expr:
+    """``dim`` counted from its first value, where that is a constant: tiles begin there."""
+    match box(statement).get(dim):
+        case Literal() as begin, _:
+            return Var(dim) - begin
+    return Var(dim)

@@ -9,10 +9,11 @@ from tests.polyhedral.transform.machine_code import computes
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked, matrix
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_tree import Mark, statements_below, walk
+from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 
+WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
 
 
@@ -68,7 +69,7 @@ def test_what_jumps_along_the_lanes_is_packed() -> None:
 
 
 @pytest.mark.parametrize(
-    "update", ["C[i, j] += A[i, j] * B[k, j]", "C[i, k] += A[i, j] * B[i, j]", "C[i, j] = A[k, j]"]
+    "update", ["C[i, j] += A[i, j] * B[k, j]", "C[k, k] += A[i, j] * B[i, j]", "C[i, j] = A[k, j]"]
 )
 def test_no_reuse_no_registers(update: str) -> None:
     assert not in_registers(schedule_loops(product(update), MACHINE))
@@ -102,3 +103,71 @@ def test_an_update_by_its_own_rows_and_columns_goes_in_panels() -> None:
     assert len(in_registers(made)) == 4  # before and after the block, in rows and in columns
     promise(made, *({"N": n} for n in (0, 1, 2, 3, 7)))
     computes(made, {"N": 11}, {"N": 19})
+
+
+WINDOWS = {
+    "row": "for i in range(N - 2):\n for k in range(3):\n  y[i] += x[i + k] * w[k]",
+    "any length": "for i in range(N):\n for k in range(i, N):\n  y[i] += x[i + N - k - 1] * w[k]",
+    "from one on": "for i in range(1, N - 1):\n for k in range(3):\n  y[i] += x[i + k - 1] * w[k]",
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_sums_over_windows_stay_in_registers(name: str) -> None:
+    scop = read(WINDOWS[name], x="in N", w="in N", y="io N")
+    made = schedule_loops(scop, MACHINE)
+    assert in_registers(made) == {"S0"}
+    promise(made, *({"N": n} for n in (0, 1, 2, 3, 9)))
+    computes(made, {"N": 11}, {"N": 24}, {"N": 41})
+
+
+def test_rows_of_memory_are_no_window() -> None:
+    scop = read("for i in range(N):\n for j in range(N):\n  y[j] += A[i, j] * x[i]",
+                A="in N N", x="in N", y="io N")  # fmt: skip
+    assert not in_registers(schedule_loops(scop, MACHINE))
+
+
+@pytest.mark.parametrize(("size", "tile"), [(2, (2, 2)), (3, (3, 4)), (9, (9, 16)), (32, (11, 16))])
+def test_tiles_are_no_larger_than_their_products(size: int, tile: tuple[int, int]) -> None:
+    text = f"""
+    for b in range(N):
+        for i in range({size}):
+            for j in range({size}):
+                for k in range({size}):
+                    C[b, i, j] += A[b, i, k] * B[b, k, j]
+    """
+    shape = f"N {size} {size}"
+    made = schedule_loops(read(text, A=f"in {shape}", B=f"in {shape}", C=f"io {shape}"), WIDE)
+    (mark,) = (n.payload for n in walk(made.tree) if isinstance(n, Mark))
+    assert isinstance(mark, RegisterTile) and (*mark.rows, mark.lanes) == tile
+    computes(made, {"N": 3})
+
+
+def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
+    text = """
+    for i in range(N):
+        for j in range(N):
+            C[i, j] = 3 * C[i, j]
+            for k in range(N):
+                C[i, j] += A[i, k] * B[k, j]
+            D[i, j] = C[i, j] + A[i, j]
+    """
+    made = schedule_loops(read(text, A="in N N", B="in N N", C="io N N", D="io N N"), MACHINE)
+    assert in_registers(made) == {"S1"}
+    assert isinstance(made.tree, Band) and len(made.tree.loops) == 2  # around all of it
+    promise(made, *({"N": n} for n in (0, 1, 2, 9)))
+    computes(made, {"N": 11}, {"N": 24})
+
+
+def test_panels_are_made_once_for_all_that_read_them() -> None:
+    text = """
+    for b in range(N):
+        for i in range(N):
+            for j in range(N):
+                for k in range(N):
+                    C[b, i, j] += A[b, i, k] * B[j, k]
+    """
+    made = schedule_loops(read(text, A="in N N N", B="in N N", C="io N N N"), MACHINE)
+    copy = next(s for s in made.scop.statements if s.name == "copy_B_packed")
+    assert not any(d.startswith("b") for d in copy.dims)
+    computes(made, {"N": 2}, {"N": 13})
