@@ -30,7 +30,8 @@ from weft.codegen.loop_ir import (
     children,
     expressions,
 )
-from weft.frontend.scalar_expr import Load, Var, walk
+from weft.codegen.never_meet import never_meet
+from weft.frontend.scalar_expr import Expr, Load, Var, walk
 from weft.frontend.tensor_expr import Monoid
 
 Body = Callable[[Value], None]
@@ -88,7 +89,7 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
         count = b.intrinsic("smax", span, integer(0))
     written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
     sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
-    reductions = Reductions(frame, _hoistable(loop), width, sets)
+    reductions = Reductions(frame, _hoistable(frame, loop), width, sets)
     host.reductions = reductions if reductions.cells else None
     if written_out:
         _write_out(host, loop, lower, turns, width)
@@ -275,11 +276,12 @@ def _variables(stmt: Update) -> set[str]:
     return {n.name for index in indices for n in walk(index) if isinstance(n, Var)}
 
 
-def _hoistable(loop: For) -> list[Update]:
+def _hoistable(frame: Frame, loop: For) -> list[Update]:
     """Updates of one place throughout the loop, where nothing else in the loop touches it."""
     bound, allocated = {loop.var}, set[str]()
     updates: list[Update] = []
-    touched: dict[str, set[str]] = {}  # buffer -> how: names of monoids, '' for anything else
+    touched: dict[str, set[str]] = {}  # buffer -> how: names of monoids, '' for a store
+    loads: list[Load] = []
     for stmt in _inside(loop.body):
         match stmt:
             case For(var=name) | Let(name=name):
@@ -291,9 +293,7 @@ def _hoistable(loop: For) -> list[Update]:
             case Update():
                 updates.append(stmt)
         for expr in expressions(stmt):
-            for node in walk(expr):
-                if isinstance(node, Load):
-                    touched.setdefault(str(node.source), set()).add("")
+            loads += [node for node in walk(expr) if isinstance(node, Load)]
     fixed = [
         u
         for u in updates
@@ -305,7 +305,16 @@ def _hoistable(loop: For) -> list[Update]:
         how = update.monoid.name if any(update is u for u in fixed) else ""
         for name, _ in update.targets:
             touched.setdefault(name, set()).add(how)
-    unique = {id(u): u for u in fixed if all(touched[n] == {u.monoid.name} for n, _ in u.targets)}
+
+    def alone(name: str, indices: Sequence[Expr], monoid: str) -> bool:
+        shared = frame.bindings[name].overlaps if name in frame.bindings else ()
+        if touched[name] != {monoid} or any(other in touched for other in shared):
+            return False
+        return not any(load.source in shared for load in loads) and all(
+            never_meet(indices, load.indices, loop, bound) for load in loads if load.source == name
+        )
+
+    unique = {id(u): u for u in fixed if all(alone(n, p, u.monoid.name) for n, p in u.targets)}
     return list(unique.values())
 
 
