@@ -34,14 +34,13 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_all_expressions, map_children, map_expressions
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.codegen.serial_loops import Place, map_serial_loops, sure_loads
 from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine
 from weft.frontend.scalar_expr import (
     Expr,
     Literal,
     Load,
-    Select,
     Var,
     literal,
     rewrite,
@@ -54,17 +53,25 @@ TURNS = 4  # how many turns back a value is kept
 _WRITTEN_OUT = 64  # statements that the unrolled loops in a loop may grow to
 _LANES = 64  # turns of a vector loop whose values are kept in registers
 
-_Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 _Forms = tuple[Affine, ...]
 
 
 def forward_values(kernel: Kernel) -> Kernel:
     """``kernel`` with stored values forwarded, simplified."""
-    shared = {b.name for b in kernel.buffers if b.aliases}
-    shared |= {name for b in kernel.buffers for name in b.aliases}
-    forwarding = _Forwarding({b.name: b for b in kernel.buffers if b.name not in shared}, [])
-    body = forwarding.stmt(kernel.body)
-    return simplify_kernel(replace(kernel, body=body)) if forwarding.made else kernel
+    made: list[_Chain] = []
+
+    def forwarded(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
+        turn = _turn(replace(loop, body=_written_out(loop.body)))
+        found: list[_Chain] = []
+        for name, indices in turn.places if turn else ():
+            if turn and name in buffers:
+                number = len(made) + len(found)
+                chain = turn.chain((name, indices), buffers[name], f"carried.{number}")
+                found += [chain] if chain else []
+        made.extend(found)
+        return _carried(turn.loop, found) if turn and found else None
+
+    return map_serial_loops(kernel, forwarded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +80,13 @@ class _Chain:
     each load comes. ``names[k]``: the register of k + 1 turns ago, or of each lane's of ``lanes``.
     """
 
-    place: _Place
+    place: Place
     buffer: Buffer
     back: Mapping[Load, int]
     names: tuple[str, ...]
     lanes: For | None
     fixed: bool  # all turns store at one place
-    behind: bool = False  # … and nothing else in the loop stores or reads there
+    behind: bool  # … and none touches other elements of the buffer
 
     def registers(self) -> list[Buffer]:
         shape = () if self.lanes is None else (self.lanes.upper,)
@@ -91,7 +98,7 @@ class _Chain:
         """Where the value is in a register."""
         return () if self.lanes is None else (Var(self.lanes.var),)
 
-    def held(self, turns: int) -> Expr:
+    def held(self, turns: int) -> Var:
         """The value of ``turns`` turns ago, as it was when this turn began."""
         return Var(f"{self.names[turns - 1]}.was", self.buffer.dtype)
 
@@ -126,67 +133,39 @@ class _Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class _Forwarding:
-    """``buffers``: those in scope that overlap no other. ``made``: the chains so far."""
+class _Turn:
+    """What a turn of ``loop`` does, in each of its ``lanes`` if the body is a short vector loop.
 
-    buffers: Mapping[str, Buffer]
-    made: list[_Chain]
+    ``places`` are written, ``loads`` performed in any case, ``touched`` is what may be read or
+    written at all; ``bound`` are names for values that differ from turn to turn in ways that
+    nothing is known of.
+    """
 
-    def stmt(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Allocate) and stmt.buffer.scope != "register":
-            inside = replace(self, buffers={**self.buffers, stmt.buffer.name: stmt.buffer})
-            return replace(stmt, body=inside.stmt(stmt.body))
-        if isinstance(stmt, For) and stmt.kind == "serial" and stmt.step == 1:
-            straight = replace(stmt, body=_written_out(stmt.body))
-            lanes = straight.body if _short_vector(straight.body) else None
-            chains = self._chains(straight, lanes)
-            if chains:
-                return _carried(straight, chains)
-        return map_children(stmt, self.stmt)
+    loop: For
+    lanes: For | None
+    places: Sequence[Place]
+    loads: Sequence[Load]
+    touched: frozenset[tuple[object, object]]
+    bound: frozenset[str]
 
-    def _chains(self, loop: For, lanes: For | None) -> list[_Chain]:
-        inside = list(walk(loop.body if lanes is None else lanes.body))
-        if not all(
-            isinstance(s, Block | Let | Store | Update | Prefetch | Comment) for s in inside
-        ):
-            return []
-        if any(isinstance(n, Load) for e in (loop.lower, loop.upper) for n in walk_expr(e)):
-            return []
-        bound = {s.name for s in inside if isinstance(s, Let)}
-        places = [place for s in inside for place in _written(s)]
-        loads = list(dict.fromkeys(n for s in inside for e in expressions(s) for n in _sure(e)))
-        found = (self._chain(loop, lanes, p, places, loads, bound) for p in places)
-        chains = [c for c in found if c]
-        every = {n for s in inside for e in expressions(s) for n in walk_expr(e)}
-        read = [(n.source, n.indices) for n in every if isinstance(n, Load)]
-        return [replace(c, behind=c.fixed and _alone(c.place, places, read)) for c in chains]
-
-    def _chain(
-        self,
-        loop: For,
-        lanes: For | None,
-        place: _Place,
-        places: Sequence[_Place],
-        loads: Sequence[Load],
-        bound: set[str],
-    ) -> _Chain | None:
-        """What ``loop`` reads again of what it stores at ``place``."""
-        name, indices = place
-        own = _forms(indices, loop.var, bound)
-        if name not in self.buffers or own is None or len([p for p in places if p == place]) > 1:
+    def chain(self, place: Place, buffer: Buffer, prefix: str) -> _Chain | None:
+        """What the loop reads again of what it stores at ``place``, in registers of ``prefix``."""
+        (name, indices), loop, lanes = place, self.loop, self.lanes
+        own = self.forms(indices)
+        if own is None or len([p for p in self.places if p == place]) > 1:
             return None
         moving = [loop.var] if lanes is None else [loop.var, lanes.var]
         if lanes is not None and not any(form.coefficient(lanes.var) for form in own):
             return None
-        others = [at for other, at in places if other == name and at != indices]
-        if not all(_apart(own, _forms(at, loop.var, bound), moving) for at in others):
+        others = [at for other, at in self.places if other == name and at != indices]
+        if not all(_apart(own, self.forms(at), moving) for at in others):
             return None
         back: dict[Load, int] = {}
         fixed = lanes is not None and not any(form.coefficient(loop.var) for form in own)
         if fixed and _read_after(loop, place):
             return None
-        for load in loads:
-            forms = _forms(load.indices, loop.var, bound) if load.source == name else None
+        for load in self.loads:
+            forms = self.forms(load.indices) if load.source == name else None
             turns = 0 if forms is None else _turns_back(own, forms, loop.var)
             if fixed and (load.source, load.indices) == place:
                 turns = 1
@@ -194,59 +173,79 @@ class _Forwarding:
                 back[load] = turns
         if not back and not fixed:
             return None
-        number = len(self.made)
-        names = tuple(f"carried.{number}.{k}" for k in range(1, max(back.values(), default=1) + 1))
-        chain = _Chain(place, self.buffers[name], back, names, lanes, fixed)
-        self.made.append(chain)
-        return chain
+        names = tuple(f"{prefix}.{k}" for k in range(1, max(back.values(), default=1) + 1))
+        behind = fixed and all(other == place for other in self.touched if other[0] == name)
+        return _Chain(place, buffer, back, names, lanes, fixed, behind)
+
+    def forms(self, indices: Sequence[Expr]) -> _Forms | None:
+        """``indices`` in normal form; None where they are not affine in the loop's variable and
+        fixed values."""
+        found: list[Affine] = []
+        for index in indices:
+            form = to_affine(index)
+            if form is None or form.variables() & self.bound:
+                return None
+            floors = (t for t, _ in form.terms if isinstance(t, FloorDiv))
+            if any(self.loop.var in t.numerator.variables() for t in floors):
+                return None
+            found.append(form)
+        return tuple(found)
+
+
+def _turn(loop: For) -> _Turn | None:
+    """None where the body is not straight."""
+    lanes = loop.body if _short_vector(loop.body) else None
+    inside = list(walk(loop.body if lanes is None else lanes.body))
+    if not all(isinstance(s, Block | Let | Store | Update | Prefetch | Comment) for s in inside):
+        return None
+    if any(isinstance(n, Load) for e in (loop.lower, loop.upper) for n in walk_expr(e)):
+        return None
+    places = [place for s in inside for place in _written(s)]
+    loads = dict.fromkeys(n for s in inside for e in expressions(s) for n in sure_loads(e))
+    every = (n for s in inside for e in expressions(s) for n in walk_expr(e))
+    read = ((n.source, n.indices) for n in every if isinstance(n, Load))
+    bound = frozenset(s.name for s in inside if isinstance(s, Let))
+    return _Turn(loop, lanes, places, list(loads), frozenset((*places, *read)), bound)
 
 
 def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
     """``loop`` with ``chains`` in registers."""
-    values = {load: c.held(turns) for c in chains for load, turns in c.back.items()}
-    stores = {c.place: c for c in chains}
-
-    def change(node: Expr) -> Expr | None:
-        return values.get(node) if isinstance(node, Load) else None
-
-    def stmt(given: Stmt) -> Stmt:
-        if isinstance(given, Let):
-            return Let(given.name, rewrite(given.value, change), stmt(given.body))
-        made = map_expressions(map_children(given, stmt), lambda e: rewrite(e, change))
-        match given, made:
-            case Store(name, indices), Store(_, _, value) if (name, indices) in stores:
-                return stores[name, indices].store(value)
-            case Update(((name, indices),), _, _), Update(_, monoid, (value,)) if (
-                name,
-                indices,
-            ) in stores:
-                chain = stores[name, indices]
-                old = chain.held(1) if chain.fixed else Load(name, indices, chain.buffer.dtype)
-                operands: dict[str, Expr] = {monoid.left[0].name: old, monoid.right[0].name: value}
-                return chain.store(substitute(monoid.combined[0], operands))
-        return made
-
     lanes = chains[0].lanes
-    body = stmt(loop.body if lanes is None else lanes.body)
+    values = {load: c.held(turns) for c in chains for load, turns in c.back.items()}
+    body = map_all_expressions(
+        loop.body if lanes is None else lanes.body,
+        lambda e: rewrite(e, lambda n: values.get(n) if isinstance(n, Load) else None),
+    )
+    body = _with_stores(body, {c.place: c for c in chains})
     for chain in chains:
         for turns, register in enumerate(chain.names, start=1):
             held = chain.held(turns)
-            assert isinstance(held, Var)
             body = Let(held.name, Load(register, chain.cell, held.dtype), body)
     begin: Stmt = Block(tuple(s for c in chains for s in c.begin(loop)))
-    if lanes is not None:
-        begin, body = replace(lanes, body=begin), replace(lanes, body=body)
     finish: Stmt = Block(tuple(s for c in chains for s in c.finish()))
     if lanes is not None:
-        finish = replace(lanes, body=finish)
+        begin, body, finish = (replace(lanes, body=part) for part in (begin, body, finish))
     runs = loop.lower < loop.upper
-    parts = [If(runs, begin), replace(loop, body=body)]
+    parts: list[Stmt] = [If(runs, begin), replace(loop, body=body)]
     parts += [If(runs, finish)] if any(c.behind for c in chains) else []
     result: Stmt = Block(tuple(parts))
     for chain in chains:
         for buffer in chain.registers():
             result = Allocate(buffer, result)
     return result
+
+
+def _with_stores(stmt: Stmt, chains: Mapping[Place, _Chain]) -> Stmt:
+    """``stmt`` with what ``chains`` store kept in registers too."""
+    match stmt:
+        case Store(name, indices, value) if (name, indices) in chains:
+            return chains[name, indices].store(value)
+        case Update(((name, indices),), monoid, (value,)) if (name, indices) in chains:
+            chain = chains[name, indices]
+            old = chain.held(1) if chain.fixed else Load(name, indices, chain.buffer.dtype)
+            operands: dict[str, Expr] = {monoid.left[0].name: old, monoid.right[0].name: value}
+            return chain.store(substitute(monoid.combined[0], operands))
+    return map_children(stmt, lambda part: _with_stores(part, chains))
 
 
 # ---- unrolled loops inside ----------------------------------------------------------------------
@@ -286,7 +285,7 @@ def _short_vector(stmt: Stmt) -> TypeGuard[For]:
     )
 
 
-def _read_after(loop: For, place: _Place) -> bool:
+def _read_after(loop: For, place: Place) -> bool:
     """Whether a turn of ``loop`` reads at ``place`` behind where it stores there."""
     stored = False
     for stmt in walk(loop.body):
@@ -297,12 +296,7 @@ def _read_after(loop: For, place: _Place) -> bool:
     return False
 
 
-def _alone(place: _Place, written: Sequence[_Place], read: Sequence[tuple[object, object]]) -> bool:
-    """Whether no other element of its buffer is ``written`` or ``read``."""
-    return all(p == place for p in (*written, *read) if p[0] == place[0])
-
-
-def _written(stmt: Stmt) -> tuple[_Place, ...]:
+def _written(stmt: Stmt) -> tuple[Place, ...]:
     match stmt:
         case Store(name, indices):
             return ((name, indices),)
@@ -310,29 +304,6 @@ def _written(stmt: Stmt) -> tuple[_Place, ...]:
             # What several components fold at once is no chain of single values.
             return targets if len(targets) == 1 else (*targets, *targets)
     return ()
-
-
-def _sure(expr: Expr) -> Iterator[Load]:
-    """The loads that evaluating ``expr`` performs in any case."""
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Load):
-            yield node
-        stack.extend((node.condition,) if isinstance(node, Select) else node.children)
-
-
-def _forms(indices: Sequence[Expr], var: str, bound: set[str]) -> _Forms | None:
-    """``indices`` in normal form; None where they are not affine in ``var`` and fixed values."""
-    found: list[Affine] = []
-    for index in indices:
-        form = to_affine(index)
-        if form is None or form.variables() & bound:
-            return None
-        if any(isinstance(t, FloorDiv) and var in t.numerator.variables() for t, _ in form.terms):
-            return None
-        found.append(form)
-    return tuple(found)
 
 
 def _turns_back(stored: _Forms, loaded: _Forms, var: str) -> int:

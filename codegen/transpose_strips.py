@@ -15,7 +15,7 @@ recurrences along the rows no longer go through memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.loop_ir import (
@@ -33,7 +33,7 @@ from weft.codegen.loop_ir import (
     walk,
 )
 from weft.codegen.rebuild import map_all_expressions, map_children, map_expressions
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.serial_loops import Place, map_serial_loops, sure_loads
 from weft.dtypes import DType
 from weft.frontend.scalar_affine import FloorDiv, to_affine
 from weft.frontend.scalar_expr import (
@@ -41,7 +41,6 @@ from weft.frontend.scalar_expr import (
     Expr,
     Literal,
     Load,
-    Select,
     Var,
     literal,
     rewrite,
@@ -50,19 +49,26 @@ from weft.frontend.scalar_expr import (
 from weft.frontend.scalar_expr import walk as walk_expr
 
 VECTOR_BYTES = 64  # a block is as wide as a vector of its elements; processors may halve it
-_Place = tuple[object, tuple[Expr, ...]]  # an element: buffer and indices
-
 WIDEST = 64  # turns of a vector loop over rows
 _STATEMENTS = 64  # in the body of a loop, which is written out for each column of a block
 
 
 def transpose_strips(kernel: Kernel) -> Kernel:
     """``kernel`` with blocks where vectors run across rows, simplified."""
-    shared = {b.name for b in kernel.buffers if b.aliases}
-    shared |= {name for b in kernel.buffers for name in b.aliases}
-    strips = _Strips({b.name: b for b in kernel.buffers if b.name not in shared}, [])
-    body = strips.stmt(kernel.body)
-    return simplify_kernel(replace(kernel, body=body)) if strips.made else kernel
+    made: list[_Blocked] = []
+
+    def strips(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
+        if not isinstance(loop.body, For) or not _fits(loop.body):
+            return None
+        lanes = replace(loop.body, body=_stored((loop.body.body,), {}))
+        blocked = _across_rows(loop, lanes, buffers, len(made))
+        width = _width(lanes, blocked)
+        if not width:
+            return None
+        made.extend(blocked)
+        return _in_blocks(loop, lanes, blocked, width)
+
+    return map_serial_loops(kernel, strips)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,57 +80,35 @@ class _Blocked:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
-class _Strips:
-    """``buffers``: those in scope that overlap no other. ``made``: the accesses changed so far."""
-
-    buffers: Mapping[str, Buffer]
-    made: list[_Blocked]
-
-    def stmt(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Allocate) and stmt.buffer.scope != "register":
-            inside = replace(self, buffers={**self.buffers, stmt.buffer.name: stmt.buffer})
-            return replace(stmt, body=inside.stmt(stmt.body))
-        if isinstance(stmt, For) and stmt.kind == "serial" and stmt.step == 1:
-            lanes = stmt.body
-            if isinstance(lanes, For) and _fits(lanes):
-                lanes = replace(lanes, body=_stored((lanes.body,), {}))
-                blocked = self._blocked(stmt, lanes)
-                width = _width(lanes, blocked)
-                if width:
-                    self.made.extend(blocked)
-                    return _in_blocks(stmt, lanes, blocked, width)
-                return stmt
-        return map_children(stmt, self.stmt)
-
-    def _blocked(self, loop: For, lanes: For) -> list[_Blocked]:
-        """The accesses of ``loop`` across rows that may be moved to the ends of a block."""
-        inside = list(walk(lanes.body))
-        bound = {s.name for s in inside if isinstance(s, Let)} | {loop.var, lanes.var}
-        loads: dict[str, list[Load]] = {}
-        stores: dict[str, list[Store]] = {}
-        for stmt in inside:
-            for node in (n for e in expressions(stmt) for n in walk_expr(e)):
-                if isinstance(node, Load):
-                    loads.setdefault(str(node.source), []).append(node)
-            if isinstance(stmt, Store):
-                stores.setdefault(stmt.buffer, []).append(stmt)
-        sure = {n for s in inside for e in expressions(s) for n in _sure(e)}
+def _across_rows(
+    loop: For, lanes: For, buffers: Mapping[str, Buffer], number: int
+) -> list[_Blocked]:
+    """The accesses of ``loop`` across rows that may be moved to the ends of a block; their tiles
+    are numbered from ``number`` on."""
+    inside = list(walk(lanes.body))
+    bound = {s.name for s in inside if isinstance(s, Let)} | {loop.var, lanes.var}
+    loads: dict[str, list[Load]] = {}
+    stores: dict[str, list[Store]] = {}
+    for stmt in inside:
+        for node in (n for e in expressions(stmt) for n in walk_expr(e)):
+            if isinstance(node, Load):
+                loads.setdefault(str(node.source), []).append(node)
+        if isinstance(stmt, Store):
+            stores.setdefault(stmt.buffer, []).append(stmt)
+    sure = {n for s in inside for e in expressions(s) for n in sure_loads(e)}
+    blocked: list[_Blocked] = []
+    for name, buffer in buffers.items():
         found: list[Load | Store] = []
-        for name in self.buffers:
-            if name not in stores:
-                found += [n for n in dict.fromkeys(loads.get(name, ())) if n in sure]
-            elif len(stores[name]) == 1:  # of elements that other turns neither read nor write
-                own = list(dict.fromkeys(loads.get(name, ())))
-                if all(load.indices == stores[name][0].indices for load in own):
-                    found += (*own, *stores[name])
-        blocked: list[_Blocked] = []
+        if name not in stores:
+            found += [n for n in dict.fromkeys(loads.get(name, ())) if n in sure]
+        elif len(stores[name]) == 1:  # of elements that other turns neither read nor write
+            own = list(dict.fromkeys(loads.get(name, ())))
+            if all(load.indices == stores[name][0].indices for load in own):
+                found += (*own, *stores[name])
         for access in found:
             if _across(access.indices, loop.var, lanes.var, bound):
-                name = str(access.source) if isinstance(access, Load) else access.buffer
-                tile = f"block.{len(self.made) + len(blocked)}"
-                blocked.append(_Blocked(access, tile, self.buffers[name].dtype))
-        return blocked
+                blocked.append(_Blocked(access, f"block.{number + len(blocked)}", buffer.dtype))
+    return blocked
 
 
 def _fits(lanes: For) -> bool:
@@ -171,69 +155,64 @@ def _width(lanes: For, blocked: Sequence[_Blocked]) -> int:
 
 def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], width: int) -> Stmt:
     assert isinstance(lanes.upper, Literal)
-    names = ("block", "column", "row", "group")
-    block, column, row, group = (Var(f"{loop.var}.{part}") for part in names)
-    groups = int(lanes.upper.value) // width
-    first = loop.lower + block * width
-    here: dict[str, Expr] = {loop.var: first + column, lanes.var: group * width + row}
-    values = {b.access: b for b in blocked if isinstance(b.access, Load)}
-    stores = {
-        (b.access.buffer, b.access.indices): b.tile for b in blocked if isinstance(b.access, Store)
-    }
-
-    def copy(made: Stmt) -> Stmt:
-        inner = For(column.name, literal(0), literal(width), "vector", made)
-        square = For(row.name, literal(0), literal(width), "unrolled", inner)
-        return For(group.name, literal(0), literal(groups), "unrolled", square)
-
-    def change(node: Expr) -> Expr | None:
-        if isinstance(node, Load) and node in values:
-            return Load(values[node].tile, (column, Var(lanes.var)), node.dtype)
-        return None
-
-    def stmt(given: Stmt) -> Stmt:
-        if isinstance(given, Let):
-            return Let(given.name, rewrite(given.value, change), stmt(given.body))
-        made = map_expressions(map_children(given, stmt), lambda e: rewrite(e, change))
-        if isinstance(given, Store) and isinstance(made, Store):
-            tile = stores.get((given.buffer, given.indices))
-            if tile is not None:
-                return Store(tile, (column, Var(lanes.var)), made.value)
-        return made
-
-    body = map_all_expressions(
-        stmt(lanes.body), lambda e: substitute(e, {loop.var: first + column})
-    )
-    loads, saves = [], []
-    for b in blocked:
-        place = tuple(substitute(i, here) for i in b.access.indices)
-        if isinstance(b.access, Load):
-            value = Load(b.access.source, place, b.access.dtype)
-            loads.append(copy(Store(b.tile, (column, here[lanes.var]), value)))
-        else:
-            kept = Load(b.tile, (column, here[lanes.var]), b.dtype)
-            saves.append(copy(Store(b.access.buffer, place, kept)))
+    block, column = Var(f"{loop.var}.block"), Var(f"{loop.var}.column")
+    here: dict[str, Expr] = {loop.var: loop.lower + block * width + column}
+    body = map_all_expressions(_computed(lanes, blocked, column), lambda e: substitute(e, here))
     compute = For(column.name, literal(0), literal(width), "unrolled", replace(lanes, body=body))
+    copies = [(b, _copied(b, loop, lanes, width)) for b in blocked]
+    loads = [copy for b, copy in copies if isinstance(b.access, Load)]
+    saves = [copy for b, copy in copies if isinstance(b.access, Store)]
     whole: Stmt = Block((*loads, compute, *saves))
     for b in blocked:
         shape, strides = (literal(width), lanes.upper), (lanes.upper, literal(1))
         whole = Allocate(Buffer(b.tile, b.dtype, shape, strides, "register"), whole)
-    count = (loop.upper - loop.lower) // width
+    many = Apply("max", ((loop.upper - loop.lower) // width, literal(0)))
     rest = Var(f"{loop.var}.rest")
-    many = Apply("max", (count, literal(0)))
-    return Let(
-        rest.name,
-        loop.lower + many * width,
-        Block(
-            (
-                For(block.name, literal(0), many, "serial", whole),
-                replace(loop, lower=rest),
-            )
-        ),
+    blocks = For(block.name, literal(0), many, "serial", whole)
+    return Let(rest.name, loop.lower + many * width, Block((blocks, replace(loop, lower=rest))))
+
+
+def _copied(b: _Blocked, loop: For, lanes: For, width: int) -> Stmt:
+    """What brings the elements of ``b`` into its tile, or out of it: squares side by side."""
+    assert isinstance(lanes.upper, Literal)
+    block, column, row, group = (
+        Var(f"{loop.var}.{part}") for part in ("block", "column", "row", "group")
     )
+    lane = group * width + row
+    here: dict[str, Expr] = {loop.var: loop.lower + block * width + column, lanes.var: lane}
+    place = tuple(substitute(i, here) for i in b.access.indices)
+    if isinstance(b.access, Load):
+        made = Store(b.tile, (column, lane), Load(b.access.source, place, b.access.dtype))
+    else:
+        made = Store(b.access.buffer, place, Load(b.tile, (column, lane), b.dtype))
+    inner = For(column.name, literal(0), literal(width), "vector", made)
+    square = For(row.name, literal(0), literal(width), "unrolled", inner)
+    groups = literal(int(lanes.upper.value) // width)
+    return For(group.name, literal(0), groups, "unrolled", square)
 
 
-def _stored(stmts: Sequence[Stmt], known: Mapping[_Place, Expr]) -> Stmt:
+def _computed(lanes: For, blocked: Sequence[_Blocked], column: Expr) -> Stmt:
+    """The body of ``lanes`` for one column, on tiles."""
+    at = (column, Var(lanes.var))
+    loads = {b.access: b.tile for b in blocked if isinstance(b.access, Load)}
+    stores: dict[Place, str] = {
+        (b.access.buffer, b.access.indices): b.tile for b in blocked if isinstance(b.access, Store)
+    }
+
+    def load(node: Expr) -> Expr | None:
+        tile = loads.get(node) if isinstance(node, Load) else None
+        return None if tile is None else Load(tile, at, node.dtype)
+
+    def store(stmt: Stmt) -> Stmt:
+        tile = stores.get((stmt.buffer, stmt.indices)) if isinstance(stmt, Store) else None
+        if isinstance(stmt, Store) and tile is not None:
+            return Store(tile, at, stmt.value)
+        return map_children(stmt, store)
+
+    return store(map_all_expressions(lanes.body, lambda e: rewrite(e, load)))
+
+
+def _stored(stmts: Sequence[Stmt], known: Mapping[Place, Expr]) -> Stmt:
     """``stmts`` with the loads of what they have stored before taken from lets."""
     if not stmts:
         return Block(())
@@ -254,17 +233,7 @@ def _stored(stmts: Sequence[Stmt], known: Mapping[_Place, Expr]) -> Stmt:
     return Block((map_expressions(first, lambda e: _taken(e, known)), _stored(rest, known)))
 
 
-def _taken(expr: Expr, known: Mapping[_Place, Expr]) -> Expr:
+def _taken(expr: Expr, known: Mapping[Place, Expr]) -> Expr:
     return rewrite(
-        expr, lambda n: known.get((n.source, n.indices)) if isinstance(n, Load) else None
+        expr, lambda n: known.get((str(n.source), n.indices)) if isinstance(n, Load) else None
     )
-
-
-def _sure(expr: Expr) -> Iterator[Load]:
-    """The loads that evaluating ``expr`` performs in any case."""
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Load):
-            yield node
-        stack.extend((node.condition,) if isinstance(node, Select) else node.children)

@@ -1,0 +1,48 @@
+"""What the passes that rewrite accesses of serial loops have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Stmt
+from weft.codegen.rebuild import map_children
+from weft.codegen.simplify import simplify_kernel
+from weft.frontend.scalar_expr import Expr, Load, Select
+
+Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
+Change = Callable[[For, Mapping[str, Buffer]], Stmt | None]
+
+
+def map_serial_loops(kernel: Kernel, change: Change) -> Kernel:
+    """``kernel`` with what ``change`` makes of its serial loops of step 1, outermost first.
+
+    ``change`` takes a loop and the buffers in memory there that overlap no other, by name; None:
+    this loop stays as it is, those inside are asked. The result is simplified if anything changed.
+    """
+    shared = {b.name for b in kernel.buffers if b.aliases}
+    shared |= {name for b in kernel.buffers for name in b.aliases}
+    made: list[Stmt] = []
+
+    def inside(stmt: Stmt, buffers: Mapping[str, Buffer]) -> Stmt:
+        if isinstance(stmt, Allocate) and stmt.buffer.scope != "register":
+            buffers = {**buffers, stmt.buffer.name: stmt.buffer}
+        if isinstance(stmt, For) and stmt.kind == "serial" and stmt.step == 1:
+            changed = change(stmt, buffers)
+            if changed is not None:
+                made.append(changed)
+                return changed
+        return map_children(stmt, lambda part: inside(part, buffers))
+
+    body = inside(kernel.body, {b.name: b for b in kernel.buffers if b.name not in shared})
+    return simplify_kernel(replace(kernel, body=body)) if made else kernel
+
+
+def sure_loads(expr: Expr) -> Iterator[Load]:
+    """The loads that evaluating ``expr`` performs in any case."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Load):
+            yield node
+        stack.extend((node.condition,) if isinstance(node, Select) else node.children)
