@@ -73,9 +73,10 @@ def validate(original: Scop, transformed: Scop, tree: Tree) -> None:
     """Check that ``transformed``, run as ``tree`` says, computes what ``original`` computes.
 
     Raises IllegalScheduleError (WEFT-E0440: a read sees another value than in the original; E0441:
-    a contribution to a reduction is counted twice; E0442: an origin that makes no sense; E0443: a
-    copy reads itself; the codes of ``verify_schedule`` and ``check_contraction``) with an instance,
-    what it sees and what it should see, and BudgetError (WEFT-E0400) rather than running unbounded.
+    a contribution to a reduction is counted twice; E0442: a statement stands for none of the
+    original; E0443: a copy reads itself; the codes of ``verify_schedule`` and
+    ``check_contraction``) with an instance, what it sees and what it should see, and BudgetError
+    (WEFT-E0400) rather than running unbounded.
     """
     verify_schedule(transformed, tree)
     check_contraction(transformed, tree)
@@ -366,7 +367,7 @@ def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:
 def _misleading(statement: Statement, why: str) -> NoReturn:
     raise IllegalScheduleError(
         "WEFT-E0442",
-        f"statement {statement.name} has an origin that makes no sense",
+        f"statement {statement.name} does not stand for what the original does",
         where=source_of(statement),
         statements=originals(statement),
         why=why,

@@ -253,7 +253,8 @@ def _no_source(source: object, what: str = "") -> CompileError:
     return CompileError(
         "WEFT-E0010",
         f"{type(source).__name__} {what}".strip() + " cannot be compiled",
-        hint="pass a Tensor, a sequence of Tensors, a Program, or an ONNX path, bytes or model",
+        hint="pass a kernel, a Tensor, a sequence of Tensors, a Program, or an ONNX path, bytes or"
+        " model",
     )
 
 

@@ -23,7 +23,7 @@ from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
 from weft.compiled import Compiled
 from weft.compiled_cache import cache_key, find, store
-from weft.errors import CompileError, WeftWarning
+from weft.errors import CompileError, IllegalScheduleError, WeftWarning
 from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel
 from weft.guards import guards_of, range_guards
@@ -152,7 +152,13 @@ def _given(scop: Scop, scheduled: Scheduled, passes: Passes) -> Scheduled:
     """The user's own schedule, checked."""
     if passes.options.strict:
         original, now = keep_order(scheduled.original), keep_order(scheduled.scop)
-        scheduled = replace(scheduled, original=original, scop=now)
+        kept = replace(scheduled, original=original, scop=now)
+        try:
+            return given_schedule(scop, kept, passes)
+        except IllegalScheduleError as error:
+            if original != scheduled.original:  # it was legal while sums could be reordered
+                error.hint = "options.strict keeps sums in order: compile without it"
+            raise
     return given_schedule(scop, scheduled, passes)
 
 

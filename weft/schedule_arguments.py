@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from weft.errors import IllegalScheduleError
+
+LARGEST = 2**31  # of sizes, factors and shifts: two of them multiplied fit 64 bits
 
 
 def checker(transformation: Callable[..., Any]) -> Callable[..., None]:
@@ -22,14 +24,38 @@ def checker(transformation: Callable[..., Any]) -> Callable[..., None]:
     def check(*args: Any, **kwargs: Any) -> None:
         for name, value in list(declared.bind(*args, **kwargs).arguments.items())[1:]:
             variable = declared.parameters[name].kind is declared.parameters[name].VAR_POSITIONAL
+            what = f"{transformation.__name__}: {name} is {value!r}"
             if not all(_fits(v, hints[name]) for v in (value if variable else (value,))):
-                raise IllegalScheduleError(
-                    "WEFT-E0460",
-                    f"{transformation.__name__}: {name} is {value!r}",
-                    hint=f"{name}: {texts[name].replace('Seq[', 'Sequence[')}",
-                )
+                hint = f"{name}: {_described(texts[name], hints[name])}"
+                raise IllegalScheduleError("WEFT-E0460", what, hint=hint)
+            if any(abs(number) > LARGEST for number in _integers(value)):
+                raise IllegalScheduleError("WEFT-E0460", what, hint="numbers up to 2**31")
 
     return check
+
+
+def _described(text: str, hint: Any) -> str:
+    """The declared type, and the values of its literals."""
+    text = text.replace("Seq[", "Sequence[")
+    words = ", ".join(f'"{word}"' for word in _literals(hint))
+    return f"{text}; {words}" if words else text
+
+
+def _integers(value: object) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _integers(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _integers(each)
+
+
+def _literals(hint: Any) -> tuple[str, ...]:
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(word for inner in get_args(hint) for word in _literals(inner))
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -19,7 +19,7 @@ def calls(script: str, methods: Collection[str]) -> Iterator[Call]:
     """
     try:
         lines = ast.parse(script).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         number = getattr(error, "lineno", None)
         _refuse(number, "it is no Python", script)
     name: str | None = None
@@ -56,7 +56,7 @@ def _call(
 
 
 def _refuse(number: int | None, why: str, script: str) -> NoReturn:
-    lines = script.splitlines()
+    lines = script.splitlines() if isinstance(script, str) else []
     text = lines[number - 1].strip() if number and number <= len(lines) else ""
     raise IllegalScheduleError(
         "WEFT-E0018",

@@ -48,7 +48,7 @@ from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.reverse import reverse
 from weft.polyhedral.transform.rfactor import rfactor
-from weft.polyhedral.transform.scheduled import Scheduled, Step
+from weft.polyhedral.transform.scheduled import Scheduled, Step, unknown
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.shift import shift
@@ -186,11 +186,8 @@ class Schedule:
         no transformation.
         """
         if method not in TRANSFORMATIONS:
-            raise IllegalScheduleError(
-                "WEFT-E0019",
-                f"there is no transformation {method!r}",
-                hint=f"transformations: {', '.join(TRANSFORMATIONS)}",
-            )
+            what = f"there is no transformation {method!r}"
+            raise unknown("WEFT-E0019", what, "transformations", method, TRANSFORMATIONS)
         try:
             getattr(self, method)(*args, **kwargs)
         except (IllegalScheduleError, BudgetError) as error:
@@ -220,6 +217,8 @@ class Schedule:
 
     def diff(self, other: Schedule) -> str:
         """What changes from this script to that of ``other``, line by line; '' if nothing does."""
+        if not isinstance(other, Schedule):
+            raise not_a_schedule("other", other)
         lines = difflib.unified_diff(
             str(self).splitlines(), str(other).splitlines(), "this", "other", lineterm=""
         )
@@ -242,7 +241,10 @@ class Schedule:
 
         ``source``: a kernel, or any schedule of the same program. Raises as ``replay`` does.
         """
-        start = source if isinstance(source, Schedule) else source.schedule()
+        start = source if isinstance(source, Schedule) else getattr(source, "schedule", None)
+        start = start() if callable(start) else start
+        if not isinstance(start, Schedule):
+            raise not_a_schedule("source", source)
         return start.unscheduled().replay(script)
 
     def show(self) -> str:

@@ -76,8 +76,9 @@ def _condition(text: str, names: set[str]) -> Constraint:
         found = parse_constraint(text)
         unknown = sorted(_variables(found) - names)
     except (ValueError, CompileError) as error:
+        why = error.what if isinstance(error, CompileError) else str(error)
         raise IllegalScheduleError(
-            "WEFT-E0479", f"{text!r} is no condition on indices", why=str(error), hint='"i < 8"'
+            "WEFT-E0479", f"{text!r} is no condition on indices", why=why, hint='"i < 8"'
         ) from None
     if unknown:
         raise IllegalScheduleError(

@@ -76,6 +76,8 @@ def tile_for(
         raise refusal(request, tensor, why)
     if any(d not in range(rank) or width < 1 for d, width in panels.items()):
         raise refusal(request, tensor, f"it has {rank} dims to be cut into panels of 1 or more")
+    if request.name is not None and not request.name.isidentifier():
+        raise refusal(request, tensor, f"{request.name!r} cannot name it", "a Python identifier")
     boxes = windows(scop, uses, loops)
     if boxes is None:
         hint = "choose one of several reads by its operand number"

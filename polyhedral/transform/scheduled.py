@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import wraps
 from inspect import BoundArguments, Parameter, signature
+from keyword import iskeyword
 from typing import Concatenate, ParamSpec
 
 from weft.errors import IllegalScheduleError
@@ -252,7 +253,7 @@ def new_name(scheduled: Scheduled, wanted: str | None, default: str) -> str:
     """
     if wanted is None:
         return fresh(default, scheduled.names())
-    if not isinstance(wanted, str) or not wanted.isidentifier():
+    if not isinstance(wanted, str) or not wanted.isidentifier() or iskeyword(wanted):
         raise IllegalScheduleError(
             "WEFT-E0460", f"{wanted!r} cannot name a loop", hint="a Python identifier"
         )

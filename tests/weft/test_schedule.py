@@ -308,6 +308,37 @@ def test_the_type_of_an_argument() -> None:
 # ---- reasons ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (("split", "i", 2**40), "up to 2**31"),
+        (("set_kinds", {"i": "gpu"}), '"serial", "parallel", "vector", "unrolled"'),
+    ],
+    ids=str,
+)
+def test_what_arguments_may_be(step: tuple[str, *tuple[object, ...]], words: str) -> None:
+    why = matmul.schedule().why_not(*step)
+    assert why is not None and words in why
+
+
+def test_names_of_buffers_and_loops_are_identifiers() -> None:
+    s = matmul.schedule()
+    with pytest.raises(IllegalScheduleError, match="cannot name"):
+        s.cache_read("A", "S1", "i", name="a b")
+    with pytest.raises(IllegalScheduleError, match="cannot name"):
+        s.split("i", 4, tile="for")
+
+
+def test_a_schedule_that_strict_forbids_says_so() -> None:
+    @weft.kernel
+    def total(A: weft.f64["N"], B: weft.f64[1]):
+        for i in range(N):
+            B[0] += A[i]
+
+    with pytest.raises(IllegalScheduleError, match="strict keeps sums in order"):
+        total.schedule().vectorize("i").compile(weft.Options(strict=True))
+
+
 def test_nothing_speaks_against_it() -> None:
     assert matmul.schedule().why_not("parallel", "i") is None
     assert lu.schedule().why_not("tile", {"i": 32, "j": 32}) is None
@@ -574,6 +605,9 @@ def test_schedules_of_something_else() -> None:
         weft.compile(d, schedule=4)  # type: ignore[arg-type]
     with pytest.raises(CompileError, match=r"E0015"):
         weft.compile(lu, schedule=s)
+    for wrong in (lambda: s.diff(None), lambda: Schedule.from_script(str(s), None)):
+        with pytest.raises(CompileError, match=r"E0015.*NoneType, not a Schedule"):
+            wrong()
 
 
 def test_stages() -> None:
