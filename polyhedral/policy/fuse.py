@@ -8,13 +8,16 @@ from tiles stays alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import networkx as nx
 
 from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute, walk
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
 from weft.polyhedral.policy.blocked import together
+from weft.polyhedral.policy.confine import confined
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import products_of
@@ -30,6 +33,23 @@ ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through t
 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     """The components of ``group``, sources first; neighbours with a common loop together."""
+    special = None if group.above else confined(planner, group)
+    if special is None:
+        return _neighbours(planner, group)
+    inside, plane = special
+    edges = [(a.dependence.source.name, a.dependence.sink.name) for a in group.active]
+    graph = nx.DiGraph(edges)
+    needed = {n for name in inside.names if name in graph for n in nx.ancestors(graph, name)}
+    before = [n for n in group.names if n in needed and n not in inside.names]
+    after = [n for n in group.names if n not in needed and n not in inside.names]
+    return [
+        *_neighbours(planner, group.part(before)),
+        (inside, plane),
+        *fuse(planner, group.part(after)),
+    ]
+
+
+def _neighbours(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     found: list[tuple[Group, Hyperplane | None]] = []
     for names in group.components():
         part, plane, place = group.part(names), None, len(found)
@@ -97,6 +117,9 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     """
     name = planner.name(plane.at)
     inside = group.inside(plane.at)
+    if inside.in_tile and not group.in_tile:  # the loop is in strips already
+        strip = planner.loop(f"{_hint(plane)}_t", plane.at, "parallel")
+        return Band((strip,), planner.nest(replace(inside, strips=len(inside.above))))
     if all(len(planner.free(group, n)) == 1 for n in group.names):
         vector = plane.coincident and _vectors(planner, group, plane)
         beside = plane.coincident and group.in_tile and group.above
@@ -118,6 +141,12 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         loop = planner.loop(f"{name}_t", strips, "parallel")
         return Band((loop,), planner.nest(group.inside(strips)))
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+
+
+def _hint(strips: Hyperplane) -> str:
+    """What the loop is called after that is in ``strips``."""
+    inner = (n.name for e in strips.at.values() for n in walk(e) if isinstance(n, Var))
+    return next(inner, "w")
 
 
 def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:

@@ -45,11 +45,17 @@ class Group:
     names: tuple[str, ...]
     active: tuple[Distances, ...]
     above: tuple[At, ...]
+    strips: int = 0  # of the outermost loops above: they only bound what is alive, like a program
 
     @property
     def in_tile(self) -> bool:
         """Whether one of the loops around is a tile loop."""
-        return any(_floors(e) for at in self.above for e in at.values())
+        return any(_floors(e) for at in self.above[self.strips :] for e in at.values())
+
+    @property
+    def outermost(self) -> bool:
+        """Whether no loop is around but strips."""
+        return len(self.above) == self.strips
 
     def part(self, names: Sequence[str]) -> Group:
         """The same place, for some of the statements."""

@@ -28,7 +28,7 @@ def serial(planner: Planner, group: Group) -> Tree | None:
     plane = _carrier(planner, group)
     if plane is None:
         return None
-    if plane.coincident and not group.above:
+    if plane.coincident and group.outermost:
         return planner.share(planner, group, plane)
     columns = _columns(planner, group, plane)
     if columns is not None:
@@ -78,7 +78,7 @@ def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
     """The loop inside which ``group`` runs best; outermost, one that nothing crosses."""
     best: tuple[tuple[bool, float], Hyperplane] | None = None
     for found in _carriers(planner, group):
-        lone = found.coincident and not group.above
+        lone = found.coincident and group.outermost
         worth = (lone, -_cost(planner, group.inside(found.at), LOOK_AHEAD))
         if best is None or worth > best[0]:
             best = worth, found
