@@ -62,16 +62,14 @@ class Neighbours:
 
     def start(self, lower: Value, some: Value) -> None:
         """Before the turns from ``lower`` on, of which there are any if ``some`` (an i1)."""
-        b = self.frame.b
+        b, width = self.frame.b, self.width
         for row in self._rows:
-            bits = ", ".join(
-                f"i1 {'true' if k >= self.width - row.reach else 'false'}"
-                for k in range(self.width)
-            )
-            lanes = Value(f"<{bits}>", "i1", self.width)
-            mask = b.binary("and", b.splat(some, self.width), lanes)
-            with self.frame.within(Lanes(self.width, mask)):
-                self._before.append(b.cell(self._load(row.last, lower, -self.width)))
+            # What is loaded furthest back in the first turn; its first lanes are the last of what
+            # comes before. A masked load from before the array would be slow at a page's start.
+            with self.frame.within(Lanes(width, b.splat(some, width))):
+                first = self._load(row.last, lower, -row.reach)
+            lanes = [max(0, k - (width - row.reach)) for k in range(width)]
+            self._before.append(b.cell(b.shuffle(first, None, lanes)))
 
     def turn(self, index: Value) -> dict[int, Value]:
         """The values of the loads of the turn at ``index``, by the node's identity."""
