@@ -9,6 +9,7 @@ from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_region import form_region
 from weft.codegen.forward_values import forward_values
+from weft.codegen.group_guards import group_guards
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
@@ -20,6 +21,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("cut_points", cut_points),
     ("split_tails", split_tails),
     ("unswitch", unswitch),
+    ("group_guards", group_guards),
     ("cut_ranges", cut_ranges),
     ("forward_values", forward_values),
     ("transpose_strips", transpose_strips),

@@ -10,11 +10,11 @@ Part of what is known as loop unswitching.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Set
 from dataclasses import replace
 
-from weft import dtypes
+from weft.codegen.conditions import body_given
+from weft.codegen.idle import asked_first, idle
 from weft.codegen.loop_ir import (
     Block,
     Check,
@@ -29,12 +29,8 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_all_expressions
-from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, literal, rewrite
+from weft.frontend.scalar_expr import Expr, Load, Var
 from weft.frontend.scalar_expr import walk as walk_expr
-from weft.frontend.tensor_expr import Monoid
-
-_TRUE = literal(True, dtypes.bool_)
 
 
 def skipped(loop: For, shared: Set[str] = frozenset()) -> Stmt | None:
@@ -58,9 +54,9 @@ def _condition(loop: For, shared: Set[str]) -> tuple[Expr, Stmt] | None:
     body = loop.body
     if isinstance(body, If) and not _effects(body.otherwise) and _asks_data(body):
         return (body.condition, body.then) if _unchanged(body.condition, loop, shared) else None
-    for condition in _asked_first(body):
-        if _loads(condition) and _unchanged(condition, loop, shared) and _idle(body, condition, {}):
-            return condition, _where(body, condition)
+    for condition in asked_first(body):
+        if _loads(condition) and _unchanged(condition, loop, shared) and idle(body, condition):
+            return condition, body_given(body, condition, holds=True)
     return None
 
 
@@ -72,20 +68,6 @@ def _asks_data(stmt: If) -> bool:
             return True
         inside = inside.then
     return False
-
-
-def _asked_first(stmt: Stmt) -> Iterator[Expr]:
-    """What the first effect of ``stmt`` is selected by, in every turn."""
-    while isinstance(stmt, Block | Let):
-        if isinstance(stmt, Let):
-            stmt = stmt.body
-        else:
-            stmt = next((s for s in stmt.stmts if not isinstance(s, Comment)), Comment(""))
-    values = stmt.values if isinstance(stmt, Update) else ()
-    for value in (stmt.value,) if isinstance(stmt, Store) else values:
-        if isinstance(value, Select):
-            yield value.condition
-            yield ~value.condition
 
 
 def _unchanged(condition: Expr, loop: For, shared: Set[str]) -> bool:
@@ -107,65 +89,6 @@ def _unchanged(condition: Expr, loop: For, shared: Set[str]) -> bool:
         (isinstance(n, Var) and n.name in bound) or (isinstance(n, Load) and n.source in written)
         for n in walk_expr(condition)
     )
-
-
-def _idle(stmt: Stmt, condition: Expr, lets: Mapping[str, Expr]) -> bool:
-    """Whether ``stmt`` has no effect where ``condition`` is false."""
-    match stmt:
-        case Block(stmts):
-            return all(_idle(each, condition, lets) for each in stmts)
-        case Let(name, value, body):
-            return _idle(body, condition, {**lets, name: value})
-        case Comment() | Prefetch():
-            return True
-        case Store(buffer, indices, value):
-            kept = _otherwise(value, condition)
-            if isinstance(kept, Var):
-                kept = lets.get(kept.name)
-            return isinstance(kept, Load) and (kept.source, kept.indices) == (buffer, indices)
-        case Update(_, monoid, values):
-            left = [_otherwise(value, condition) for value in values]
-            return len(left) == 1 and left[0] is not None and _neutral(left[0], monoid)
-        case Check(asked):
-            return _otherwise(asked, condition) == _TRUE
-    return False
-
-
-def _otherwise(value: Expr, condition: Expr) -> Expr | None:
-    """What ``value`` is where ``condition`` is false, if that is all it depends on."""
-    if isinstance(value, Select):
-        if value.condition == condition:
-            return value.if_false
-        if _opposite(value.condition, condition):
-            return value.if_true
-    return None
-
-
-def _opposite(one: Expr, other: Expr) -> bool:
-    return one == ~other or other == ~one
-
-
-def _neutral(value: Expr, monoid: Monoid) -> bool:
-    """Whether folding ``value`` in changes nothing: -0.0 of sums, to which 0.0 is an addend."""
-    if not isinstance(value, Literal):
-        return False
-    number = value.value
-    if monoid.name == "add" and value.dtype.is_float:
-        return number == 0 and math.copysign(1.0, float(number)) < 0
-    return bool(number == monoid.identity[0])
-
-
-def _where(stmt: Stmt, condition: Expr) -> Stmt:
-    """``stmt`` where ``condition`` holds."""
-
-    def change(node: Expr) -> Expr | None:
-        if isinstance(node, Select) and node.condition == condition:
-            return node.if_true
-        if isinstance(node, Select) and _opposite(node.condition, condition):
-            return node.if_false
-        return None
-
-    return map_all_expressions(stmt, lambda e: rewrite(e, change))
 
 
 def _loads(expr: Expr) -> bool:

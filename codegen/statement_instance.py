@@ -11,7 +11,7 @@ stores and updates, its data-dependent accesses are checked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft import dtypes
 from weft.codegen.loop_ir import Block, Check, If, Let, Stmt, Store, Update
@@ -113,8 +113,10 @@ class _Instance:
                 return self.names.get(node.name)
             return values.get(id(node)) if isinstance(node, Load) else None
 
+        written = [(w.tensor, w.body_indices) for w in self.statement.writes if w.may]
         for node in delicate:
-            if reads[_number(node)].may:
+            read = reads[_number(node)]
+            if read.may and (read.tensor, read.body_indices) not in written:  # checked once
                 self._check(reads[_number(node)], rewrite(where[id(node)], change))
         return rewrite(expr, change)
 
@@ -195,11 +197,12 @@ class _Instance:
     def _writes(self, results: list[Expr]) -> Stmt:
         statement = self.statement
         targets, conditions = [], []
-        for access in statement.writes:
+        for access, result in zip(statement.writes, statement.body.results, strict=True):
             tensor = self.made.tensor(access.tensor)
             condition = self._holds(access.guard)
             if access.may:
-                self._check(access, condition)
+                checked, where = self._taken(access, result)
+                self._check(checked, select(condition, where, _FALSE))
                 condition = condition & self._inside(access, tensor)
             targets.append((tensor.name, self._indices(access, tensor)))
             conditions.append(condition)
@@ -214,6 +217,23 @@ class _Instance:
             for (name, indices), condition, value in zip(targets, conditions, results, strict=True)
         ]
         return stores[0] if len(stores) == 1 else Block(tuple(stores))
+
+    def _taken(self, access: Access, result: Expr) -> tuple[Access, Expr]:
+        """``access`` as it is where something new is written, and where that is: otherwise it is
+        of the first element, which a statement under a condition on data leaves as it is."""
+        if not isinstance(result, Select):
+            return access, _TRUE
+        indices = tuple(
+            index.if_true
+            if isinstance(index, Select)
+            and index.condition == result.condition
+            and index.if_false == literal(0, index.dtype)
+            else index
+            for index in access.body_indices
+        )
+        if indices == access.body_indices:
+            return access, _TRUE
+        return replace(access, body_indices=indices), self._plain(result.condition)
 
 
 def _under(condition: Expr, stmt: Stmt) -> Stmt:

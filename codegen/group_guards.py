@@ -1,0 +1,119 @@
+"""Group guards: neighbours that one condition on data decides on are asked about together.
+
+    A[i] = x if g else A[i]             if g:
+    B[i] = y if g else B[i]      →        A[i] = x
+                                          B[i] = y
+
+A condition around several statements of a program is asked by each of them, which is what vectors
+need; scalars branch once. So do checks of elements that data select: those that were done already
+are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from weft.codegen.conditions import body_given
+from weft.codegen.idle import asked_first, idle
+from weft.codegen.loop_ir import (
+    Block,
+    Check,
+    For,
+    If,
+    Kernel,
+    Stmt,
+    Store,
+    Update,
+    walk,
+)
+from weft.codegen.rebuild import map_children
+from weft.codegen.simplify import simplify_kernel
+from weft.frontend.scalar_expr import Expr, Load
+from weft.frontend.scalar_expr import walk as walk_expr
+
+
+def group_guards(kernel: Kernel) -> Kernel:
+    """``kernel`` with one condition around neighbours that do nothing without it, simplified."""
+    if any(b.aliases for b in kernel.buffers):
+        return kernel
+    return simplify_kernel(replace(kernel, body=_scalars(kernel.body)))
+
+
+def _scalars(stmt: Stmt) -> Stmt:
+    """``stmt`` with guards grouped in serial loops without loops inside."""
+    if isinstance(stmt, For):
+        if stmt.kind == "vector":
+            return stmt
+        if not any(isinstance(s, For) for s in walk(stmt.body)):
+            return replace(stmt, body=_grouped(stmt.body))
+    return map_children(stmt, _scalars)
+
+
+def _grouped(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, Block):
+        return map_children(stmt, _grouped)
+    items = list(_once(list(_flat(stmt))))
+    done: list[Stmt] = []
+    while items:
+        condition, run = _longest(items)
+        if condition is None:
+            done.append(map_children(items.pop(0), _grouped))
+            continue
+        inside = body_given(Block(tuple(items[:run])), condition, holds=True)
+        done.append(If(condition, _grouped(inside)))
+        del items[:run]
+    return Block(tuple(done))
+
+
+def _flat(stmt: Stmt) -> Iterator[Stmt]:
+    if isinstance(stmt, Block):
+        for each in stmt.stmts:
+            yield from _flat(each)
+    else:
+        yield stmt
+
+
+def _once(items: Sequence[Stmt]) -> Iterator[Stmt]:
+    """``items`` without checks that have been done, of data that have not changed since."""
+    checked: list[Expr] = []
+    for item in items:
+        if isinstance(item, Check):
+            if item.condition in checked:
+                continue
+            checked.append(item.condition)
+        written = _written(item)
+        checked = [c for c in checked if not written & _loaded(c)]
+        yield item
+
+
+def _longest(items: Sequence[Stmt]) -> tuple[Expr | None, int]:
+    """The condition without which most of the first ``items`` do nothing, and how many; None
+    where that is not worth a branch."""
+    best: tuple[Expr | None, int] = None, 0
+    for condition in asked_first(items[0]):
+        run = 0
+        for item in items:
+            if not idle(item, condition):
+                break
+            run += 1
+            if _written(item) & _loaded(condition):
+                break
+        if run > best[1] and sum(bool(_written(item)) for item in items[:run]) > 1:
+            best = condition, run
+    return best
+
+
+def _written(stmt: Stmt) -> set[str]:
+    found: set[str] = set()
+    for each in walk(stmt):
+        match each:
+            case Store(buffer=name):
+                found.add(name)
+            case Update(targets):
+                found |= {name for name, _ in targets}
+    return found
+
+
+def _loaded(condition: Expr) -> set[str]:
+    return {str(n.source) for n in walk_expr(condition) if isinstance(n, Load)}

@@ -1,0 +1,83 @@
+"""Which conditions decide on whether statements do anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from weft import dtypes
+from weft.codegen.conditions import body_given, given
+from weft.codegen.loop_ir import Block, Check, Comment, If, Let, Prefetch, Stmt, Store, Update
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Select, Var, literal
+from weft.frontend.tensor_expr import Monoid
+
+_TRUE = literal(True, dtypes.bool_)
+
+
+def idle(stmt: Stmt, condition: Expr, lets: Mapping[str, Expr] | None = None) -> bool:
+    """Whether ``stmt`` has no effect where ``condition`` is false; ``lets``: values around it."""
+    known = lets or {}
+
+    def otherwise(expr: Expr) -> Expr:
+        return given(expr, condition, holds=False)
+
+    match stmt:
+        case Block(stmts):
+            return all(idle(each, condition, known) for each in stmts)
+        case Let(name, value, body):
+            return idle(body, condition, {**known, name: otherwise(value)})
+        case Comment() | Prefetch():
+            return True
+        case If(asked, then, other):
+            there = body_given(then, asked, holds=True)
+            return idle(there, condition, known) and idle(other, condition, known)
+        case Store(buffer, indices, value):
+            kept = otherwise(value)
+            if isinstance(kept, Var):
+                kept = known.get(kept.name, kept)
+            return kept == Load(buffer, tuple(map(otherwise, indices)), value.dtype)
+        case Update(_, monoid, values):
+            left = [otherwise(value) for value in values]
+            return len(left) == 1 and _neutral(left[0], monoid)
+        case Check(asked):
+            return otherwise(asked) == _TRUE
+    return False
+
+
+def asked_first(stmt: Stmt) -> Iterator[Expr]:
+    """Conditions that ``stmt`` evaluates in any case, and first: those by which its first effect
+    selects what it does."""
+    while isinstance(stmt, Block | Let):
+        if isinstance(stmt, Let):
+            stmt = stmt.body
+        else:
+            stmt = next((s for s in stmt.stmts if not isinstance(s, Comment)), Comment(""))
+    match stmt:
+        case Store(_, _, value):
+            yield from _asked(value)
+        case Update(_, _, values):
+            for value in values:
+                yield from _asked(value)
+        case Check(condition):
+            yield from _asked(condition)
+
+
+def _asked(value: Expr) -> Iterator[Expr]:
+    while isinstance(value, Select):
+        yield value.condition
+        match value.condition:
+            case Apply("not", (positive,)):
+                yield positive
+            case condition:
+                yield ~condition
+        value = value.condition
+
+
+def _neutral(value: Expr, monoid: Monoid) -> bool:
+    """Whether folding ``value`` in changes nothing: -0.0 of sums, to which 0.0 is an addend."""
+    if not isinstance(value, Literal):
+        return False
+    number = value.value
+    if monoid.name == "add" and value.dtype.is_float:
+        return number == 0 and math.copysign(1.0, float(number)) < 0
+    return bool(number == monoid.identity[0])
