@@ -347,18 +347,28 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
         form = _form(node, [forms.get(id(child)) for child in node.children], known)
         result = node
         if form is None and node.children:
-            result = _decided(node, [forms.get(id(c)) for c in node.children], known)
+            operands = node.children
+            result = _decided(node, [forms.get(id(c)) for c in operands], known)
             if result is node:
-                operands = tuple(normal(child) for child in node.children)
+                operands = tuple(normal(child) for child in operands)
                 if any(new is not old for new, old in zip(operands, node.children, strict=True)):
                     result = node.rebuild(operands)
-            form = to_affine(result, known)
+            if not _applies(result, type(node), operands):  # these operands have no form
+                form = to_affine(result, known)
         forms[id(result)] = form
         kept.append(result)  # keeps the ids in ``forms`` from being used again
         return result
 
     kept: list[Expr] = []
     return normal(rewrite(expr, change))
+
+
+def _applies(expr: Expr, kind: type[Expr], operands: tuple[Expr, ...]) -> bool:
+    """Whether ``expr`` is of that kind, and of these very operands."""
+    children = expr.children
+    return type(expr) is kind and len(children) == len(operands) and all(
+        one is other for one, other in zip(children, operands, strict=True)
+    )  # fmt: skip
 
 
 def _decided(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Expr:

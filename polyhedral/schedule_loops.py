@@ -42,6 +42,7 @@ from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.detach import detach
 from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import private_results
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
@@ -67,11 +68,21 @@ def schedule_loops(
     """``scop`` with a schedule for ``threads`` cores of ``machine`` within ``limits``; without
     ``time_tile``, no tiles over time steps.
 
-    What a budget does not suffice for stays as it is written, with a warning. Raises
-    ``BudgetError`` (WEFT-E0400) where not even the dependences can be found within one.
+    What a budget does not suffice for stays as it is written, with a warning: where not even the
+    dependences can be found, everything.
     """
+    try:
+        return _loops(scop, machine, threads, time_tile, limits or Limits())
+    except BudgetError as error:
+        what = f"any loops but those of the program, because {error.what}"
+        warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
+        return replace(initial(scop), notes=(f"gave up on {what}",))
+
+
+def _loops(
+    scop: Scop, machine: Machine, threads: int, time_tile: bool, limits: Limits
+) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
-    limits = limits or Limits()
     kept = limits.kept(scop)
     large = tuple(t.name for t in scop.tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.codegen.program import Program
 from weft.codegen.size_arithmetic import text
+from weft.errors import BudgetError
 from weft.explain import cost_lines, statement_line
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.frontend.scalar_printer import python_text
@@ -45,7 +46,7 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
     lines += ["  statements"]
     lines += [f"    {statement_line(s)}" for s in scop.statements]
     lines += _data_dependent(scop)
-    lines += ["  dependences", *(f"    {d}" for d in dependences(scop))]
+    lines += ["  dependences", *_dependences(scop)]
     lines += ["  schedule, checked against every dependence"]
     if fallback:
         lines += [f"    serial, because: {fallback}"]
@@ -54,6 +55,13 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
     lines += cost_lines(scheduled)
     lines += [f"  arena: {text(program.arena)} bytes, {len(program.steps)} launches"]
     return "\n".join(lines) + "\n"
+
+
+def _dependences(scop: Scop) -> list[str]:
+    try:
+        return [f"    {d}" for d in dependences(scop)]
+    except BudgetError as error:
+        return [f"    not known: {error.what}"]
 
 
 def _data_dependent(scop: Scop) -> list[str]:

@@ -125,3 +125,16 @@ def test_long_sums_are_neither_deep_recursion_nor_quadratic():
     assert affine.to_affine(total) == affine.Affine((("i", 1), ("j", 3000 - 0)), -3000)
     assert sum(1 for _ in walk(affine.simplify(total))) < 10
     assert isinstance(affine.simplify(total), Apply)
+
+
+def test_long_sums_of_elements_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of what has no normal form is asked for one again for each operator around it."""
+    whole: list[Expr] = []
+    monkeypatch.setattr(affine, "to_affine", lambda e, *_: whole.append(e))
+    i = Var("i")
+    total: Expr = Load("A", (i,), dtypes.int64)
+    for k in range(3000):
+        total = total + Load("A", (i + k - k,), dtypes.int64) * (i * 0 + k)
+    made = affine.simplify(total)
+    assert len(whole) < 10
+    assert sum(isinstance(node, Load) for node in walk(made)) > 2990

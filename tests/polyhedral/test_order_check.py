@@ -10,11 +10,13 @@ import pytest
 from tests.polyhedral.loop_programs import program
 from tests.polyhedral.loop_schedules import BANDS, Values, tiled
 from tests.polyhedral.scops import Var, evaluate
-from weft.errors import IllegalScheduleError
+from weft.errors import BudgetError, IllegalScheduleError
+from weft.polyhedral import order_check
 from weft.polyhedral.named_isl import paths
 from weft.polyhedral.order_check import check_order, keeps_dependences
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.initial import initial
 
 i, j, k, t = (Var(name) for name in "ijkt")
 
@@ -122,3 +124,16 @@ def test_tiles_along_a_wavefront_run_in_parallel() -> None:
     band = {"S0": (t // 4 + (t + i) // 4, (t + i) // 4, t, i, j)}
     for loop_kind, accepted in (("sp", True), ("ps", False)):
         assert keeps_dependences(of, tiled(of, band, kinds=loop_kind)) == accepted
+
+
+def test_the_initial_order_needs_no_dependences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many to be found, the program still runs as it is written."""
+    of = program("lu")
+
+    def too_many(*given: object) -> None:
+        raise BudgetError("WEFT-E0400", "too many dependences")
+
+    monkeypatch.setattr(order_check, "dependences", too_many)
+    assert keeps_dependences(of, initial(of).tree)
+    with pytest.raises(BudgetError):
+        check_order(of, tiled(of, BANDS["lu"], (1, 1, 1)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from tests.polyhedral.transform.integer_programs import (
@@ -14,12 +16,14 @@ from tests.polyhedral.transform.integer_programs import (
     triangular,
 )  # fmt: skip
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import WeftWarning
+from weft.errors import BudgetError, WeftWarning
+from weft.polyhedral import schedule_loops as scheduler
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import planner
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Mark, walk
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.initial import initial
 
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
 SMALL = (0, 1, 2, 7, 13)
@@ -109,3 +113,13 @@ def test_a_budget_that_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None
     assert outline(made) == "t { i { S0 }; i_2 { S1 } }"
     assert any(note.startswith("gave up on") for note in made.notes)
     promise(made, {"T": 3, "N": 7})
+
+
+def test_a_program_with_too_many_dependences_stays_as_it_is() -> None:
+    broke = BudgetError("WEFT-E0400", "too many dependences")
+    scop = chain()
+    fails = patch.object(scheduler, "private_results", side_effect=broke)
+    with fails, pytest.warns(WeftWarning, match=r"any loops but .*too many dependences"):
+        made = schedule_loops(scop, MACHINE)
+    assert made.tree == initial(scop).tree and made.scop == scop
+    assert "too many dependences" in made.notes[0]
