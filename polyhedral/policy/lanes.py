@@ -16,6 +16,7 @@ from weft.polyhedral.analysis.linear import box, extent, linear, mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
 
+FEW = 4  # elements of the shortest vector
 JUMP = 1.0  # cost of one lane of an access that is not contiguous, in contiguous vectors
 SHUFFLED = 4  # the longest stride of reads that are vectors and shuffles
 
@@ -64,9 +65,10 @@ def choose_lanes(
 
 
 def _is_short(statement: Statement, dim: str, lanes: int) -> bool:
-    """Whether ``dim`` has fewer values than a vector has elements."""
+    """Whether ``dim`` has fewer values than a vector has elements, other than half of them, …"""
     limits = box(statement).get(dim)
-    return limits is not None and extent(limits, default=lanes) < lanes
+    size = lanes if limits is None else extent(limits, default=lanes)
+    return size < lanes and (size < FEW or lanes % size != 0)
 
 
 def _across(statement: Statement, dim: str, lanes: int) -> float:
