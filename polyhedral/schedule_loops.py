@@ -87,11 +87,16 @@ def _loops(
     large = tuple(t.name for t in scop.tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
     while True:
-        scheduled, detached = _scheduled(scop, large, machine, strategies, threads, limits)
+        scheduled, detached, given_up = _scheduled(
+            scop, large, machine, strategies, threads, limits
+        )
         smaller = tuple(name for name, made in detached.items() if _shrunk(scheduled, name, made))
         if len(smaller) == len(detached):
-            return scheduled
+            break
         large = smaller
+    for what in given_up:
+        warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
+    return scheduled
 
 
 def _scheduled(
@@ -101,8 +106,9 @@ def _scheduled(
     strategies: Sequence[tuple[str, Strategy]],
     threads: int,
     limits: Limits,
-) -> tuple[Scheduled, dict[str, tuple[str, ...]]]:
-    """``scop`` scheduled, with the temporaries that arrays among ``large`` were detached to."""
+) -> tuple[Scheduled, dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """``scop`` scheduled; the temporaries that arrays among ``large`` were detached to; and what a
+    budget did not suffice for."""
     detached: dict[str, tuple[str, ...]] = {}
     kept = limits.kept(scop)
     inner = private_results(scop, kept)
@@ -116,8 +122,6 @@ def _scheduled(
     )
     tree = planner.nest(planner.everything())
     tree = tidy(planner.completed(tree))
-    for what in planner.given_up:
-        warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
     given_up = (*limits.given_up, *planner.given_up)
     notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
     scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
@@ -125,7 +129,7 @@ def _scheduled(
         scheduled = _packed(scheduled, packing, kept)
     if threads > 1:
         scheduled = partial_results(scheduled, kept)
-    return _unmarked(_contracted(scheduled, kept)), detached
+    return _unmarked(_contracted(scheduled, kept)), detached, tuple(planner.given_up)
 
 
 def _unmarked(scheduled: Scheduled) -> Scheduled:

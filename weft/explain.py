@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
@@ -9,6 +10,7 @@ from weft.assemble import Assembly
 from weft.cluster_code import ClusterCode
 from weft.codegen.machines.host import host_machine
 from weft.codegen.program import Program
+from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Literal
 from weft.frontend.tensor_expr import Size, constant_size
 from weft.graph.operator_graph import Graph, Node
@@ -17,7 +19,7 @@ from weft.lowered import Lowered
 from weft.polyhedral.analysis.costs import costs
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.scop import Statement
+from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled
 
 ESTIMATED = 100  # statements of a model whose costs are estimated: some milliseconds each
@@ -103,12 +105,21 @@ def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -
     lines = ["  statements"]
     lines += [f"    {statement_line(s)}" for s in code.scheduled.original.statements]
     lines += ["  dependences"]
-    lines += [f"    {d}" for d in dependences(code.scheduled.original)]
+    lines += [f"    {line}" for line in dependence_lines(code.scheduled.original)]
     lines += ["  schedule, checked against every dependence"]
     if code.fallback:
         lines += [f"    serial, because: {code.fallback}"]
     lines += [f"    {line}" for line in print_schedule(code.scheduled.tree).splitlines()]
     return lines
+
+
+def dependence_lines(scop: Scop) -> list[str]:
+    """``flow S0 -> S1 on A``, once for all pairs of accesses of which that is all to say."""
+    try:
+        counts = Counter(map(str, dependences(scop)))
+    except BudgetError as error:
+        return [f"not known: {error.what}"]
+    return [line + (f"  ({n} pairs of accesses)" if n > 1 else "") for line, n in counts.items()]
 
 
 def statement_line(s: Statement) -> str:

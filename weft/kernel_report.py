@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from weft.codegen.program import Program
 from weft.codegen.size_arithmetic import text
-from weft.errors import BudgetError
-from weft.explain import cost_lines, statement_line
+from weft.explain import cost_lines, dependence_lines, statement_line
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.frontend.scalar_printer import python_text
 from weft.guards import guards_of
 from weft.passes import Passes
-from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.scop_printer import tensor_text
 from weft.polyhedral.transform.scheduled import Scheduled
 
+STRATEGIES = {  # those of ``schedule_loops``, in its order
+    "one loop": "statements that stream through the same memory share loops",
+    "matrix": "register tiles over cache tiles",
+    "stencil": "skewed tiles of time and rows",
+    "slanted": "a few rows side by side, each behind the one before",
+    "single": "each by itself, its best loop innermost",
+    "serial": "a loop that carries dependences, others inside it",
+    "as written": "the loops of the source",
+}
 _GUARDED = ", if "  # in what the front end says of a statement: a condition on data follows
 
 
@@ -46,22 +53,22 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
     lines += ["  statements"]
     lines += [f"    {statement_line(s)}" for s in scop.statements]
     lines += _data_dependent(scop)
-    lines += ["  dependences", *_dependences(scop)]
+    lines += ["  dependences", *(f"    {line}" for line in dependence_lines(scop))]
     lines += ["  schedule, checked against every dependence"]
     if fallback:
         lines += [f"    serial, because: {fallback}"]
-    lines += [f"    {note}" for note in scheduled.notes]
+    lines += [f"    {_in_words(note)}" for note in scheduled.notes]
     lines += [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
     lines += cost_lines(scheduled)
-    lines += [f"  arena: {text(program.arena)} bytes, {len(program.steps)} launches"]
+    nests = len(program.steps)
+    lines += [f"  arena: {text(program.arena)} bytes, {nests} launch{'es' * (nests != 1)}"]
     return "\n".join(lines) + "\n"
 
 
-def _dependences(scop: Scop) -> list[str]:
-    try:
-        return [f"    {d}" for d in dependences(scop)]
-    except BudgetError as error:
-        return [f"    not known: {error.what}"]
+def _in_words(note: str) -> str:
+    """``matrix: S0, S1`` with what that strategy does."""
+    strategy = note.partition(": ")[0]
+    return f"{note}  ({STRATEGIES[strategy]})" if strategy in STRATEGIES else note
 
 
 def _data_dependent(scop: Scop) -> list[str]:

@@ -161,7 +161,9 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
     exact = counter.exact
     traffic = Traffic(scop, tree, counter, machine.caches[0].line if machine.caches else 64)
     sizes_of = {t.name: t.dtype.itemsize for t in scop.tensors}
-    touched = {name: n * sizes_of[name] for name, n in touched_elements(scop, counter).items()}
+    accessing = replace(scop, statements=tuple(_whole_statements(scheduled, alike=True)))
+    elements = touched_elements(accessing, counter)
+    touched = {name: n * sizes_of[name] for name, n in elements.items()}
     levels = []
     for number_, (cache, speed) in enumerate(
         zip(machine.caches, machine.bandwidths(), strict=True), start=1
@@ -183,19 +185,26 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
     )  # fmt: skip
 
 
-def _whole_statements(scheduled: Scheduled) -> list[Statement]:
+def _whole_statements(scheduled: Scheduled, *, alike: bool = False) -> list[Statement]:
     """The statements that run; the parts of one that was taken apart, instance for instance, as
-    the one that they were (``validation`` has it that these are all of its instances)."""
+    the one that they were (``validation`` has it that these are all of its instances).
+
+    ``alike``: only where all parts make the same accesses; else they stay parts.
+    """
     original = {s.name: s for s in scheduled.original.statements}
-    found: dict[str, Statement] = {}
+    parts: dict[str, list[Statement]] = {}
     for s in scheduled.scop.statements:
         origin = s.origin or Origin("", ())
         whole = original.get(origin.statement)
-        if whole is not None and (s.dims, origin.instance) == (whole.dims, _itself(whole)):
-            found[whole.name] = replace(s, name=whole.name, domain=whole.domain)
+        apart = whole is not None and (s.dims, origin.instance) == (whole.dims, _itself(whole))
+        parts.setdefault(origin.statement if apart else f"{s.name} itself", []).append(s)
+    found: list[Statement] = []
+    for name, several in parts.items():
+        if name not in original or (alike and len({(s.writes, s.reads) for s in several}) > 1):
+            found += several
         else:
-            found[s.name] = s
-    return list(found.values())
+            found.append(replace(several[-1], name=name, domain=original[name].domain))
+    return found
 
 
 def _itself(statement: Statement) -> tuple[Expr, ...]:
@@ -279,7 +288,7 @@ def _lines(costs: Costs) -> Sequence[str]:
     about = "" if costs.exact else "about "
     lines = [f"operations: {about}{costs.flops}" + (f"  ({kinds})" if kinds else "")]
     lines += [f"instances: {about}{', '.join(f'{s} {n}' for s, n in costs.instances.items())}"]
-    lines += [f"touched: {_by_tensor(costs.touched)}"]
+    lines += [f"bytes touched: {_by_tensor(costs.touched)}"]
     roof = costs.roofline()
     at = ", ".join(f"{name} = {value}" for name, value in roof.sizes.items())
     when = f" for {at}" if at else ""
@@ -292,12 +301,13 @@ def _lines(costs: Costs) -> Sequence[str]:
     inner = {loop: size for loop, size in costs.tiles.items() if _interesting(costs, size)}
     if inner:
         each = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())
-        lines.append(f"footprint of one iteration: {each}")
+        lines.append(f"memory that one iteration touches: {each}")
     if costs.parallel:
         extents = (f"{loop} {_whole(extent)}" for loop, extent in costs.parallel.items())
-        lines.append(f"iterations at a time: {', '.join(extents)}")
+        lines.append(f"iterations that may run in parallel: {', '.join(extents)}")
     needs = ", ".join(f"{name} {_time(seconds)}" for name, seconds in roof.parts.items())
-    lines.append(f"at least {_time(roof.seconds)}{when}, bound by {roof.bound}  ({needs})")
+    what = roof.bound.replace("into", "traffic into")
+    lines.append(f"at least {_time(roof.seconds)}{when}, bound by {what}  ({needs})")
     return lines
 
 

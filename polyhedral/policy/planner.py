@@ -160,17 +160,17 @@ class Planner:
                 tree = self._attempt(strategy, group)
                 if tree is not None:
                     if name and not group.above:
-                        self.notes.append(f"{name}: {', '.join(group.names)}")
+                        self._note(name, group)
                     return tree
         except BudgetError as error:
             self._give_up(f"loops for {', '.join(group.names)}", error)
         if not group.above:
-            self.notes.append(f"as written: {', '.join(group.names)}")
+            self._note("as written", group)
         return self.last(self, group)
 
     def _attempt(self, strategy: Strategy, group: Group) -> Tree | None:
         """What ``strategy`` answers; where it has no answer, nothing has changed."""
-        kept = self.scop, len(self.packings), len(self.notes)
+        kept = self.scop, len(self.packings), list(self.notes)
         known = dict(self.planned), dict(self.copies), dict(self.tiled)
         tree: Tree | None = None
         try:
@@ -179,7 +179,8 @@ class Planner:
         finally:
             if tree is None:
                 self.scop = kept[0]
-                del self.packings[kept[1] :], self.notes[kept[2] :]
+                del self.packings[kept[1] :]
+                self.notes[:] = kept[2]
                 self.planned, self.copies, self.tiled = known
 
     def _give_up(self, what: str, error: BudgetError) -> None:

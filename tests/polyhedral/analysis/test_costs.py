@@ -14,6 +14,7 @@ from weft import dtypes
 from weft.frontend.scalar_expr import Load
 from weft.polyhedral.analysis.costs import Costs, costs
 from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Body, Scop
 from weft.polyhedral.transform.initial import initial
@@ -59,6 +60,14 @@ def test_parts_of_a_statement_count_as_the_whole() -> None:
     assert {s: str(n) for s, n in found.instances.items()} == {
         "S0": "N**3/6 - N**2/2 + N/3", "S1": "N**2/2 - N/2", "S2": "N**3/6 - N/6",
     }  # fmt: skip
+
+
+def test_what_parts_of_a_statement_touch_is_counted_once() -> None:
+    of = program("lu")
+    scheduled = schedule_loops(of, MACHINE)
+    assert len(scheduled.scop.statements) > len(of.statements)
+    found = costs(scheduled, MACHINE)
+    assert {t: str(n) for t, n in found.touched.items()} == {"A": "8*N**2"}
 
 
 def test_touched_bytes_are_counted_once() -> None:

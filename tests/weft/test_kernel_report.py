@@ -1,0 +1,46 @@
+"""What ``explain`` says of a loop kernel is said once, and in words."""
+
+# ruff: noqa: F821, B007
+# mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index"
+
+import weft
+from weft.kernel_report import STRATEGIES
+from weft.polyhedral.schedule_loops import STRATEGIES as CHOSEN
+
+
+@weft.kernel(options=weft.Options(cache=False, threads=1))
+def smooth(A: weft.f64["N"], B: weft.f64["N"], x: weft.f64["N"], y: weft.f64["N"], steps: weft.i64):
+    for i in range(N):
+        x[i] = 2.0 * i
+    for i in range(N):
+        y[i] = x[N - 1 - i]
+    for t in range(steps):
+        for i in range(1, N - 1):
+            B[i] = A[i - 1] + A[i] + A[i + 1]
+        for i in range(1, N - 1):
+            A[i] = B[i - 1] + B[i] + B[i + 1]
+
+
+def section(name: str) -> list[str]:
+    lines = smooth.explain().splitlines()
+    begin = next(k for k, line in enumerate(lines) if line.startswith(f"  {name}")) + 1
+    inside = [line.startswith("    ") for line in lines[begin:]]
+    return [line.strip() for line in lines[begin : begin + inside.index(False)]]
+
+
+def test_each_dependence_is_listed_once() -> None:
+    found = section("dependences")
+    assert len(set(found)) == len(found)
+    assert "flow S2 -> S3 on B  (3 pairs of accesses)" in found
+    assert "flow S0 -> S1 on x" in found
+
+
+def test_what_a_strategy_does_is_said_once_in_words() -> None:
+    found = section("schedule")
+    (single,) = [line for line in found if line.startswith("single: ")]
+    assert single == f"single: S0, S1  ({STRATEGIES['single']})"
+
+
+def test_every_strategy_has_words() -> None:
+    names = {name for name, _ in CHOSEN}
+    assert STRATEGIES.keys() == names | {"one loop", "as written"}
