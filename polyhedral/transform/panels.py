@@ -2,7 +2,8 @@
 
     for k: for i: for j:                        for each block of steps k:
       P[i, j] ⊕= f(P[i, k], P[k, j])     →        for k in the block: for i: for j:
-                                                    the rows and the columns of the block, in place;
+                                                    the rows and the columns of the block, in place,
+                                                    apart for j < k, j = k and j > k;
                                                     the row and the column of step k, copied as
                                                     they are read before and after it changes them
                                                   everything else, from the copies: one product
@@ -101,10 +102,17 @@ class _Panels:
         for dim in (c.i, c.j):
             low[dim] = (Constraint(self.first - 1 - Var(dim)),)
             high[dim] = (Constraint(Var(dim) - self.first - self.size),)
+        # Column k changes when its turn in a row comes, and is the same before and after it.
+        step = Var(c.j) - Var(c.k)
+        turns = (Constraint(-step - 1), Constraint(step, equality=True), Constraint(step - 1))
         panel = [
-            self._part(fresh(f"{s.name}_rows", taken), inside[0]),
-            self._part(fresh(f"{s.name}_columns", taken), (*low[c.i], *inside[1])),
-            self._part(fresh(f"{s.name}_columns", taken), (*high[c.i], *inside[1])),
+            self._part(fresh(f"{s.name}_{which}", taken), (*where, turn))
+            for which, where in (
+                ("rows", inside[0]),
+                ("columns", (*low[c.i], *inside[1])),
+                ("columns", (*high[c.i], *inside[1])),
+            )
+            for turn in turns
         ]
         far: list[Statement] = []
         for row, side in (("before", low), ("after", high)):
