@@ -40,6 +40,10 @@ def skipped(loop: For, shared: Set[str] = frozenset()) -> Stmt | None:
     """
     if loop.kind == "parallel":
         return None
+    checks, rest = _checks_first(loop, shared)
+    if checks:
+        inner = replace(loop, body=rest)
+        return If(loop.lower < loop.upper, Block((*checks, skipped(inner, shared) or inner)))
     found = _condition(loop, shared)
     if found is None:
         return None
@@ -47,6 +51,18 @@ def skipped(loop: For, shared: Set[str] = frozenset()) -> Stmt | None:
     inner = replace(loop, body=body)
     made = If(condition, skipped(inner, shared) or inner)
     return If(loop.lower < loop.upper, made) if _loads(condition) else made
+
+
+def _checks_first(loop: For, shared: Set[str]) -> tuple[list[Stmt], Stmt]:
+    """Checks that every turn of ``loop`` begins with, of what it does not change, and the rest."""
+    stmts = list(loop.body.stmts) if isinstance(loop.body, Block) else [loop.body]
+    checks: list[Stmt] = []
+    while stmts and isinstance(stmts[0], Check):
+        first = stmts[0]
+        if not all(_unchanged(e, loop, shared) for e in (first.condition, *first.detail)):
+            break
+        checks.append(stmts.pop(0))
+    return checks, stmts[0] if len(stmts) == 1 else Block(tuple(stmts))
 
 
 def _condition(loop: For, shared: Set[str]) -> tuple[Expr, Stmt] | None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from weft import dtypes
 from weft.codegen.loop_ir import Block, Check, If, Let, Stmt, Store, Update
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_condition import proves
 from weft.frontend.scalar_expr import (
     Expr,
     Literal,
@@ -174,9 +176,20 @@ class _Instance:
 
     def _inside(self, access: Access, tensor: Tensor) -> Expr:
         condition: Expr = _TRUE
-        for index, size in zip(self._logical(access), tensor.shape, strict=True):
-            condition = condition & (index >= 0) & (index < size)
+        for k, index in enumerate(self._logical(access)):
+            if not self._certain(access, tensor, k):
+                condition = condition & (index >= 0) & (index < tensor.shape[k])
         return condition
+
+    def _certain(self, access: Access, tensor: Tensor, place: int) -> bool:
+        """Whether a subscript lies in the tensor wherever the statement runs."""
+        known = {*self.statement.dims, *self.made.scop.parameters}
+        form, size = to_affine(access.body_indices[place]), to_affine(tensor.shape[place])
+        if form is None or size is None or not form.variables() <= known:
+            return False
+        facts = [to_affine(c.expr) for c in self.statement.domain if not c.equality]
+        sure = [fact for fact in facts if fact is not None]
+        return all(proves(sure, {}, goal) for goal in (form, (size - form).plus(-1)))
 
     def _check(self, access: Access, where: Expr) -> None:
         """Every index within its dimension, where ``where``; those of earlier reads before."""
@@ -187,6 +200,8 @@ class _Instance:
                     self._check(self.statement.reads[_number(node)], where)
         source = self.statement.origin.source if self.statement.origin else ""
         for k, (index, size) in enumerate(zip(self._logical(access), tensor.shape, strict=True)):
+            if self._certain(access, tensor, k):
+                continue
             inside = select(where, (index >= 0) & (index < size), _TRUE)
             text = f"index {{0}} of {tensor.name} is outside dimension {k} of size {{1}}"
             code = self.made.message(f"{text}, in {source or self.statement.name}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
 from weft import dtypes
 from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, For, If, Kernel, Stmt, Store, Update, walk
+from weft.codegen.loop_ir import Block, Buffer, Check, For, If, Kernel, Stmt, Store, Update, walk
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.skip_loops import skipped
 from weft.codegen.unswitch import unswitch
@@ -37,7 +39,7 @@ def kernel(body: Stmt, overlapping: bool = False) -> Kernel:
     return Kernel("k", ("n",), tuple(buffers), nest, ())
 
 
-def check(original: Kernel, changed: Kernel) -> None:
+def check_same(original: Kernel, changed: Kernel) -> None:
     verify_kernel(changed)
     for size in (0, 1, 2, 5, SIDE - 1):
         rng = np.random.default_rng(size)
@@ -77,7 +79,7 @@ SKIPPED = {
 def test_a_loop_without_effect_is_skipped(name: str) -> None:
     before = kernel(SKIPPED[name])
     after = unswitch(before)
-    check(before, after)
+    check_same(before, after)
     assert asked_in_loops(after.body) == 0
 
 
@@ -95,7 +97,7 @@ CHANGED = {
 def test_what_has_effects_or_changes_stays(name: str) -> None:
     before = kernel(CHANGED[name])
     after = unswitch(before)
-    check(before, after)
+    check_same(before, after)
     assert asked_in_loops(after.body) > 0
 
 
@@ -108,11 +110,22 @@ def test_nests_are_skipped_as_a_whole() -> None:
     there = at("g", literal(0), literal(0)) > 0
     before = kernel(Store("x", (i, j), select(there, j * 3, at("x", i, j))))
     after = unswitch(before)
-    check(before, after)
+    check_same(before, after)
     outer = next(s for s in walk(after.body) if isinstance(s, For))
     conditions = [s.condition for s in walk(after.body) if isinstance(s, If)]
     assert any(isinstance(e, Load) for c in conditions for e in walk_expr(c))
     assert not any(isinstance(s, If) for s in walk(outer))
+
+
+def test_checks_of_what_stays_are_done_once() -> None:
+    inside = (at("g", i, literal(0)) >= 0) & (at("g", i, literal(0)) < SIDE)
+    check = Check(inside, 1, (i, n))
+    before = kernel(Block((check, If(inside, Store("x", (at("g", i, literal(0)), j), j)))))
+    before = replace(before, messages=("outside",))
+    after = unswitch(before)
+    check_same(before, after)
+    inner = next(s for s in walk(after.body) if isinstance(s, For) and s.var == "j")
+    assert not any(isinstance(s, Check | If) for s in walk(inner))
 
 
 def test_parallel_loops_are_left_alone() -> None:
