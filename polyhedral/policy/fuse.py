@@ -126,19 +126,19 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         kind: Kind = "vector" if vector or beside else "serial"
         at = planner.point(group, plane.at)
         return Band((planner.loop(name, at, kind),), planner.nest(inside))
-    nested = planner.threads > 1 and len(group.above) == 1 and not group.in_tile
+    spreads = planner.spreads(group)
     free = plane.coincident and not _folds(planner, group, plane)
-    kind = "parallel" if free and (nested or not group.above) else "serial"
-    if plane.coincident and not group.in_tile and _recurs(planner, inside):
+    kind = "parallel" if free and spreads else "serial"
+    if spreads and group.above and free and _runs_along(planner, group, plane):
+        starts = _starts(planner, group, plane)
+        strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
+        loop = planner.loop(f"{name}_t", strips, "parallel")
+        return Band((loop,), planner.nest(group.inside(strips)))
+    if plane.coincident and (spreads or not group.in_tile) and _recurs(planner, inside):
         size = _strip(planner, group, plane)
         first = _first(planner, group, plane)
         strips = {n: (e - first) // size for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, kind)
-        return Band((loop,), planner.nest(group.inside(strips)))
-    if nested and free and _runs_along(planner, group, plane):
-        starts = _starts(planner, group, plane)
-        strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
-        loop = planner.loop(f"{name}_t", strips, "parallel")
         return Band((loop,), planner.nest(group.inside(strips)))
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
 

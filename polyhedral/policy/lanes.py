@@ -65,7 +65,11 @@ def choose_lanes(
 
 
 def _is_short(statement: Statement, dim: str, lanes: int) -> bool:
-    """Whether ``dim`` has fewer values than a vector has elements, other than half of them, …"""
+    """Whether ``dim`` has fewer values than a vector has elements, other than half of them, …: one,
+    where others fix it."""
+    equations = (linear(c.expr, statement.dims) for c in statement.domain if c.equality)
+    if any(form is not None and form.coefficients.get(dim) in (1, -1) for form in equations):
+        return True
     limits = box(statement).get(dim)
     size = lanes if limits is None else extent(limits, default=lanes)
     return size < lanes and (size < FEW or lanes % size != 0)

@@ -143,6 +143,7 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
     planner.split(scop, group.names[0], [n for n in names if n != group.names[0]], group)
     steps = planner.scop.statement(names[0]).dims[0]
     block: At = {n: Var(steps) // PANEL for n in names}
+    planner.blocks.append(block)
     loop = planner.loop(f"{steps}_t", block)
     inside = planner.group(names, (*group.above, block))
     for n in names:

@@ -114,6 +114,7 @@ class Planner:
     packings: list[Packing] = field(default_factory=list)  # once the tree is complete
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
+    blocks: list[At] = field(default_factory=list)  # loops over blocks of steps: serial, no tiles
     given_up: list[str] = field(default_factory=list)  # what a budget did not suffice for
     quota: Quota = field(default_factory=lambda: Quota(STEPS))
     _taken: set[str] = field(default_factory=set)
@@ -249,6 +250,15 @@ class Planner:
                     known[dim] = (Var(f"@{k}") - substitute(form.rest, known)) * factor
                     changed = True
         return known
+
+    def spreads(self, group: Group) -> bool:
+        """Whether threads may share loops of ``group``: outermost, or right inside one serial loop,
+        in each turn of which they meet."""
+        if not group.above:
+            return True
+        above = group.above[0]
+        block = any(at is above for at in self.blocks)
+        return len(group.above) == 1 and (block or (self.threads > 1 and not group.in_tile))
 
     def point(self, group: Group, at: At) -> At:
         """``at`` as a loop within the tiles of ``group.above`` that run over the same values.

@@ -28,7 +28,7 @@ def serial(planner: Planner, group: Group) -> Tree | None:
     plane = _carrier(planner, group)
     if plane is None:
         return None
-    if plane.coincident and group.outermost:
+    if plane.coincident and _is_outer(planner, group):
         return planner.share(planner, group, plane)
     columns = _columns(planner, group, plane)
     if columns is not None:
@@ -78,11 +78,16 @@ def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
     """The loop inside which ``group`` runs best; outermost, one that nothing crosses."""
     best: tuple[tuple[bool, float], Hyperplane] | None = None
     for found in _carriers(planner, group):
-        lone = found.coincident and group.outermost
+        lone = found.coincident and _is_outer(planner, group)
         worth = (lone, -_cost(planner, group.inside(found.at), LOOK_AHEAD))
         if best is None or worth > best[0]:
             best = worth, found
     return None if best is None else best[1]
+
+
+def _is_outer(planner: Planner, group: Group) -> bool:
+    """Whether a loop that nothing crosses is best around all others."""
+    return group.outermost or planner.spreads(group)
 
 
 def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:

@@ -135,7 +135,10 @@ def _sizes(
         if threads > 1 and wide:  # so many tiles are independent of each other at a time
             steps = min(steps, max(FEW_STEPS, 2 * count // (3 * slope * FRONT * threads)))
         if steps >= FEW_STEPS:
-            best = steps, max(4, slope * steps // 2) if wide else cache.size // 2 // row
+            elements = cache.size // 2 // row
+            if threads > 1:  # several tiles side by side also where rows are not that many
+                elements = min(elements, 2 * FRONT * slope * steps)
+            best = steps, max(4, slope * steps // 2) if wide else elements
         if steps >= MANY_STEPS:
             break
     return best

@@ -1,13 +1,13 @@
 """Panels: an update by its own rows and columns, in blocks of steps.
 
     for k: for i: for j:                        for each block of steps k:
-      P[i, j] ⊕= f(P[i, k], P[k, j])     →        for k in the block: for i: for j:
-                                                    the rows and the columns of the block, in place,
-                                                    apart for j < k, j = k and j > k;
-                                                    the row and the column of step k, copied as
-                                                    they are read before and after it changes them
-                                                  everything else, from the copies: one product
+      P[i, j] ⊕= f(P[i, k], P[k, j])     →        its corner, in place, step by step
+                                                    each strip of its rows, step by step
+                                                    each strip of its columns, step by step
+                                                    everything else: one product
 
+The row and the column of step k are copied as they are before and after it changes them. Rows and
+columns read the copies of the corner, and the product those of both; so strips are independent.
 What the rest reads is what it read before, value for value: nothing is asked of ⊕ and f. (The usual
 blocked all-pairs shortest paths reads later values, which is right only without negative cycles.)
 The product has no dependence on itself any more, and can be tiled.
@@ -25,7 +25,10 @@ from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tens
 from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import fresh
 
-_GAP = 4  # between neighbouring places, so that statements fit before and after each
+_PARTS = ("low", "corner", "high")  # of rows or columns: before the block's, the block's, after
+_WHEN = {"low": "before", "high": "after"}  # what these read of the block's rows or columns
+_GAP = 8  # between neighbouring places, so that statements fit before and after each
+_BEFORE = 3  # of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def _cycle(s: Statement) -> _Cycle | None:
 
 
 def _spread(s: Statement) -> Statement:
-    position = tuple(p if isinstance(p, str) else p * _GAP + 1 for p in s.position)
+    position = tuple(p if isinstance(p, str) else p * _GAP + _BEFORE for p in s.position)
     return replace(s, position=position)
 
 
@@ -89,41 +92,50 @@ class _Panels:
 
     def build(self, taken: set[str], names: set[str]) -> tuple[tuple[Statement, ...], list[Tensor]]:
         s, c = self.c.statement, self.c
-        copies: dict[tuple[str, str], Statement] = {}
-        tensors: list[Tensor] = []
-        for which in ("row", "column"):
-            for when in ("before", "after"):
-                tensor = self._copy_tensor(which, fresh(f"{self.tensor.name}_{which}", names))
-                tensors.append(tensor)
-                name = fresh(f"{s.name}_{which}", taken)
-                copies[which, when] = self._copy(name, which, when, tensor.name)
-        inside = self._within(c.i), self._within(c.j)
-        low, high = {}, {}
-        for dim in (c.i, c.j):
-            low[dim] = (Constraint(self.first - 1 - Var(dim)),)
-            high[dim] = (Constraint(Var(dim) - self.first - self.size),)
-        # Column k changes when its turn in a row comes, and is the same before and after it.
-        step = Var(c.j) - Var(c.k)
-        turns = (Constraint(-step - 1), Constraint(step, equality=True), Constraint(step - 1))
-        panel = [
-            self._part(fresh(f"{s.name}_{which}", taken), (*where, turn))
-            for which, where in (
-                ("rows", inside[0]),
-                ("columns", (*low[c.i], *inside[1])),
-                ("columns", (*high[c.i], *inside[1])),
-            )
-            for turn in turns
-        ]
-        far: list[Statement] = []
-        for row, side in (("before", low), ("after", high)):
-            for column, other in (("before", low), ("after", high)):
-                reads = {c.row: copies["row", row], c.column: copies["column", column]}
-                name = s.name if not far else fresh(s.name, taken)
-                far.append(self._part(name, (*side[c.i], *other[c.j]), reads))
+        tensors = {
+            (which, when): self._copy_tensor(which, fresh(f"{self.tensor.name}_{which}", names))
+            for which in ("row", "column")
+            for when in ("before", "after")
+        }
+        copies: dict[tuple[str, str], list[Statement]] = {}
+        for (which, when), tensor in tensors.items():
+            copies[which, when] = [
+                self._copy(fresh(f"{s.name}_{which}", taken), which, when, tensor.name, where)
+                for where in _PARTS
+            ]
+        updates: list[Statement] = []
+        for rows in _PARTS:
+            for columns in _PARTS:
+                # What comes before the block's columns reads a column before it changes.
+                reads: dict[int, str] = {}
+                if columns != "corner":
+                    reads[c.column] = tensors["column", _WHEN[columns]].name
+                if rows != "corner":
+                    reads[c.row] = tensors["row", _WHEN[rows]].name
+                where = (*self._where(c.i, rows), *self._where(c.j, columns))
+                turns = self._turns() if rows != "corner" == columns else ((),)
+                for turn in turns:
+                    name = fresh(s.name, taken) if updates else s.name
+                    updates.append(self._part(name, (*where, *turn), reads))
         return (
-            copies["row", "before"], copies["column", "before"], *panel, *far,
-            copies["column", "after"], copies["row", "after"],
-        ), tensors  # fmt: skip
+            *copies["row", "before"], *copies["column", "before"], *updates,
+            *copies["column", "after"], *copies["row", "after"],
+        ), list(tensors.values())  # fmt: skip
+
+    def _turns(self) -> tuple[tuple[Constraint, ...], ...]:
+        """Before column k changes, when it does, and after: in each, a row is one vector."""
+        step = Var(self.c.j) - Var(self.c.k)
+        turns = Constraint(-step - 1), Constraint(step, equality=True), Constraint(step - 1)
+        return tuple((turn,) for turn in turns)
+
+    def _where(self, dim: str, part: str) -> tuple[Constraint, ...]:
+        """Where ``dim`` is in the block, before it or after it."""
+        match part:
+            case "low":
+                return (Constraint(self.first - 1 - Var(dim)),)
+            case "high":
+                return (Constraint(Var(dim) - self.first - self.size),)
+        return self._within(dim)
 
     def _within(self, dim: str) -> tuple[Constraint, ...]:
         return (
@@ -135,13 +147,13 @@ class _Panels:
         self,
         name: str,
         where: tuple[Constraint, ...],
-        reads: Mapping[int, Statement] | None = None,
+        reads: Mapping[int, str],
     ) -> Statement:
         s = self.c.statement
         changed = list(s.reads)
-        for number, copy in (reads or {}).items():
+        for number, copy in reads.items():
             along = self.c.j if number == self.c.row else self.c.i
-            changed[number] = Access(copy.writes[0].tensor, self._place(along))
+            changed[number] = Access(copy, self._place(along))
         return replace(
             s,
             name=name,
@@ -162,8 +174,8 @@ class _Panels:
         shape = ((steps + (self.size - 1)) // self.size, literal(self.size), along)
         return Tensor(name, shape, self.tensor.dtype, "temp", "global", contracted=1)
 
-    def _copy(self, name: str, which: str, when: str, tensor: str) -> Statement:
-        """Copies row or column k of the tensor, before or after step k changes it."""
+    def _copy(self, name: str, which: str, when: str, tensor: str, where: str) -> Statement:
+        """Copies a part of row or column k of the tensor, before or after step k changes it."""
         c = self.c
         s = c.statement
         along, fixed = (c.j, c.i) if which == "row" else (c.i, c.j)
@@ -175,6 +187,7 @@ class _Panels:
             for d in (c.k, along)
             for e in (Var(d) - limits[d][0], limits[d][1] - 1 - Var(d))
         ]
+        domain += self._where(along, where)
         if when == "after":
             domain.append(Constraint(Var(fixed) - Var(c.k), equality=True))
         value = Load(0, (), self.tensor.dtype)
@@ -182,20 +195,21 @@ class _Panels:
             name,
             dims,
             tuple(domain),
-            self._position(which, when),
+            self._position(which, when, _PARTS.index(where)),
             (Access(tensor, self._place(along)),),
             (element,),
             Body((), (value,)),
         )
 
-    def _position(self, which: str, when: str) -> tuple[int | str, ...]:
+    def _position(self, which: str, when: str, part: int) -> tuple[int | str, ...]:
         c0, k, c1, i, c2, j, c3 = self.c.statement.position
         assert isinstance(c1, int) and isinstance(c2, int) and isinstance(c3, int)
+        before, after = part - _BEFORE, part + 1
         match which, when:
             case "row", "before":
-                return (c0, k, c1 - 1, j, 0)
+                return (c0, k, c1 + before, j, 0)
             case "row", "after":
-                return (c0, k, c1, i, c2 + 1, j, 0)
+                return (c0, k, c1, i, c2 + after, j, 0)
             case "column", "before":
-                return (c0, k, c1, i, c2 - 1)
-        return (c0, k, c1, i, c2, j, c3 + 1)
+                return (c0, k, c1, i, c2 + before)
+        return (c0, k, c1, i, c2, j, c3 + after)

@@ -35,7 +35,7 @@ def test_panels_compute_the_same(size: int) -> None:
     found = panels(scop, "S0", size)
     assert found is not None
     changed, names = found
-    assert len(set(names)) == 17 and {s.name for s in changed.statements} == set(names)
+    assert len(set(names)) == 25 and {s.name for s in changed.statements} == set(names)
     planner = Planner(changed, MACHINE, (), fuse, share, as_written)
     block = {name: Var("k") // size for name in names}
     inside = as_written(planner, planner.everything())
