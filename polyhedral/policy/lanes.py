@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft.frontend.scalar_expr import Load, literal, rewrite, walk
 from weft.polyhedral.analysis.linear import box, extent, linear, mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
@@ -42,37 +43,71 @@ def choose_lanes(
 
     ``latency``: what scalars wait for each other, in a recurrence.
     """
-    if any(write.may for write in statement.writes):
-        return None  # lane by lane
     lanes = min(machine.lanes(scop.tensor(w.tensor).dtype) for w in statement.writes)
-    accesses = (*statement.reads, *statement.writes)
-    found = [
-        Lanes(
-            dim,
-            lanes,
-            sum(_cost(a, dim, lanes, read=k < len(statement.reads)) for k, a in enumerate(accesses))
-            + across,
-        )
-        for dim in dims
-        if not _is_short(statement, dim, lanes)
-        for across in [_across(statement, dim, lanes)]
-    ]
+    found = []
+    for dim in dims:
+        used = _used(statement, dim, lanes)
+        accesses = [_along(statement, a, dim) for a in (*statement.reads, *statement.writes)]
+        scattered = any(access.may for access in accesses[len(statement.reads) :])
+        if used and not scattered:  # which are lane by lane
+            costs = (
+                _cost(a, dim, lanes, read=k < len(statement.reads)) for k, a in enumerate(accesses)
+            )
+            cost = (sum(costs) + _across(statement, dim, lanes)) * lanes / used
+            found.append(Lanes(dim, lanes, cost))
     best = min(reversed(found), key=lambda x: x.cost, default=None)
     if best is None or lanes == 1:
         return None
+    accesses = [_along(statement, a, best.dim) for a in (*statement.reads, *statement.writes)]
     moving = sum(_moves(access, best.dim) for access in accesses)
     return best if best.cost < lanes * (max(moving, 1) + latency) else None
 
 
+<<<<<<< ours
 def _is_short(statement: Statement, dim: str, lanes: int) -> bool:
     """Whether ``dim`` has fewer values than a vector has elements, other than half of them, …: one,
     where others fix it."""
     equations = (linear(c.expr, statement.dims) for c in statement.domain if c.equality)
     if any(form is not None and form.coefficients.get(dim) in (1, -1) for form in equations):
         return True
+=======
+def _along(statement: Statement, access: Access, dim: str) -> Access:
+    """``access`` as it moves along ``dim``: data that stay the same in its subscripts are any."""
+    if not access.may or _data_move(statement, access, dim):
+        return access
+    indices = tuple(
+        rewrite(i, lambda n: literal(0, n.dtype) if isinstance(n, Load) else None)
+        for i in access.body_indices
+    )
+    known = [mentions(i, (dim,)) for i in indices]
+    if any(moves and linear(i, (dim,)) is None for moves, i in zip(known, indices, strict=True)):
+        return access
+    plain = tuple(i if moves else literal(0) for moves, i in zip(known, indices, strict=True))
+    return Access(access.tensor, plain)
+
+
+def _data_move(statement: Statement, access: Access, dim: str) -> bool:
+    """Whether data in the subscripts of ``access`` are others along ``dim``."""
+    reads = [
+        statement.reads[n.source]
+        for index in access.body_indices
+        for n in walk(index)
+        if isinstance(n, Load) and isinstance(n.source, int)
+    ]
+    return any(
+        any(mentions(i, (dim,)) for i in (*r.indices, *r.body_indices))
+        or _data_move(statement, r, dim)
+        for r in reads
+    )
+
+
+def _used(statement: Statement, dim: str, lanes: int) -> int:
+    """How many elements of a vector along ``dim`` are used, at most as many as ``dim`` has values;
+    0 if they are too few."""
+>>>>>>> theirs
     limits = box(statement).get(dim)
-    size = lanes if limits is None else extent(limits, default=lanes)
-    return size < lanes and (size < FEW or lanes % size != 0)
+    size = lanes if limits is None else min(lanes, extent(limits, default=lanes))
+    return size if size >= FEW and (2 * size >= lanes or lanes % size == 0) else 0
 
 
 def _across(statement: Statement, dim: str, lanes: int) -> float:

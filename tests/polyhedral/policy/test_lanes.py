@@ -55,3 +55,24 @@ def test_rows_that_come_from_the_row_before_are_whole_vectors() -> None:
     text = programs.text(pascal)
     assert "j = j    vector" in text
     assert "_t" not in text  # each element is written once: nothing for time tiles to gain
+
+
+def test_short_rows_are_vectors_that_are_not_full() -> None:
+    @weft.kernel
+    def scaled(A: weft.f64["N"], B: weft.f64[5], C: weft.f64["N", 5]):
+        for i in range(N):
+            for j in range(5):
+                C[i, j] = A[i] * B[j]
+
+    text = programs.text(scaled)
+    assert "j = j    vector" in text and "i = i    vector" not in text
+
+
+def test_rows_that_data_choose_are_vectors() -> None:
+    @weft.kernel
+    def sums(label: weft.i32["N"], x: weft.f64["N", "D"], c: weft.f64["K", "D"]):
+        for i in range(N):
+            for d in range(D):
+                c[label[i], d] += x[i, d]
+
+    assert "d = d    vector" in programs.text(sums)
