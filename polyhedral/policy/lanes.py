@@ -63,14 +63,6 @@ def choose_lanes(
     return best if best.cost < lanes * (max(moving, 1) + latency) else None
 
 
-<<<<<<< ours
-def _is_short(statement: Statement, dim: str, lanes: int) -> bool:
-    """Whether ``dim`` has fewer values than a vector has elements, other than half of them, …: one,
-    where others fix it."""
-    equations = (linear(c.expr, statement.dims) for c in statement.domain if c.equality)
-    if any(form is not None and form.coefficients.get(dim) in (1, -1) for form in equations):
-        return True
-=======
 def _along(statement: Statement, access: Access, dim: str) -> Access:
     """``access`` as it moves along ``dim``: data that stay the same in its subscripts are any."""
     if not access.may or _data_move(statement, access, dim):
@@ -102,9 +94,11 @@ def _data_move(statement: Statement, access: Access, dim: str) -> bool:
 
 
 def _used(statement: Statement, dim: str, lanes: int) -> int:
-    """How many elements of a vector along ``dim`` are used, at most as many as ``dim`` has values;
-    0 if they are too few."""
->>>>>>> theirs
+    """How many elements of a vector along ``dim`` are used, at most as many as ``dim`` has values:
+    one, where others fix it; 0 if they are too few."""
+    equations = (linear(c.expr, statement.dims) for c in statement.domain if c.equality)
+    if any(form is not None and form.coefficients.get(dim) in (1, -1) for form in equations):
+        return 0
     limits = box(statement).get(dim)
     size = lanes if limits is None else min(lanes, extent(limits, default=lanes))
     return size if size >= FEW and (2 * size >= lanes or lanes % size == 0) else 0
