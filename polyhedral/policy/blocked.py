@@ -48,7 +48,12 @@ def blocked(planner: Planner, p: Product) -> Tree:
 
 def within_tile(planner: Planner, p: Product) -> Tree:
     """Register tiles of ``p`` in a tile of its rows and lanes."""
-    return _registers(planner, p, shape(planner, p, whole=True), [_part(planner, p)], False)
+    tile = shape(planner, p, whole=True)
+    outer, points = _registers(planner, p, tile, whole=True)
+    hint, value, kind = _part(planner, p)
+    return _with_loops(
+        [planner.loop(hint, {p.statement: value}, kind), *outer], _marked(p, tile, points)
+    )
 
 
 def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
@@ -116,16 +121,17 @@ def _inner(planner: Planner, p: Product, tiling: Tiling) -> Tree:
     steps = (*tiling.stream, *tiling.beside)
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     tile = shape(planner, p)
-    registers = _registers(planner, p, tile, [], True)
-    inside = (*loops[len(tiling.stream) :], *registers.loops)
+    outer, points = _registers(planner, p, tile, whole=False)
+    inside = [*loops[len(tiling.stream) :], *outer, *points]
     planner.packings += _packings(planner, p, inside[0].name, tile[1])
-    return _with_loops(loops, registers)
+    return _with_loops([*loops, *outer], _marked(p, tile, points))
 
 
 def _registers(
-    planner: Planner, p: Product, tile: Tile, stream: Sequence[Step], first: bool
-) -> Band:
-    """The loops of register tiles in a cache tile; ``first``: they begin where the dims do."""
+    planner: Planner, p: Product, tile: Tile, *, whole: bool
+) -> tuple[list[Loop], list[Loop]]:
+    """The loops around register tiles in a cache tile, and those of one of them; not ``whole``: as
+    small as the product, and the first ones begin where its dims do."""
     s = planner.scop.statement(p.statement)
 
     def loop(hint: str, value: Expr) -> Loop:
@@ -133,13 +139,18 @@ def _registers(
 
     rows, lanes = tile
     points = [loop(d, Var(d)) for d in p.stream]
-    outer = [loop(hint, value) for hint, value, _ in stream]
+    outer: list[Loop] = []
     for dim, size in ((p.lanes, lanes), *zip(p.rows, rows, strict=True)):
-        value = from_first(s, dim) if first else Var(dim)
-        outer.append(loop(f"{dim}_r", value // size))
-        points.insert(len(p.stream), loop(f"{dim}_p", value % size))
-    mark = Mark(RegisterTile(rows, lanes), Band(tuple(points), Leaf(p.statement)))
-    return Band(tuple(outer), mark)
+        value = Var(dim) if whole else from_first(s, dim)
+        if whole or (size_of(s, dim) or size + 1) > size:
+            outer.append(loop(f"{dim}_r", value // size))
+            value = value % size
+        points.insert(len(p.stream), loop(f"{dim}_p", value))
+    return outer, points
+
+
+def _marked(p: Product, tile: Tile, points: Sequence[Loop]) -> Tree:
+    return Mark(RegisterTile(*tile), Band(tuple(points), Leaf(p.statement)))
 
 
 def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
