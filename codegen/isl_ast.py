@@ -14,14 +14,9 @@ import islpy as isl
 from weft.codegen.loop_ir import Block, For, If, Stmt
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import Apply, Expr, Var, apply, literal, select
-from weft.polyhedral.named_isl import (
-    CONTEXT,
-    bounded,
-    context_set,
-    decode,
-    paths,
-    schedule_map,
-)
+from weft.polyhedral.analysis.times import paths, schedule_map
+from weft.polyhedral.isl_context import CONTEXT, bounded
+from weft.polyhedral.named_isl import anonymous_space, context_set, decode
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.scop import Scop
 
@@ -70,8 +65,7 @@ def _isl_ast(scop: Scop, tree: Tree, order: Mapping[str, tuple[Loop | int, ...]]
         identifiers = identifiers.add(isl.Id(f"c{k}", None, CONTEXT))
     build = build.set_iterators(identifiers)
     # Loops in one piece with guards inside: a parallel loop in two is no longer one to share out.
-    times = isl.Space.set_alloc(CONTEXT, 0, depth)
-    atomic = isl.Space.set_alloc(CONTEXT, 0, 1).set_tuple_name(isl.dim_type.set, "atomic")
+    times, atomic = anonymous_space(depth), anonymous_space(1, "atomic")
     every = isl.Map.from_domain_and_range(isl.Set.universe(times), isl.Set.universe(atomic))
     build = build.set_options(every.to_union_map())
     return build.node_from_schedule_map(schedule_map(scop, tree))

@@ -11,13 +11,8 @@ from dataclasses import replace
 
 import islpy as isl
 
-from weft.polyhedral.named_isl import (
-    access_map,
-    bounded,
-    constraints_of,
-    context_set,
-    tensor_box,
-)
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import access_map, constraints_of, context_set, tensor_box
 from weft.polyhedral.scop import Scop
 
 

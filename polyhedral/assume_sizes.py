@@ -15,16 +15,15 @@ from dataclasses import replace
 import islpy as isl
 
 from weft.frontend.scalar_expr import Var, walk
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
     access_map,
-    bounded,
     constraints_of,
     context_set,
+    parameter_is_bounded,
     tensor_box,
 )
 from weft.polyhedral.scop import Constraint, Scop
-
-_PARAM = isl.dim_type.param
 
 
 def assume_sizes(scop: Scop) -> Scop:
@@ -75,13 +74,7 @@ def _as_large(scop: Scop, context: isl.Set) -> bool:
         if isinstance(node, Var)
     }
     return not assumed.is_empty() and all(
-        _is_bounded(context, k) or not _is_bounded(assumed, k)
+        parameter_is_bounded(context, k) or not parameter_is_bounded(assumed, k)
         for k, name in enumerate(scop.parameters)
         if name in sizes
     )
-
-
-def _is_bounded(sizes: isl.Set, k: int) -> bool:
-    """Whether numbers bound size ``k`` on both sides, whatever the others are."""
-    alone = sizes.project_out(_PARAM, k + 1, sizes.dim(_PARAM) - k - 1).project_out(_PARAM, 0, k)
-    return bool(alone.dim_is_bounded(_PARAM, 0))

@@ -21,13 +21,13 @@ from weft.frontend.scalar_expr import literal
 from weft.polyhedral.analysis.flow import Read
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.seen import reads_of
+from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.flow_under import flow_under
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
-    bounded,
     domain_set,
     multi_aff,
     parameter_space,
-    paths,
     sample_pair,
     tuple_names,
     tuple_space,

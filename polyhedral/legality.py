@@ -17,7 +17,8 @@ from __future__ import annotations
 from weft.errors import CompileError
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.contraction import check_contraction
-from weft.polyhedral.named_isl import access_map, bounded, sample_pair, tensor_box
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import access_map, sample_pair, tensor_box
 from weft.polyhedral.order_check import check_order
 from weft.polyhedral.register_tile import check_register_tiles
 from weft.polyhedral.schedule_tree import Tree

@@ -6,36 +6,26 @@ clash with isl's or C's own: statement ``conv`` is the tuple ``S_conv``, tensor 
 ``A_conv``, parameter ``n`` is ``p_n``. Dimensions of tuples have no names; ``dims`` go beside the
 object.
 
-isl has no notion of time, only of operations: whatever may blow up runs inside ``bounded``. Objects
-are cached by the identity of what they were made from, and derived again after pickling.
+Budgets and the cache of isl objects are ``isl_context``'s, orders of instances ``analysis/times``'.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import islpy as isl
 
-from weft.errors import BudgetError, InternalError
 from weft.frontend.scalar_affine import Affine, FloorDiv, floor_divide, to_expr, variable
 from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.quasi_affine import affine, subscripts
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
+from weft.polyhedral.isl_context import CONTEXT, derived
 from weft.polyhedral.scop import Access, Constraint, Scop, Statement
 
-CONTEXT: isl.Context = isl.Context()
-"""The context of every isl object in this process."""
-
 _DIM = isl.dim_type
-_T = TypeVar("_T")
-_P = ParamSpec("_P")
+_Set = TypeVar("_Set", isl.Set, isl.BasicSet)
 
 
 # --- identifiers ---------------------------------------------------------------------------------
@@ -55,89 +45,6 @@ def decode(identifier: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return f"_u{ord(match[0]):x}_"
-
-
-# --- budget --------------------------------------------------------------------------------------
-
-_lock = threading.RLock()
-_limits: list[int] = []
-
-
-@contextmanager
-def bounded(operations: int = 5_000_000, what: str = "the polyhedral analysis") -> Iterator[None]:
-    """Run isl computations with a quota, so that none of them runs unbounded.
-
-    Nested quotas are capped by the outer one and counted afresh. Operations are not time (between
-    40 and 9,000 of them take a millisecond), but they are the same on every machine. Checking or
-    validating a cluster takes 1,000 to 100,000 of them.
-
-    Raises BudgetError (WEFT-E0400) when the quota is exhausted; the context is usable afterwards.
-    """
-    with _lock:
-        _limits.append(min([operations, *_limits[-1:]]))
-        _start_counting()
-        try:
-            yield
-        except isl.Error as error:
-            if not _exhausted(error):
-                raise
-            raise BudgetError(
-                "WEFT-E0400",
-                f"{what} exceeded its budget of {_limits[-1]:,} isl operations",
-                hint="simplify the index expressions, or make tile sizes and sizes constant",
-            ) from None
-        finally:
-            _limits.pop()
-            _start_counting()
-
-
-def exclusively(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """``function``, run by one thread at a time: all isl objects live in one context, and the
-    quota of one thread would end the work of another."""
-
-    @wraps(function)
-    def alone(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        with _lock:
-            return function(*args, **kwargs)
-
-    return alone
-
-
-def _exhausted(error: isl.Error) -> bool:
-    """Whether ``error`` comes from the quota; some calls report it as another failure."""
-    if "maximal number of operations" in str(error):
-        return True
-    try:
-        isl.Set.universe(isl.Space.params_alloc(CONTEXT, 0))
-    except isl.Error:  # the quota stays exhausted until it is reset
-        return True
-    return False
-
-
-def _start_counting() -> None:
-    CONTEXT.set_max_operations(_limits[-1] if _limits else 0)
-    CONTEXT.reset_operations()
-
-
-# --- cache ---------------------------------------------------------------------------------------
-
-_CACHE_SIZE = 8192
-_cache: OrderedDict[tuple[object, ...], tuple[object, object]] = OrderedDict()
-
-
-def derived(make: Callable[[], _T], kind: str, parameters: tuple[str, ...], *sources: object) -> _T:
-    """``make()``, kept for as long as the very same (immutable) ``sources`` are asked for."""
-    key = (kind, parameters, *map(id, sources))
-    with _lock:
-        found = _cache.get(key)
-        if found is None:
-            found = (make(), sources)  # the sources stay alive, so their ids stay theirs
-            _cache[key] = found
-            if len(_cache) > _CACHE_SIZE:
-                _cache.popitem(last=False)
-        else:
-            _cache.move_to_end(key)
-        return found[0]  # type: ignore[return-value]
 
 
 # --- expressions ---------------------------------------------------------------------------------
@@ -353,69 +260,7 @@ def multi_aff(
     return isl.MultiAff.from_aff_list(source.map_from_domain_and_range(target), affs)
 
 
-# --- order ---------------------------------------------------------------------------------------
-
-
-def paths(tree: Tree) -> dict[str, tuple[Loop | int, ...]]:
-    """What orders each statement, outermost first: its loops, and its places in sequences.
-
-    Two statements share the entries before the first place at which they differ.
-    """
-    found: dict[str, tuple[Loop | int, ...]] = {}
-    stack: list[tuple[Tree, tuple[Loop | int, ...]]] = [(tree, ())]
-    while stack:
-        node, path = stack.pop()
-        match node:
-            case Leaf(statement):
-                found[statement] = path
-            case Band(loops, child):
-                stack.append((child, path + loops))
-            case TreeSequence(parts):
-                stack.extend((part, (*path, k)) for k, part in reversed(list(enumerate(parts))))
-            case _:
-                stack.extend((child, path) for child in children(node))
-    return found
-
-
-def schedule_map(scop: Scop, tree: Tree) -> isl.UnionMap:
-    """Instances → their time under ``tree``, all times of one length, later = greater."""
-    rows = {
-        name: [affine(entry.at[name]) if isinstance(entry, Loop) else entry for entry in path]
-        for name, path in paths(tree).items()
-    }
-    return _times(scop, rows)
-
-
-def original_schedule(scop: Scop) -> isl.UnionMap:
-    """Instances → their time in the initial order: ``Statement.position``, then list order.
-
-    Raises InternalError (WEFT-E0943) for a statement that has no place in it.
-    """
-    placeless = next((s.name for s in scop.statements if not s.position), None)
-    if placeless is not None:
-        what = "it has no place in the initial order"
-        raise InternalError("WEFT-E0943", what, where=placeless)
-    length = max((len(s.position) for s in scop.statements), default=0)
-    rows = {
-        s.name: [variable(p) if isinstance(p, str) else p for p in s.position]
-        + [0] * (length - len(s.position))
-        + [number]
-        for number, s in enumerate(scop.statements)
-    }
-    return _times(scop, rows)
-
-
-def _times(scop: Scop, rows: dict[str, list[Affine | int]]) -> isl.UnionMap:
-    length = max((len(row) for row in rows.values()), default=0)
-    target = tuple_space(scop, "", length)
-    result = isl.UnionMap.empty(parameter_space(scop))
-    for name, row in rows.items():
-        statement = scop.statement(name)
-        values = [Affine((), v) if isinstance(v, int) else v for v in row]
-        values += [Affine()] * (length - len(row))
-        time = isl.Map.from_multi_aff(multi_aff(scop, statement, values, target))
-        result = result.union(time.intersect_domain(domain_set(scop, statement)).to_union_map())
-    return result
+# --- tuples --------------------------------------------------------------------------------------
 
 
 def union_maps(union: isl.UnionMap) -> Iterator[isl.Map]:
@@ -426,7 +271,93 @@ def union_maps(union: isl.UnionMap) -> Iterator[isl.Map]:
 
 def tuple_names(pairs: isl.Map) -> tuple[str, str]:
     """The names, as users know them, of the two tuples that ``pairs`` relates."""
-    return decode(pairs.get_tuple_name(_DIM.in_)), decode(pairs.get_tuple_name(_DIM.out))
+    return decode(source_identifier(pairs)), decode(pairs.get_tuple_name(_DIM.out))
+
+
+def source_identifier(pairs: isl.Map) -> str:
+    """The identifier of the tuples that ``pairs`` starts from."""
+    return str(pairs.get_tuple_name(_DIM.in_))
+
+
+def with_source(pairs: isl.Map, identifier: str) -> isl.Map:
+    """``pairs`` from tuples of another name."""
+    return pairs.set_tuple_name(_DIM.in_, identifier)
+
+
+def anonymous_space(rank: int, identifier: str = "") -> isl.Space:
+    """The space of sets of tuples with ``rank`` dimensions, without parameters."""
+    space = isl.Space.set_alloc(CONTEXT, 0, rank)
+    return space.set_tuple_name(_DIM.set, identifier) if identifier else space
+
+
+# --- dimensions ----------------------------------------------------------------------------------
+
+
+def projected(points: _Set, dims: Sequence[str], kept: Collection[str]) -> _Set:
+    """``points``, whose dimensions are called ``dims``, over those that are ``kept``."""
+    for k in reversed(range(len(dims))):
+        if dims[k] not in kept:
+            points = points.project_out(_DIM.set, k, 1)
+    return points
+
+
+def shortened(points: _Set, rank: int) -> _Set:
+    """``points`` without the dimensions behind the first ``rank``."""
+    return points.project_out(_DIM.set, rank, points.dim(_DIM.set) - rank)
+
+
+def lengthened(points: _Set, more: int) -> _Set:
+    """``points`` with ``more`` dimensions behind, of any value."""
+    return points.add_dims(_DIM.set, more)
+
+
+def coordinate(space: isl.Space, position: int = 0) -> isl.Aff:
+    """The value of one dimension of the tuples of ``space``."""
+    return isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), _DIM.set, position)
+
+
+def has_upper_bound(values: isl.Set) -> bool:
+    """Whether the only dimension of ``values`` is bounded from above, for given parameters."""
+    return bool(values.dim_has_upper_bound(_DIM.set, 0))
+
+
+def without_parameters(points: isl.Set) -> isl.Set:
+    """``points`` for any values of the parameters."""
+    return points.project_out(_DIM.param, 0, points.dim(_DIM.param))
+
+
+def parameter_is_bounded(sizes: isl.Set, k: int) -> bool:
+    """Whether numbers bound parameter ``k`` on both sides, whatever the others are."""
+    alone = sizes.project_out(_DIM.param, k + 1, sizes.dim(_DIM.param) - k - 1)
+    return bool(alone.project_out(_DIM.param, 0, k).dim_is_bounded(_DIM.param, 0))
+
+
+def where_equal(pairs: isl.Map, a: int, b: int) -> isl.Map:
+    """Those of ``pairs`` with one value of dimension ``a`` of the first and ``b`` of the second."""
+    return pairs.equate(_DIM.in_, a, _DIM.out, b)
+
+
+def where_less(pairs: isl.Map, a: int, b: int) -> isl.Map:
+    """Likewise, the first value being the smaller one."""
+    return pairs.order_lt(_DIM.in_, a, _DIM.out, b)
+
+
+def target_rank(pairs: isl.Map) -> int:
+    """The number of dimensions that ``pairs`` leads to."""
+    return int(pairs.dim(_DIM.out))
+
+
+def to_constants(points: isl.Set, values: Sequence[int]) -> isl.Map:
+    """Each of ``points`` → the tuple of ``values``."""
+    found = isl.Map.from_domain(points).add_dims(_DIM.out, len(values))
+    for k, value in enumerate(values):
+        found = found.fix_val(_DIM.out, k, value)
+    return found
+
+
+def with_first(pairs: isl.Map, value: int) -> isl.Map:
+    """``pairs`` with ``value`` in front of what they lead to."""
+    return pairs.insert_dims(_DIM.out, 0, 1).fix_val(_DIM.out, 0, value)
 
 
 # --- samples -------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ from weft.polyhedral.analysis.carried import Together
 from weft.polyhedral.analysis.dependences import Dependence, dependences
 from weft.polyhedral.analysis.pair_distance import LoopDistances
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import bounded, derived, paths, sample
+from weft.polyhedral.analysis.times import paths
+from weft.polyhedral.isl_context import bounded, derived
+from weft.polyhedral.named_isl import sample
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.schedule_verifier import for_parameters, instance, originals, source_of
 from weft.polyhedral.scop import Scop
@@ -69,7 +71,7 @@ def runs_in_order(
     dependence: Dependence, above: Mapping[str, Path], distances: LoopDistances
 ) -> bool:
     """Whether the statements' ``paths`` run all pairs of ``dependence`` in order, and no pair at
-    the same time. Call it inside ``named_isl.bounded``."""
+    the same time. Call it inside ``bounded``."""
     try:
         _check(Together(dependence, distances), above)
     except IllegalScheduleError:

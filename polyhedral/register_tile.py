@@ -29,7 +29,8 @@ from weft.frontend.scalar_affine import Affine, FloorDiv, to_expr
 from weft.polyhedral.analysis.loop_inverse import substituted
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
-from weft.polyhedral.named_isl import bounded, constrained, context_set, sample, tuple_space
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import constrained, context_set, sample, tuple_space
 from weft.polyhedral.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, walk
 from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
 from weft.polyhedral.scop import Access, Constraint, Scop, Statement

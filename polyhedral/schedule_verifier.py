@@ -14,14 +14,9 @@ import islpy as isl
 from weft.errors import CompileError, IllegalScheduleError
 from weft.frontend.scalar_affine import Affine, FloorDiv, Term
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import (
-    bounded,
-    domain_set,
-    multi_aff,
-    paths,
-    sample_pair,
-    tuple_space,
-)
+from weft.polyhedral.analysis.times import paths
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import domain_set, multi_aff, sample_pair, tuple_space
 from weft.polyhedral.schedule_tree import Band, Loop, Tree, statements_below, walk
 from weft.polyhedral.scop import Scop, Statement
 

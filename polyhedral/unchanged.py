@@ -30,7 +30,7 @@ from weft.polyhedral.scop import Access, Origin, Scop, Statement
 class Unchanged:
     """What ``transformed`` leaves as it is in ``original``; ``origins`` of its statements given.
 
-    Call it inside ``named_isl.bounded``.
+    Call it inside ``bounded``.
     """
 
     def __init__(self, original: Scop, transformed: Scop, origins: Mapping[str, Origin]) -> None:

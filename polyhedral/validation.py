@@ -42,9 +42,9 @@ from weft.polyhedral.analysis.flow import FINAL, Read, flow
 from weft.polyhedral.analysis.seen import Seen, instances, reads_of
 from weft.polyhedral.contraction import check_contraction
 from weft.polyhedral.flow_under import flow_under
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
     access_map,
-    bounded,
     context_set,
     domain_set,
     encode,

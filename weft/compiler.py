@@ -48,8 +48,8 @@ from weft.link import bind
 from weft.lowered import Lowered
 from weft.options import Options
 from weft.passes import Passes
+from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.named_isl import exclusively
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.program_code import program_code

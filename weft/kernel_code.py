@@ -31,10 +31,10 @@ from weft.kernel_report import explain, statistics
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.assume_sizes import assume_sizes
+from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.named_isl import exclusively
 from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop

@@ -23,8 +23,8 @@ from inspect import isfunction
 from typing import Any, Concatenate, ParamSpec
 
 from weft.errors import BudgetError, CompileError, IllegalScheduleError
+from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.named_isl import exclusively
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_verifier import source_of
 from weft.polyhedral.scop import Scop

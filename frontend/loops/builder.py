@@ -19,7 +19,8 @@ from weft.frontend.loops.values import Free, View, is_pure
 from weft.frontend.scalar_affine import to_affine, to_expr
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, walk
 from weft.frontend.scalar_printer import python_text
-from weft.polyhedral.named_isl import bounded, constrained, tuple_space
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import constrained, tuple_space
 from weft.polyhedral.scop import (
     Access,
     Body,

@@ -13,14 +13,17 @@ import islpy as isl
 
 from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_expr import Expr
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
     affine_of,
-    bounded,
     context_set,
+    coordinate,
     domain_set,
+    has_upper_bound,
     multi_aff,
     to_aff,
     tuple_space,
+    without_parameters,
 )
 from weft.polyhedral.scop import Scop, Statement
 
@@ -65,7 +68,7 @@ def _taken(scop: Scop, values: Values) -> isl.Set:
 
 
 def _lower(scop: Scop, taken: isl.Set, from_zero: bool) -> Affine | None:
-    least = taken.project_out(isl.dim_type.param, 0, taken.dim(isl.dim_type.param)).dim_min_val(0)
+    least = without_parameters(taken).dim_min_val(0)
     if least.is_int():
         constant = least.to_python()
         return Affine((), min(0, constant) if from_zero else constant)
@@ -76,7 +79,7 @@ def _lower(scop: Scop, taken: isl.Set, from_zero: bool) -> Affine | None:
 def _upper(scop: Scop, taken: isl.Set) -> Affine | None:
     """A bound that is exact for some parameters, a constant if possible, or else the sum of
     all of these."""
-    if not taken.dim_has_upper_bound(isl.dim_type.set, 0):
+    if not has_upper_bound(taken):
         return None
     exact = (affine_of(aff, ()) for _, aff in taken.dim_max(0).get_pieces())
     candidates = sorted(dict.fromkeys(exact), key=lambda c: (len(c.terms), repr(c)))
@@ -90,8 +93,7 @@ def _upper(scop: Scop, taken: isl.Set) -> Affine | None:
 
 def _holds(taken: isl.Set, bound: Affine) -> bool:
     space = taken.get_space()
-    beyond = isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), isl.dim_type.set, 0)
-    beyond = beyond.sub(to_aff(bound, ("value",), space)).add_constant_val(-1)
+    beyond = coordinate(space).sub(to_aff(bound, ("value",), space)).add_constant_val(-1)
     return bool(taken.add_constraint(isl.Constraint.inequality_from_aff(beyond)).is_empty())
 
 

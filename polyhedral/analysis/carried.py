@@ -30,7 +30,7 @@ _inequality = isl.Constraint.inequality_from_aff
 class Together:
     """The pairs of a dependence that agree in the loops entered so far.
 
-    Call it inside ``named_isl.bounded``.
+    Call it inside ``bounded``.
     """
 
     def __init__(self, dependence: Dependence, distances: LoopDistances | None = None) -> None:

@@ -21,10 +21,10 @@ from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, walk
 from weft.polyhedral.analysis.counting import LARGE, Counter, Unbounded, region
 from weft.polyhedral.analysis.operation_counts import KINDS, flops, operation_counts
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
+from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.analysis.touched import touched_elements
 from weft.polyhedral.analysis.traffic import Bytes, Traffic
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.named_isl import paths
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.scop import Origin, Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled

@@ -20,7 +20,8 @@ from weft.frontend.scalar_affine import Affine, FloorDiv, Term
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.dependences import Dependence
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import bounded, difference
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import difference
 
 Range = tuple[int | None, int | None]
 DISTANCE = 20  # steps that one question to isl counts as

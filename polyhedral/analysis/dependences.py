@@ -25,12 +25,11 @@ from typing import Literal
 import islpy as isl
 
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import access_map, bounded, derived
+from weft.polyhedral.isl_context import bounded, derived
+from weft.polyhedral.named_isl import access_map, where_equal, where_less
 from weft.polyhedral.scop import Access, Scop, Statement
 
 Kind = Literal["flow", "anti", "output"]
-
-_IN, _OUT = isl.dim_type.in_, isl.dim_type.out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,10 +177,10 @@ def _in_order(pairs: isl.Map, shared: list[tuple[int, int]], textual: bool) -> i
     for a, b in shared:
         if pairs.is_empty():
             return found
-        earlier = pairs.order_lt(_IN, a, _OUT, b)
+        earlier = where_less(pairs, a, b)
         if not earlier.is_empty():
             found = earlier if found is None else found.union(earlier)
-        pairs = pairs.equate(_IN, a, _OUT, b)
+        pairs = where_equal(pairs, a, b)
     if textual and not pairs.is_empty():
         found = pairs if found is None else found.union(pairs)
     return found
@@ -209,7 +208,7 @@ def ordered_updates(pairs: isl.Map, statement: Statement) -> isl.Map:
     free = pairs
     for k, dim in enumerate(statement.dims):
         if dim not in statement.update.dims:
-            free = free.equate(_IN, k, _OUT, k)
+            free = where_equal(free, k, k)
     return pairs.subtract(free)
 
 

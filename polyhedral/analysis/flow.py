@@ -23,16 +23,21 @@ from typing import NamedTuple
 import islpy as isl
 
 from weft.errors import BudgetError, InternalError
+from weft.polyhedral.analysis.times import original_schedule
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
     access_map,
-    bounded,
     context_set,
-    decode,
     encode,
-    original_schedule,
     parameter_space,
+    source_identifier,
+    target_rank,
     tensor_box,
+    to_constants,
+    tuple_names,
     union_maps,
+    with_first,
+    with_source,
 )
 from weft.polyhedral.scop import Access, Scop, Statement
 
@@ -105,7 +110,7 @@ def flow_of(
     """
     placed = [s for s in scop.statements if s.position]
     problem = _Problem(scop, _times(original_schedule(replace(scop, statements=tuple(placed)))))
-    tensor = decode(touched.get_tuple_name(isl.dim_type.out))
+    tensor = tuple_names(touched)[1]
     for s in placed:
         for access in s.writes:
             if access.tensor == tensor:
@@ -164,10 +169,8 @@ class _Problem:
     def read_finally(self, name: str) -> None:
         """Read every element after all instances."""
         box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
-        length = max((t.dim(isl.dim_type.out) for t in self.times.values()), default=1)
-        time = isl.Map.from_domain(box).add_dims(isl.dim_type.out, length)
-        for k in range(length):
-            time = time.fix_val(isl.dim_type.out, k, 1 if k == 0 else 0)
+        length = max((target_rank(t) for t in self.times.values()), default=1)
+        time = to_constants(box, [1] + [0] * (length - 1))
         touched = isl.Map.identity(box.get_space().map_from_set()).intersect_domain(box)
         self._add(Read(name, FINAL), encode("A", name), touched, time)
 
@@ -213,14 +216,14 @@ class _Problem:
     def _add(self, read: Read, own: str, touched: isl.Map, time: isl.Map) -> None:
         tag = f"R{len(self.reads)}"
         self.reads[tag] = read, own
-        self.sinks = self.sinks.union(_renamed(touched, tag).to_union_map())
-        self.schedule = self.schedule.union(_renamed(time, tag).to_union_map())
+        self.sinks = self.sinks.union(with_source(touched, tag).to_union_map())
+        self.schedule = self.schedule.union(with_source(time, tag).to_union_map())
 
     def _by_read(self, found: isl.UnionMap) -> dict[Read, isl.UnionMap]:
         parts: dict[Read, isl.UnionMap] = {}
         for part in union_maps(found):
-            read, own = self.reads[part.get_tuple_name(isl.dim_type.in_)]
-            whole = _renamed(part, own).to_union_map()
+            read, own = self.reads[source_identifier(part)]
+            whole = with_source(part, own).to_union_map()
             parts[read] = parts[read].union(whole) if read in parts else whole
         return parts
 
@@ -231,15 +234,9 @@ def _times(schedule: isl.UnionMap) -> dict[str, isl.Map]:
     As functions, not restricted to the instances: the accesses are.
     """
     return {
-        part.get_tuple_name(isl.dim_type.in_): part.gist_domain(part.domain())
-        .insert_dims(isl.dim_type.out, 0, 1)
-        .fix_val(isl.dim_type.out, 0, 0)
+        source_identifier(part): with_first(part.gist_domain(part.domain()), 0)
         for part in union_maps(schedule)
     }
-
-
-def _renamed(part: isl.Map, name: str) -> isl.Map:
-    return part.set_tuple_name(isl.dim_type.in_, name)
 
 
 def _computed(problem: isl.UnionAccessInfo) -> isl.UnionFlow:

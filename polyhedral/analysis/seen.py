@@ -15,7 +15,7 @@ DOUBLINGS = 5  # of the length of chains of copies that are followed
 
 
 class Seen:
-    """The flow of a Scop, asked by reads. Call it inside ``named_isl.bounded``."""
+    """The flow of a Scop, asked by reads. Call it inside ``bounded``."""
 
     def __init__(self, scop: Scop, flow: Flow, transparent: Iterable[Statement]) -> None:
         """``transparent`` statements hand on what they see: a read of theirs sees that."""

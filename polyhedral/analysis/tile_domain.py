@@ -15,11 +15,12 @@ import islpy as isl
 from weft.frontend.scalar_affine import Affine, FloorDiv, to_expr
 from weft.polyhedral.analysis.loop_inverse import LoopInverse, loop_inverse
 from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
-    bounded,
     constrained,
     constraints_of,
     context_set,
+    projected,
     tuple_space,
 )
 from weft.polyhedral.schedule_tree import (
@@ -145,9 +146,7 @@ def _onto(
     inside: Collection[str],
 ) -> tuple[Constraint, ...] | None:
     """The projection onto the dims called ``kept``; None if it is not that of constraints alone."""
-    for k in reversed(range(len(names))):
-        if names[k] not in kept:
-            points = points.project_out(isl.dim_type.set, k, 1)
+    points = projected(points, names, kept)
     left = [name for name in names if name in kept]
     try:
         found = constraints_of(points.remove_redundancies(), left)

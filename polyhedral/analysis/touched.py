@@ -8,7 +8,8 @@ from weft.errors import BudgetError, CompileError
 from weft.polyhedral.analysis.counting import Counter, Unbounded, region
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import access_map, bounded, constraints_of, tensor_box
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import access_map, constraints_of, tensor_box
 from weft.polyhedral.scop import Scop, Tensor
 
 _PARTS = 6  # into which what is touched may fall; more are counted as the whole tensor

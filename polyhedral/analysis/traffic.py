@@ -23,7 +23,7 @@ from weft.polyhedral.analysis.counting import Counter
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import paths
+from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, Tree, statements_below
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Access, Scop, Statement, Tensor

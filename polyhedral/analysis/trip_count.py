@@ -5,7 +5,9 @@ from __future__ import annotations
 import islpy as isl
 
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import bounded, domain_set, multi_aff, paths, tuple_space
+from weft.polyhedral.analysis.times import paths
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import coordinate, domain_set, multi_aff, tuple_space
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.scop import Scop
 
@@ -20,12 +22,8 @@ def trip_count(scop: Scop, tree: Tree, loop: str) -> int | None:
         if turns is None or turns.is_empty():
             return 0
         together = turns.reverse().apply_range(turns).deltas()
-        first = isl.Aff.var_on_domain(isl.LocalSpace.from_space(together.get_space()), _SET, 0)
-        most = together.max_val(first)
+        most = together.max_val(coordinate(together.get_space()))
     return int(most.to_python()) + 1 if most.is_int() else None
-
-
-_SET = isl.dim_type.set
 
 
 def _turns(scop: Scop, tree: Tree, loop: str) -> isl.Map | None:

@@ -14,14 +14,8 @@ import islpy as isl
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.flow import FINAL, flow
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import (
-    access_map,
-    bounded,
-    decode,
-    difference,
-    tuple_names,
-    union_maps,
-)
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import access_map, difference, tuple_names, union_maps
 from weft.polyhedral.scop import Access, Role, Scop, Statement
 
 
@@ -95,7 +89,7 @@ def meetings(scop: Scop, tensor: str) -> Meetings:
             reader = ("", FINAL) if read.number == FINAL else (read.name, read.number)
             for part in union_maps(union):
                 if not part.is_empty():
-                    seen.append((*reader, decode(part.get_tuple_name(isl.dim_type.out))))
+                    seen.append((*reader, tuple_names(part)[1]))
         initial = tuple(
             (read.name, read.number)
             for read, elements in found.initial.items()

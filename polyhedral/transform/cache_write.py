@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
+from weft.polyhedral.analysis.times import schedule_map
 from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.named_isl import schedule_map
 from weft.polyhedral.schedule_tree import Loop
 from weft.polyhedral.scop import Access, Scop, Scope, Statement
 from weft.polyhedral.transform.insert import Place

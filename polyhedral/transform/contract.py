@@ -19,9 +19,10 @@ from dataclasses import replace
 
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.analysis.tile_domain import marked_tiles
+from weft.polyhedral.analysis.times import paths, schedule_map
 from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.named_isl import bounded, paths, schedule_map
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.order_check import keeps_order
 from weft.polyhedral.schedule_tree import Loop
 from weft.polyhedral.scop import Access, Scope, Statement

@@ -15,7 +15,7 @@ from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.values_through import sharing, values_through
-from weft.polyhedral.named_isl import bounded
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand import expanded

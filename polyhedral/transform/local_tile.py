@@ -17,13 +17,15 @@ from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.window import Window, inside, start
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
     access_map,
-    bounded,
     constrained,
     constraints_of,
     context_set,
+    lengthened,
     multi_aff,
+    shortened,
     tuple_space,
 )
 from weft.polyhedral.schedule_tree import Loop
@@ -152,10 +154,10 @@ def copying(
     with bounded(what="the footprint of a tile"):
         hull, names = _hull(scop, tile, uses), (*outer, *_LOCALS[:rank])
         if pad:
-            around = hull.project_out(isl.dim_type.set, len(outer), rank)
+            around = shortened(hull, len(outer))
             limits = _within([Var(n) for n in _LOCALS[:rank]], _rounded(tile))
             whole = constrained(hull.get_space(), names, limits)
-            whole = whole.intersect(around.add_dims(isl.dim_type.set, rank))
+            whole = whole.intersect(lengthened(around, rank))
             sizes = tile.tensor.shape[len(outer) :]
             domain = [*_constraints(scop, around, outer), *_within(indices, sizes)]
             real = _at(_constraints(scop, hull.gist(whole), names), at)
@@ -257,8 +259,8 @@ def _hull(scop: Scop, tile: LocalTile, uses: Seq[Use]) -> isl.BasicSet:
     limits += _within(elements, tile.source.shape)
     box = constrained(space, (*names, *_LOCALS[:rank]), limits)
     touched = touched.coalesce()
-    around = _convex(touched.project_out(isl.dim_type.set, count, rank))
-    around = around.add_dims(isl.dim_type.set, rank)
+    around = _convex(shortened(touched, count))
+    around = lengthened(around, rank)
     return _convex(touched).intersect(box).intersect(around)
 
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import islpy as isl
-
 from weft.frontend.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.named_isl import bounded, constraints_of, domain_set
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import constraints_of, domain_set, projected
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.transform.edit import insert_nest, nest_position, origin_of
 from weft.polyhedral.transform.scheduled import fresh
@@ -116,10 +115,7 @@ def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[
 def _projected(scop: Scop, s: Statement, dims: tuple[str, ...]) -> tuple[Constraint, ...] | None:
     """The domain of ``s`` over some of its dims; None where it is not convex."""
     with bounded(what="the projection of a domain"):
-        found = domain_set(scop, s)
-        for k in reversed(range(len(s.dims))):
-            if s.dims[k] not in dims:
-                found = found.project_out(isl.dim_type.set, k, 1)
+        found = projected(domain_set(scop, s), s.dims, dims)
         parts = found.coalesce().get_basic_sets()
         if len(parts) != 1:
             return None

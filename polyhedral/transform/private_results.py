@@ -19,7 +19,7 @@ from dataclasses import replace
 from weft.frontend.scalar_expr import Expr, Load, Var
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.analysis.values_through import values_through
-from weft.polyhedral.named_isl import bounded
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import fresh

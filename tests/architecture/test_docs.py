@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from weft.codegen.optimise_kernel import PASSES
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ROOMS = ("weft", "frontend", "graph", "polyhedral", "codegen", "benchmarks", "tests", "examples")
@@ -16,6 +18,16 @@ def test_files_exist(document):
     names = set(re.findall(r"[\w/]+\.py\b", document.read_text())) - {"__init__.py"}
     known = {"/".join(path.parts[-n:]) for path in FILES for n in (1, 2, 3, 4)}
     assert names <= known
+
+
+def test_the_page_names_every_pass_and_every_strategy():
+    """The table of passes over loops in its order, and all files of the scheduler's policy."""
+    page = (ROOT / "docs/architecture.md").read_text()
+    table = page.split("| pass | what it does |\n|---|---|\n")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert rows == [name for name, _ in PASSES]
+    for path in sorted((ROOT / "polyhedral/policy").glob("[a-z]*.py")):
+        assert re.search(rf"[`/]{path.name}`", page), path.name
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -28,6 +28,7 @@ SHARED_PREFIXES = (
     "weft.frontend.build",
     "weft.frontend.limits",
     "weft.polyhedral.analysis",
+    "weft.polyhedral.isl_context",
     "weft.polyhedral.named_isl",
     "weft.polyhedral.machine",
 )
@@ -112,3 +113,8 @@ def test_rooms_never_import_benchmarks_or_the_compiler() -> None:
         if room(name) != "weft" and not name.startswith("weft.benchmarks"):
             bad = {t for t in targets if t.startswith("weft.benchmarks") or t == "weft.compiler"}
             assert not bad, f"{name} imports {bad}"
+
+
+def test_dimension_positions_stay_in_one_file() -> None:
+    knowing = {name for name, path in MODULES.items() if "dim_type" in path.read_text()}
+    assert knowing == {"weft.polyhedral.named_isl"}

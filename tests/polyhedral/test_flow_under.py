@@ -18,8 +18,10 @@ from tests.properties.random_tilings import random_chain, random_tiling
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.analysis.dependences import folding
 from weft.polyhedral.analysis.flow import Flow, Read, flow
+from weft.polyhedral.analysis.times import schedule_map
 from weft.polyhedral.flow_under import _Direct, flow_under
-from weft.polyhedral.named_isl import bounded, parameter_space, schedule_map
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import parameter_space
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.schedule_verifier import verify_schedule
 from weft.polyhedral.scop import Scop

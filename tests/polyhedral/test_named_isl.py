@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import islpy as isl
@@ -11,23 +12,19 @@ from hypothesis import strategies as st
 
 from tests.polyhedral.analysis.test_quasi_affine import expressions
 from tests.polyhedral.scops import (
-    Band,
     Constraint,
-    Leaf,
-    Sequence,
     Statement,
     Var,
     at,
     box,
     evaluate,
     instances,
-    loop,
     scop,
     statement,
     tensor,
 )
-from weft.errors import BudgetError, CompileError
-from weft.frontend.scalar_expr import Expr, literal
+from weft.errors import CompileError
+from weft.frontend.scalar_expr import Expr, Load, literal
 from weft.polyhedral import named_isl
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.scop import Access
@@ -35,7 +32,7 @@ from weft.polyhedral.scop import Access
 i, j, n = Var("i"), Var("j"), Var("n")
 
 
-def _points(points: isl.Set) -> set[tuple[int, ...]]:
+def points_of(points: isl.Set) -> set[tuple[int, ...]]:
     found = set()
     while (one := named_isl.sample(points)) is not None:
         found.add(one[1])
@@ -79,7 +76,7 @@ def test_numbers_beyond_64_bits_are_exact() -> None:
 def test_domain_has_exactly_the_instances() -> None:
     domain = (*box(i=7, j=(1, i + 1)), Constraint((i + 2 * j) % 3, equality=True))
     small = _small(domain)
-    found = _points(named_isl.domain_set(scop((tensor("A", 7),), small), small))
+    found = points_of(named_isl.domain_set(scop((tensor("A", 7),), small), small))
     assert found == {(e["i"], e["j"]) for e in instances(small, {})}
     assert len(found) > 3
 
@@ -99,20 +96,44 @@ def test_constraints_come_back_from_a_set() -> None:
 def test_access_is_restricted_to_domain_and_guard() -> None:
     small = _small(box(i=6), at("A", 2 * i - 3, guard=(Constraint(2 * i - 3),)))
     read = named_isl.access_map(scop((tensor("A", 7),), small), small, small.reads[0])
-    assert _points(read.domain()) == {(2,), (3,), (4,), (5,)}
-    assert _points(read.range()) == {(1,), (3,), (5,), (7,)}
+    assert points_of(read.domain()) == {(2,), (3,), (4,), (5,)}
+    assert points_of(read.range()) == {(1,), (3,), (5,), (7,)}
 
 
-def test_may_access_touches_the_whole_tensor() -> None:
-    small = _small(box(i=2), Access("A", (), may=True, body_indices=(literal(0),)))
-    read = named_isl.access_map(scop((tensor("A", 3),), small), small, small.reads[0])
-    assert _points(read.wrap().flatten()) == set(product(range(2), range(3)))
+def test_may_access_touches_what_its_subscripts_allow() -> None:
+    data = Load(0, (), literal(0).dtype)
+    small = _small(box(i=2), Access("A", (), may=True, body_indices=(data, i + 1)))
+    read = named_isl.access_map(scop((tensor("A", 3, 4),), small), small, small.reads[0])
+    assert points_of(read.wrap().flatten()) == {(k, a, k + 1) for k in range(2) for a in range(3)}
+
+
+def test_dimensions_come_and_go() -> None:
+    small = _small(box(i=3, j=(i, 4)), dims=("i", "j"))
+    points = named_isl.domain_set(scop((tensor("A", 3),), small), small)
+    assert points_of(named_isl.projected(points, ("i", "j"), ("j",))) == {(k,) for k in range(4)}
+    outer = named_isl.shortened(points, 1)
+    assert points_of(outer) == {(k,) for k in range(3)}
+    times = named_isl.with_first(named_isl.to_constants(outer, (7, 8)), 6)
+    assert points_of(times.range()) == {(6, 7, 8)} and named_isl.target_rank(times) == 3
+    pairs = isl.Map.from_domain_and_range(points, points)
+    equal = named_isl.where_equal(named_isl.where_less(pairs, 0, 0), 1, 1)
+    assert points_of(equal.wrap().flatten()) == {
+        (a, b, c, b) for c in range(3) for a in range(c) for b in range(c, 4)
+    }
+
+
+def test_which_sizes_are_bounded() -> None:
+    limits = (Constraint(9 - n), Constraint(n), Constraint(Var("m") - n))
+    whole = replace(scop((), parameters=("n", "m")), context=limits)
+    sizes = named_isl.context_set(whole)
+    assert named_isl.parameter_is_bounded(sizes, 0)
+    assert not named_isl.parameter_is_bounded(sizes, 1)
 
 
 def test_scalars_and_statements_without_dims() -> None:
     one = statement("one", (), at("A"), (at("A"),))
     whole = scop((tensor("A"),), one)
-    assert _points(named_isl.domain_set(whole, one)) == {()}
+    assert points_of(named_isl.domain_set(whole, one)) == {()}
     assert not named_isl.access_map(whole, one, one.reads[0]).is_empty()
 
 
@@ -123,57 +144,6 @@ def test_names_of_users_never_clash() -> None:
     assert not named_isl.access_map(whole, both, both.writes[0]).is_empty()
     values, point = named_isl.sample(named_isl.domain_set(whole, both)) or ({}, ())
     assert point[0] < values[hostile]
-
-
-def test_schedule_orders_as_the_tree_says() -> None:
-    first = statement("F", box(i=4), at("A", i))
-    second = statement("G", box(i=4), at("A", i))
-    whole = scop((tensor("A", 4),), first, second)
-    tree = Band((loop("t", F=i // 2, G=i // 2),), Sequence((
-        Band((loop("p", F=i % 2),), Leaf("F")),
-        Band((loop("q", G=3 - i),), Leaf("G")),
-    )))  # fmt: skip
-    times = named_isl.schedule_map(whole, tree)
-    rows = {}
-    for name in ("F", "G"):
-        domain = named_isl.domain_set(whole, whole.statement(name))
-        part = times.intersect_domain(domain.to_union_set())
-        for row in _points(isl.Map.from_union_map(part).wrap().flatten()):
-            rows[name, row[0]] = row[1:]
-    assert sorted(rows, key=lambda key: rows[key]) == [
-        ("F", 0), ("F", 1), ("G", 1), ("G", 0), ("F", 2), ("F", 3), ("G", 3), ("G", 2),
-    ]  # fmt: skip
-
-
-def test_budget_is_an_error_and_the_context_recovers() -> None:
-    small = _small(box(i=1000, j=i))
-    whole = scop((tensor("A", 1000),), small)
-    with pytest.raises(BudgetError) as caught, named_isl.bounded(5, "counting"):
-        named_isl.domain_set(whole, small).lexmin().is_empty()
-    assert caught.value.code == "WEFT-E0400"
-    assert "counting" in str(caught.value)
-    assert not named_isl.domain_set(whole, small).is_empty()
-
-
-@pytest.mark.parametrize("operations", range(1, 40, 3))
-def test_wherever_the_budget_ends_the_error_is_the_same(operations: int) -> None:
-    """isl reports an exhausted quota in several ways; all of them are one error here."""
-    whole = scop((tensor("A", 1000),), _small((*box(i=1000), Constraint(i % 7))))
-    with pytest.raises(BudgetError), named_isl.bounded(operations):
-        named_isl.domain_set(whole, whole.statements[0]).complement().coalesce().lexmin()
-
-
-def test_an_inner_budget_cannot_raise_the_outer_one() -> None:
-    small = _small(box(i=1000, j=i))
-    whole = scop((tensor("A", 1000),), small)
-    with pytest.raises(BudgetError), named_isl.bounded(5), named_isl.bounded(10**9):
-        named_isl.domain_set(whole, small).lexmin().is_empty()
-
-
-def test_other_isl_errors_are_not_called_budget() -> None:
-    space = named_isl.tuple_space(scop(()), "S", 1)
-    with pytest.raises(isl.Error), named_isl.bounded():
-        isl.Set.universe(space).intersect(isl.Set.universe(named_isl.tuple_space(scop(()), "T", 2)))
 
 
 def test_data_dependent_index_is_refused() -> None:

@@ -12,7 +12,7 @@ from tests.polyhedral.loop_schedules import BANDS, Values, tiled
 from tests.polyhedral.scops import Var, evaluate
 from weft.errors import BudgetError, IllegalScheduleError
 from weft.polyhedral import order_check
-from weft.polyhedral.named_isl import paths
+from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.order_check import check_order, keeps_dependences
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.scop import Scop

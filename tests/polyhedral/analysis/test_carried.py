@@ -15,7 +15,8 @@ from weft.polyhedral.analysis.carried import Together
 from weft.polyhedral.analysis.dependences import Dependence, dependences
 from weft.polyhedral.analysis.pair_distance import LoopDistances
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import bounded, difference
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import difference
 from weft.polyhedral.schedule_tree import Loop
 
 i, t = Var("i"), Var("t")

@@ -13,7 +13,7 @@ from weft.frontend.scalar_expr import Expr, literal
 from weft.polyhedral.analysis.delta_box import DISTANCE, Distances, Quota, Range
 from weft.polyhedral.analysis.dependences import Dependence, dependences
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import paths
+from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.schedule_tree import Loop
 
 i, j, k, n, t = (Var(name) for name in "ijknt")

@@ -30,14 +30,8 @@ from tests.properties.brute_force import Element, all_parameters, touched
 from tests.properties.random_scops import random_scop
 from weft.errors import BudgetError
 from weft.polyhedral.analysis.flow import FINAL, UNDECIDED, Flow, Read, flow
-from weft.polyhedral.named_isl import (
-    constrained,
-    decode,
-    domain_set,
-    parameter_space,
-    schedule_map,
-    union_maps,
-)
+from weft.polyhedral.analysis.times import schedule_map
+from weft.polyhedral.named_isl import constrained, decode, domain_set, parameter_space, union_maps
 from weft.polyhedral.scop import Scop
 
 i, j, k = Var("i"), Var("j"), Var("k")

@@ -10,7 +10,7 @@ from tests.polyhedral.scops import evaluate, instances
 from weft.polyhedral.analysis.counting import Counter
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
 from weft.polyhedral.analysis.polynomials import number
-from weft.polyhedral.named_isl import paths
+from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial

@@ -9,7 +9,8 @@ from tests.polyhedral.scops import Constraint, Var, at, box, scop, statement, te
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.analysis.flow import Read, flow
 from weft.polyhedral.analysis.seen import Seen, instances, reads_of
-from weft.polyhedral.named_isl import bounded, sample_named
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import sample_named
 from weft.polyhedral.scop import Access, Scop
 
 i = Var("i")

@@ -16,8 +16,8 @@ from tests.polyhedral.scops import evaluate, literal
 from weft.frontend.scalar_expr import Expr
 from weft.frontend.scalar_printer import scalar_text
 from weft.polyhedral.analysis.counting import Counter
+from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.analysis.traffic import Traffic
-from weft.polyhedral.named_isl import paths
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.scop import Access, Scop
 from weft.polyhedral.transform.initial import initial

@@ -7,7 +7,7 @@ import pytest
 from tests.polyhedral.transform.integer_programs import read
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.values_through import sharing, values_through
-from weft.polyhedral.named_isl import bounded
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_interpreter import instances
 
