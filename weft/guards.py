@@ -15,11 +15,14 @@ USUAL = 1 << 20  # numbers up to here cost nothing: parameters may be 2**40
 
 
 def guards_of(scops: Sequence[Scop]) -> tuple[Guard, ...]:
-    """One guard for each constraint on sizes beyond that they are not negative.
+    """One guard for each constraint on sizes and other parameters.
 
-    Sizes of arrays are never negative, so the constraints that say just that are left out.
+    What is itself a size of a caller's array is not negative: constraints that say just that are
+    left out. Of numbers, and of sizes that an equation like N + 3 = 2 may make negative, they stay.
     """
-    found = dict.fromkeys(c for scop in scops for c in scop.context if not _is_trivial(c))
+    found = dict.fromkeys(
+        c for scop in scops for c in scop.context if not _is_trivial(c, _sizes(scop))
+    )
     return tuple(_guard(constraint) for constraint in found)
 
 
@@ -49,10 +52,16 @@ def _largest_number(scheduled: Scheduled) -> int:
     return max((abs(int(n)) for n in numbers), default=0)
 
 
-def _is_trivial(constraint: Constraint) -> bool:
+def _sizes(scop: Scop) -> set[str]:
+    """The parameters that are dims of arrays which the caller passes."""
+    dims = (size for t in scop.tensors if t.role != "temp" for size in t.shape)
+    return {size.name for size in dims if isinstance(size, Var)}
+
+
+def _is_trivial(constraint: Constraint, sizes: set[str]) -> bool:
     match constraint.expr:
-        case Var():
-            return not constraint.equality
+        case Var(name):
+            return not constraint.equality and name in sizes
         case Literal(value):
             return value == 0 if constraint.equality else value >= 0
     return False

@@ -243,6 +243,21 @@ def test_sizes_that_are_products_of_others() -> None:
         flat(A, B[1:], 2)
 
 
+def test_numbers_that_would_leave_an_array_are_refused() -> None:
+    @weft.kernel
+    def between(x: weft.f64["N"], low: int, high: int):
+        for i in range(low, high):
+            x[i] = 1.0
+
+    whole = np.zeros(12)
+    for low, high, guard in ((-1, 2, "low >= 0"), (0, 5, "N - high >= 0"), (-9, -8, "low >= 0")):
+        with pytest.raises(CallError, match=f"E0608.*{guard}"):
+            between(whole[4:8], low, high)
+    assert not whole.any()
+    between(whole[4:8], 1, 3)
+    assert whole.nonzero()[0].tolist() == [5, 6]
+
+
 def test_a_negative_step_count_runs_nothing() -> None:
     A = np.ones((4, 4))
     jacobi(-3, A, A.copy())
