@@ -11,6 +11,7 @@ from weft.codegen.form_region import form_region
 from weft.codegen.forward_values import forward_values
 from weft.codegen.group_guards import group_guards
 from weft.codegen.loop_ir import Kernel
+from weft.codegen.peel_first import peel_first
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
 from weft.codegen.transpose_strips import transpose_strips
@@ -23,6 +24,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("unswitch", unswitch),
     ("group_guards", group_guards),
     ("cut_ranges", cut_ranges),
+    ("peel_first", peel_first),
     ("forward_values", forward_values),
     ("transpose_strips", transpose_strips),
     ("collapse_parallel", collapse_parallel),
