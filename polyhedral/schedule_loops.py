@@ -6,6 +6,7 @@ first of these strategies that has an answer decides on the loops of a group:
 
     matrix      updates with reuse in two directions       register tiles over cache tiles
     stencil     a time loop around uniform accesses        skewed tiles of time and rows
+    sweeps      the same, one step at a time               statements share their rows
     slanted     nothing but recurrences                    a few rows side by side
     single      one statement                              its best loop innermost, as a vector
     serial      anything else                              a loop that carries dependences
@@ -35,7 +36,7 @@ from weft.polyhedral.policy.planner import Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
-from weft.polyhedral.policy.stencil import stencil
+from weft.polyhedral.policy.stencil import stencil, sweeps
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
 from weft.polyhedral.scop import Scop
@@ -51,6 +52,7 @@ from weft.polyhedral.transform.vectorize import vectorize
 STRATEGIES = (
     ("matrix", matrix),
     ("stencil", stencil),
+    ("sweeps", sweeps),
     ("slanted", slanted),
     ("single", single),
     ("serial", serial),

@@ -113,6 +113,7 @@ class Planner:
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
     packings: list[Packing] = field(default_factory=list)  # once the tree is complete
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
+    untiled: set[str] = field(default_factory=set)  # statements for sizes that a cache holds
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
     blocks: list[At] = field(default_factory=list)  # loops over blocks of steps: serial, no tiles
     given_up: list[str] = field(default_factory=list)  # what a budget did not suffice for

@@ -21,10 +21,15 @@ MAX_SLANT = 3
 
 def slanted(planner: Planner, group: Group) -> Tree | None:
     """``group``, whose loops all carry dependences, in slanted strips; None where one does not."""
-    if group.in_tile or not all(len(planner.free(group, n)) == 2 for n in group.names):
+    return None if group.in_tile else slanted_strips(planner, group)
+
+
+def slanted_strips(planner: Planner, group: Group) -> Tree | None:
+    """The same, also within tiles."""
+    if not all(len(planner.free(group, n)) == 2 for n in group.names):
         return None
     rows = group.search().valid({n: Var(planner.free(group, n)[0]) for n in group.names})
-    if rows is None or rows.coincident or not _waits(planner, group.inside(rows.at)):
+    if rows is None or rows.coincident or not waits(planner, group.inside(rows.at)):
         return None
     strips = {n: e // ROWS for n, e in rows.at.items()}
     inside = slanted_rows(planner, group.inside(strips), rows.at)
@@ -61,7 +66,14 @@ def _slant(planner: Planner, group: Group, rows: At) -> Hyperplane | None:
     return None
 
 
-def _waits(planner: Planner, group: Group) -> bool:
-    """Whether dependences run along the innermost loop of every statement."""
-    along = group.search().valid({n: Var(planner.free(group, n)[-1]) for n in group.names})
-    return along is None or not along.coincident
+def waits(planner: Planner, row: Group) -> bool:
+    """Whether some statement depends on itself along its row."""
+    for names in row.components():
+        part = row.part(names)
+        free = [planner.free(part, n) for n in names]
+        if not all(free):
+            return False
+        along = part.search().valid({n: Var(dims[-1]) for n, dims in zip(names, free, strict=True)})
+        if along is None or not along.coincident:
+            return True
+    return False

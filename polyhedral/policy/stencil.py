@@ -1,158 +1,162 @@
-"""Strategy for time-iterated programs over boxes: bands skewed in time and rows, rows whole inside.
+"""Strategies for time-iterated programs over boxes: tiles of time and rows, or rows of one step.
 
     for t: for i: S(t, i, …)   →   for tt: for it: for t: for w: S(t, w - f·t, …)   w = i + f·t
 
-A tile of ``steps`` time steps moves a window of rows through the arrays: ``f · steps`` rows and the
-tile's own are in the cache at a time, and each is loaded once for all the steps. Rows stay whole,
-so that vectors run along them undisturbed.
+A tile of ``steps`` time steps moves a window of rows through the arrays: what it loads serves all
+of its steps. Innermost dimensions stay whole, so that vectors run along them undisturbed. With
+threads, tiles run in wavefronts, or as diamonds between slopes ``f·t + i`` and ``f·t - i``.
 
-Reference: time skewing, Wonnacott, IJPP 2002.
+Where the arrays lie in a cache, there is nothing to gain: the costs of all forms decide
+(``time_costs``), and where they depend on sizes that are not known, both forms are made, and the
+sizes decide when the program runs.
+
+References: time skewing, Wonnacott, IJPP 2002; diamonds, Bandishti et al., SC 2012.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 
-from weft.frontend.scalar_expr import Literal, Var
-from weft.polyhedral.analysis.linear import box, linear
-from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.slanted import ROWS, slanted_rows
+from weft.polyhedral.policy.slanted import ROWS, slanted_rows, slanted_strips, waits
+from weft.polyhedral.policy.time_costs import (
+    DIAMONDS,
+    TILES,
+    Form,
+    Iterated,
+    forms,
+    limit,
+)
+from weft.polyhedral.policy.time_loops import (
+    TYPICAL_ELEMENTS,
+    TimeLoops,
+    iterated,
+    larger,
+    time_loops,
+)
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
-from weft.polyhedral.scop import Scop, Statement
-
-TYPICAL_ELEMENTS = 4_000_000  # of an array whose size is not known
-LINE = 64  # bytes; shorter "rows" are the elements of a vector
-MAX_SLOPE = 3
-FEW_STEPS, MANY_STEPS, MAX_STEPS = 4, 16, 32
-FRONT = 4  # tiles for each thread between two meetings
-
-
-@dataclass(frozen=True, slots=True)
-class TimeTile:
-    """Loops over time and skewed rows, by statement, with their tile sizes."""
-
-    time: At
-    rows: At
-    steps: int
-    width: int
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
+from weft.polyhedral.transform.isolate import isolate
 
 
 def stencil(planner: Planner, group: Group) -> Tree | None:
-    """``group`` in tiles of time and rows; None if it is no such program."""
-    if group.above or not group.active:
+    """``group`` in tiles of time and rows; None if it is no such program, or better off without."""
+    if group.above or not group.active or planner.untiled & set(group.names):
         return None
-    tile = time_tile(planner, group)
-    if tile is None:
+    loops = time_loops(planner, group)
+    if loops is None:
         return None
-    rows = group.inside(tile.time, tile.rows)
+    rows = group.inside(loops.time, loops.rows)
     thin = not any(planner.free(rows, n) for n in group.names)  # rows are single elements
-    if thin and _waits(planner, group.inside(tile.time)):
+    if thin and waits(planner, group.inside(loops.time)):
         return None
-    planner.notes.append(
-        f"time tiles of {tile.steps} steps by {tile.width} rows: what a window of rows takes from"
-        f" memory serves {tile.steps} steps"
+    sized = _sized(planner, group, loops)
+    if sized is None:
+        return None
+    x, ways = sized
+    if waits(planner, rows):
+        tiles = [form for form in ways if form.name == TILES and not form.columns]
+        return _tiled(planner, group, loops, tiles[0], slanting=True) if tiles else None
+    best, others = ways[0], ways[1:]
+    planner.notes.append(_told(best, others, x))
+    if best.steps == 1:
+        return None
+    return _versions(planner, group, loops, best, x)
+
+
+def sweeps(planner: Planner, group: Group) -> Tree | None:
+    """``group`` step by step, its statements over the same rows together: what one has loaded or
+    computed, the next finds in the cache. None where that is not so, or costs threads."""
+    if group.above or not group.active or planner.threads > 1:
+        return None
+    loops = time_loops(planner, group)
+    if loops is None or loops.shared is None or loops.shared.coincident:
+        return None
+    rows = loops.shared.at
+    inside = group.inside(loops.time, rows)
+    if not all(planner.free(inside, n) for n in group.names) or waits(planner, inside):
+        return None
+    band = (planner.loop("t", loops.time), planner.loop("w", rows))
+    return Band(band, planner.nest(inside))
+
+
+# ---- which form ---------------------------------------------------------------------------------
+
+
+def _sized(planner: Planner, group: Group, loops: TimeLoops) -> tuple[Iterated, list[Form]] | None:
+    """All forms of ``group``, the cheapest first."""
+    statements, machine = planner.statements(group), planner.machine
+    shared = loops.shared is not None
+    x = iterated(planner.scop, statements, loops.slope, machine, tiled=2 if loops.columns else 1)
+    if x is None:
+        return None
+    ways = forms(x, machine, planner.threads, shared=shared)
+    if loops.mirror is None:
+        ways = [form for form in ways if form.name != DIAMONDS]
+    return x, ways
+
+
+def _told(best: Form, others: Sequence[Form], x: Iterated) -> str:
+    rejected = "; ".join(map(str, others))
+    return (
+        f"time loop: {best}, rather than {rejected}"
+        f" (arrays of {x.volume:,} bytes in all, sizes not known counted as"
+        f" {TYPICAL_ELEMENTS:,} elements an array)"
     )
-    waits = _waits(planner, rows)
-    if waits:
-        tile = replace(tile, width=ROWS)
-    tiles = (
-        {n: e // tile.steps for n, e in tile.time.items()},
-        {n: e // tile.width for n, e in tile.rows.items()},
-    )
-    loops = tile_loops(planner, group, {"t_t": tiles[0], "w_t": tiles[1]})
-    points = [planner.loop("t", tile.time)]
-    inside = group.inside(*tiles, tile.time)
-    if waits:
-        slanted = slanted_rows(planner, inside, tile.rows)
+
+
+def _versions(
+    planner: Planner, group: Group, loops: TimeLoops, form: Form, x: Iterated
+) -> Tree | None:
+    """``group`` in tiles, beside sweeps for sizes at which these are cheaper."""
+    small = limit(form, x, planner.machine, planner.threads, shared=loops.shared is not None)
+    where = larger(planner.scop, planner.statements(group), small) if small else None
+    if where is None:
+        return _tiled(planner, group, loops, form)
+    edges: list[str] = []
+    for name in group.names:
+        scop, parts = isolate(planner.scop, name, [where])
+        planner.split(scop, name, parts, group)
+        edges += parts
+    planner.untiled |= set(edges)
+    planner.notes.append(f"arrays of up to about {small:,} bytes: sweeps, chosen when it runs")
+    tiled = _tiled(planner, planner.group(group.names), loops, form)
+    return TreeSequence((tiled, planner.nest(planner.group(edges))))
+
+
+# ---- its loops ----------------------------------------------------------------------------------
+
+
+def _tiled(
+    planner: Planner, group: Group, loops: TimeLoops, form: Form, *, slanting: bool = False
+) -> Tree:
+    """``group`` in tiles as ``form`` says; ``slanting``: rows wait for themselves."""
+    if slanting:
+        form = replace(form, width=ROWS)
+    rows = {n: e // form.width for n, e in loops.rows.items()}
+    if form.name == DIAMONDS and loops.mirror is not None:
+        tiles = {"w_t": rows, "x_t": {n: e // form.width for n, e in loops.mirror.items()}}
+    else:
+        tiles = {"t_t": {n: e // form.steps for n, e in loops.time.items()}, "w_t": rows}
+    band = list(tile_loops(planner, group, tiles))
+    above: list[At] = list(tiles.values())
+    if form.columns and loops.columns is not None:
+        columns = {n: e // form.width for n, e in loops.columns.items()}
+        band.append(planner.loop("v_t", columns))
+        above.append(columns)
+    band.append(planner.loop("t", loops.time))
+    inside = group.inside(*above, loops.time)
+    if slanting:
+        free = {len(planner.free(inside.inside(loops.rows), n)) for n in group.names}
+        slanted = slanted_rows(planner, inside, loops.rows) if free == {1} else None
         if slanted is not None:
-            return Band((*loops, *points), slanted)
+            return Band(tuple(band), slanted)
     if any(len(planner.free(inside, n)) > 1 for n in group.names):  # rows are vectors of their own
-        points.append(planner.loop("w", tile.rows))
-        inside = inside.inside(tile.rows)
-    return Band((*loops, *points), planner.nest(inside))
-
-
-def _waits(planner: Planner, row: Group) -> bool:
-    """Whether some statement depends on itself along its row."""
-    for names in row.components():
-        part = row.part(names)
-        free = [planner.free(part, n) for n in names]
-        if not all(free):
-            return False
-        along = part.search().valid({n: Var(dims[-1]) for n, dims in zip(names, free, strict=True)})
-        if along is None or not along.coincident:
-            return True
-    return False
-
-
-def time_tile(planner: Planner, group: Group) -> TimeTile | None:
-    """The time tile of statements that depend on each other in a cycle; None: no such."""
-    statements = planner.statements(group)
-    if not all(s.dims and set(box(s)) == set(s.dims) for s in statements):
-        return None
-    order = {s.name: [p for p in s.position if isinstance(p, str)] for s in statements}
-    anchor = max(statements, key=lambda s: len(s.dims)).name
-    if len(order[anchor]) < 2:
-        return None
-    search = group.search()
-    time = search.valid({name: Var(dims[0]) for name, dims in order.items()})
-    if time is None or time.coincident or not any(map(_comes_back, statements)):
-        return None
-    for slope in range(1, MAX_SLOPE + 1):
-        skewed = {
-            name: [Var(dims[0]) * slope + Var(d) for d in dims[1:]] + [Var(dims[0]) * slope]
-            for name, dims in order.items()
-        }
-        rows = search.complete({anchor: skewed[anchor][0]}, skewed)
-        if rows is not None:
-            steps, width = _sizes(planner.scop, statements, slope, planner.machine, planner.threads)
-            return TimeTile(time.at, rows.at, steps, width) if steps else None
-    return None
-
-
-def _comes_back(s: Statement) -> bool:
-    """Whether ``s`` writes the same elements in other time steps: otherwise a step has nothing to
-    gain from what the step before has loaded."""
-    time = next(p for p in s.position if isinstance(p, str))
-    forms = [linear(index, (time,)) for write in s.writes for index in write.indices]
-    return not any(form is not None and form.coefficients.get(time) for form in forms)
-
-
-def _sizes(
-    scop: Scop, statements: Sequence[Statement], slope: int, machine: Machine, threads: int
-) -> tuple[int, int]:
-    """(time steps, rows) of a tile whose window fits the smallest cache that holds many steps, or
-    else the largest that holds a few: with fewer, skewing costs more than is saved."""
-    row, count = _rows(scop, statements)
-    wide = row > LINE
-    best = 0, 0
-    for cache in (machine.caches[1:] or machine.caches) if wide else machine.caches:
-        steps = min(cache.size // 2 // row // (2 * slope), MAX_STEPS)
-        if threads > 1 and wide:  # so many tiles are independent of each other at a time
-            steps = min(steps, max(FEW_STEPS, 2 * count // (3 * slope * FRONT * threads)))
-        if steps >= FEW_STEPS:
-            elements = cache.size // 2 // row
-            if threads > 1:  # several tiles side by side also where rows are not that many
-                elements = min(elements, 2 * FRONT * slope * steps)
-            best = steps, max(4, slope * steps // 2) if wide else elements
-        if steps >= MANY_STEPS:
-            break
-    return best
-
-
-def _rows(scop: Scop, statements: Sequence[Statement]) -> tuple[int, int]:
-    """Bytes of one row of every array that changes with time, all but its leading dimension, and
-    how many rows the longest has."""
-    total, count = 0, 1
-    for tensor in scop.tensors:
-        written = any(w.tensor == tensor.name for s in statements for w in s.writes)
-        if written and tensor.shape:
-            typical = int(TYPICAL_ELEMENTS ** (1 / len(tensor.shape)))
-            sizes = [int(e.value) if isinstance(e, Literal) else typical for e in tensor.shape]
-            total += prod(sizes[1:]) * tensor.dtype.itemsize
-            count = max(count, sizes[0])
-    return max(total, 1), count
+        band.append(planner.loop("w", loops.rows))
+        inside = inside.inside(loops.rows)
+        strips = slanted_strips(planner, inside) if slanting else None
+        if strips is not None:
+            return Band(tuple(band), strips)
+    return Band(tuple(band), planner.nest(inside))

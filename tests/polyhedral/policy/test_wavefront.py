@@ -25,15 +25,21 @@ def product_in_place(T: weft.i64, A: weft.i64["N", "N"]):
 
 @pytest.mark.parametrize("kernel", SERIAL_TILES)
 def test_one_thread_keeps_the_plain_order(kernel: Kernel) -> None:
-    lines = programs.text(kernel).splitlines()
+    lines = _tiles(programs.text(kernel))
     assert [line.split()[1] for line in lines[:2]] == ["t_t", "w_t"]
     assert not any("parallel" in line for line in lines)
 
 
-@pytest.mark.parametrize("kernel", SERIAL_TILES)
+def _tiles(text: str) -> list[str]:
+    """The lines of the tiles, without the form for small arrays that comes behind them."""
+    lines = text.splitlines()
+    return lines[1:] if lines[0] == "sequence" else lines
+
+
+@pytest.mark.parametrize("kernel", SERIAL_TILES[1:])  # a line takes diamonds
 def test_threads_share_the_tiles_of_a_front(kernel: Kernel) -> None:
     """Folds into one element (of ``fields``) lie in the tiles' order, so they are no obstacle."""
-    first, second, *_ = programs.text(kernel, threads=2).splitlines()
+    first, second, *_ = _tiles(programs.text(kernel, threads=2))
     assert first.split()[1] == "t_t_w_t"
     assert second.split()[1] == "w_t" and second.endswith("parallel")
 

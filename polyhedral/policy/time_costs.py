@@ -1,0 +1,200 @@
+"""What the forms of a time-iterated program cost, in closed form: cycles of one time step.
+
+    sweeps     one pass over the arrays for each statement, or one for all of them where they share
+               their rows: everything that a cache does not hold is loaded again in every step
+    tiles      parallelograms of ``steps`` time steps by ``width`` rows (by ``width`` columns): what
+               a tile loads serves all its steps
+    diamonds   tiles between two slopes of the same steepness: as many start at once as there are
+               rows, whereas parallelograms start one after the other
+
+Each form computes the same; they differ in what passes between the memories (*), in what short
+rows cost, and in how many threads have work. (*) is bytes over bandwidth, level by level, as in
+``analysis/costs``. Assumptions are constants below. References: Wonnacott, IJPP 2002 (skewing);
+Bandishti, Pananilath, Bondhugula, SC 2012 (diamonds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+from weft.polyhedral.machine import Machine
+
+TYPICAL_STEPS = 500  # time steps of a program
+ROW_CYCLES = 20.0  # guards and bounds of one row within a tile, for each statement
+PIECE_CYCLES = 30.0  # a row of elements that starts and ends within a vector
+MEETING_CYCLES = 3_000.0  # all threads wait for each other
+PLAIN, SHARED, TILES, DIAMONDS = "sweeps", "sweeps that share their rows", "tiles", "diamonds"
+FEW_STEPS, MAX_STEPS = 4, 32
+MARGIN = 1.1
+SMALLEST = 12  # log2 of the bytes of the smallest arrays that are asked about
+FRONT = 4  # tiles for each thread between two meetings
+SHARE = 0.5  # of a cache that what is to stay there may fill
+
+
+@dataclass(frozen=True, slots=True)
+class Iterated:
+    """A time-iterated program: ``extents`` of its rows and, if it has any, columns (the dimensions
+    that may be tiled); ``element`` bytes of all changing arrays for one point of these; ``slope``:
+    rows that a step reaches further than the one before; ``statements``, ``vectors`` (rows are
+    vectors of their own), ``passes`` over all arrays that sweeps take, ``work`` cycles of one step
+    in the nearest cache. All are nominal: sizes that are not known count as typical."""
+
+    extents: tuple[int, ...]
+    element: int
+    slope: int
+    statements: int
+    vectors: bool
+    passes: float
+    work: float
+
+    @property
+    def volume(self) -> int:
+        return prod(self.extents) * self.element
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to run it; ``steps`` 1: sweeps. ``columns``: tiled as well, by the same width."""
+
+    name: str
+    steps: int = 1
+    width: int = 0
+    columns: bool = False
+    cycles: float = 0.0  # of one time step
+
+    def __str__(self) -> str:
+        cost = f"{self.cycles / 1e6:.3g}M cycles a step"
+        if self.steps == 1:
+            return f"{self.name} ({cost})"
+        by = f"{self.width} rows by {self.width} columns" if self.columns else f"{self.width} rows"
+        return f"{self.name} of {self.steps} steps by {by} ({cost})"
+
+
+def forms(x: Iterated, machine: Machine, threads: int, *, shared: bool) -> list[Form]:
+    """All forms with their costs, the cheapest first. ``shared``: the sweeps of several statements
+    can go over the arrays together."""
+    found = dict.fromkeys([sweeps(threads, shared), *_tiles(x, machine, threads)])
+    return sorted((replace(f, cycles=cycles(f, x, machine, threads)) for f in found), key=_cost)
+
+
+def sweeps(threads: int, shared: bool) -> Form:
+    """The best form without time tiles: rows are shared where no thread loses work by it."""
+    return Form(SHARED if shared and threads == 1 else PLAIN)
+
+
+def limit(form: Form, x: Iterated, machine: Machine, threads: int, *, shared: bool) -> int:
+    """Up to how many bytes of arrays sweeps are cheaper than ``form``, a power of two: as a rule
+    as many as some cache holds; 0 where they never are."""
+    sweep = sweeps(threads, shared)
+    size = 0
+    for power in range(SMALLEST, x.volume.bit_length()):
+        side = (2**power / x.volume) ** (1 / (len(x.extents) + x.vectors))
+        extents = tuple(max(1, int(e * side)) for e in x.extents)
+        element = max(1, int(x.element * side)) if x.vectors else x.element
+        small = replace(x, extents=extents, element=element)
+        small = replace(small, work=x.work * small.volume / x.volume)
+        if cycles(sweep, small, machine, threads) >= cycles(form, small, machine, threads):
+            break
+        size = 2**power
+    return size
+
+
+def _cost(form: Form) -> float:
+    """Parallelograms go first where the difference is within what such formulas are good for."""
+    return form.cycles * (MARGIN if form.name == DIAMONDS else 1.0)
+
+
+def _tiles(x: Iterated, machine: Machine, threads: int) -> Iterator[Form]:
+    """Tiles of which the arrays' part that one step works on stays in some cache."""
+    if not x.vectors:
+        for cache in machine.caches:
+            width = int(cache.size * SHARE) // x.element
+            if threads > 1:  # several tiles side by side also where rows are not that many
+                width = min(width, 2 * FRONT * x.slope * MAX_STEPS)
+            steps = min(width // (2 * x.slope), MAX_STEPS)
+            if steps >= FEW_STEPS:
+                yield from _both(Form(TILES, steps, width), x, threads)
+        return
+    for cache in machine.caches[1:] or machine.caches:
+        for dims in range(1, len(x.extents) + 1):
+            row = prod(x.extents[dims:]) * x.element
+            side = int((cache.size * 0.75 / row) ** (1 / dims))
+            steps = min(side // x.slope, MAX_STEPS)
+            if threads > 1:  # sizes differ from what is assumed: some tiles more for each thread
+                apart = 2 * x.extents[0] // (3 * x.slope * FRONT * threads)
+                steps = min(steps, max(FEW_STEPS, apart))
+            if steps < FEW_STEPS:
+                continue
+            yield from _both(Form(TILES, steps, steps * x.slope, dims > 1), x, threads)
+
+
+def _both(tiles: Form, x: Iterated, threads: int) -> Iterator[Form]:
+    """``tiles``, and diamonds as wide, where several threads wait for their start."""
+    yield tiles
+    if threads > 1 and not tiles.columns:
+        yield replace(tiles, name=DIAMONDS, steps=tiles.width // x.slope)
+
+
+# ---- the cost of one form -----------------------------------------------------------------------
+
+
+def cycles(form: Form, x: Iterated, machine: Machine, threads: int) -> float:
+    """Cycles of one time step on ``threads`` cores."""
+    rates = [1 / cache.bandwidth for cache in machine.caches[1:]]
+    rates.append(machine.frequency / machine.memory_bandwidth)
+    moved = sum(
+        _moved(form, x, cache.size, threads) * rate
+        for cache, rate in zip(machine.caches, rates, strict=True)
+    )
+    busy, meetings = _threads_busy(form, x, threads)
+    return (x.work + _overhead(form, x) + moved) / busy + meetings
+
+
+def _overhead(form: Form, x: Iterated) -> float:
+    if form.steps == 1:
+        return 0.0
+    if not x.vectors:
+        width = form.width / 2 if form.name == DIAMONDS else form.width  # on average
+        return PIECE_CYCLES * x.statements * (1 + x.extents[0] / width)
+    rows = prod(x.extents)
+    cut = x.extents[-1] / form.width if form.columns else 0.0
+    return (ROW_CYCLES * rows + PIECE_CYCLES * cut) * x.statements
+
+
+def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
+    """Bytes that pass into a cache of ``size`` bytes in one time step."""
+    held = size * SHARE
+    if x.volume <= held:
+        return 0.0
+    together = form.steps > 1 or form.name != PLAIN
+    reach = 2 * x.slope * prod(x.extents[1:]) * x.element  # the rows that one step goes back to
+    once = 2.0 * x.volume if together and reach <= held else x.passes * x.volume
+    if form.steps == 1:
+        return once
+    dims = 2 if form.columns else 1
+    band = 2 * form.width * prod(x.extents[1:]) * x.element  # all rows that steps of a tile touch
+    now = form.width**dims * prod(x.extents[dims:]) * x.element  # … of a tile in one step
+    if form.name == TILES and band <= held and threads == 1:
+        return min(once, 2.0 * x.volume / form.steps)
+    return min(once, 2.0 * x.volume * 2**dims / form.steps) if now <= size else once
+
+
+def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:
+    """Threads that have work on average, and the cycles of one time step spent on meetings."""
+    if threads == 1:
+        return 1.0, 0.0
+    if form.steps == 1:
+        return float(threads), MEETING_CYCLES * x.statements
+    rows = max(1, ceil(x.extents[0] / form.width))
+    high = max(1, ceil(TYPICAL_STEPS / form.steps))
+    if form.name == DIAMONDS:
+        return rows / ceil(rows / threads), 2 * MEETING_CYCLES / form.steps
+    lean = 1 + ceil(form.steps * x.slope / form.width)  # fronts that a higher tile comes later
+    fronts = lean * (high - 1) + rows + 1
+    turns = 0
+    for front in range(fronts):
+        first, last = max(0, -((rows - front) // lean)), min(high - 1, front // lean)
+        turns += ceil(max(1, last - first + 1) / threads)
+    return high * (rows + 1) / turns, MEETING_CYCLES * fronts / TYPICAL_STEPS
