@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pytest
 
 import weft
 from tests.polyhedral.transform.integer_programs import promise, read
@@ -53,3 +56,22 @@ def test_fronts_of_columns_compute_an_orthogonal_basis() -> None:
         factor(q, r)
         np.testing.assert_allclose(q @ r, a, rtol=0, atol=1e-11)
         np.testing.assert_allclose(q.T @ q, np.eye(n), rtol=0, atol=1e-10)
+
+
+def paths() -> Scop:
+    text = """
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                P[i, j] += P[i, k] * P[k, j]
+    """
+    return read(text, P="io N N")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_and_columns_of_a_block_of_steps_run_in_strips(threads: int) -> None:
+    text = outline(schedule_loops(paths(), MACHINE, threads=threads))
+    assert text.startswith("k_t { k {")  # the corner, step by step
+    rows = re.findall(r"(j_t\w*!parallel k_\w+) \{", text)
+    columns = re.findall(r"(i_t\w*!parallel k_\w+) \{", text)
+    assert (len(rows), len(columns)) == (2, 2)  # before the block and after it
