@@ -1,10 +1,11 @@
 """The automatic scheduler of loop programs: in place, triangular, iterated in time.
 
 Statements that depend on each other in a cycle are scheduled together, groups one after the other,
-sources first; neighbours that stream through the same memory share a loop (``policy/fuse``). The
-first of these strategies that has an answer decides on the loops of a group:
+sources first; neighbours that stream through the same memory share a loop (``policy/fuse``), and
+what uses a temporary larger than any argument runs in strips (``policy/confine``). The first
+of these strategies that has an answer decides on the loops of a group:
 
-    matrix      updates with reuse in two directions       register tiles over cache tiles
+    matrix      products, and sums over windows            register tiles over cache tiles
     stencil     a time loop around uniform accesses        skewed tiles of time and rows
     sweeps      the same, one step at a time               statements share their rows
     slanted     nothing but recurrences                    a few rows side by side

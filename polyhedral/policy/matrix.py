@@ -6,6 +6,9 @@ An operand that does not move along the lanes is loaded once for a whole row of 
 not move along the rows once for a whole column; with ``rows`` times ``lanes`` elements of C in
 registers, the arithmetic outweighs the loads.
 
+A sum over a window, y[i] += x[i + k] * w[k], has lanes alone (``policy/product``). What comes
+before and after the sums shares their tiles (``policy/blocked``).
+
 Where a group updates in place (LU, Cholesky, triangular products), rows and lanes are tiled first,
 and the part of the stream that keeps clear of the tile's own elements is isolated: that part is a
 register tile, what is left in the tile goes on to the other strategies.
