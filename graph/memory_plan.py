@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 
@@ -34,7 +35,8 @@ def plan(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, Expr], Expr]:
     """(byte offsets by name, size of the arena); offsets are multiples of 64, integers literals.
 
     Values of integer size share one region. Values whose size is a multiple of one product of
-    symbols share a region of their own, planned in units of that product; regions are stacked.
+    symbols share a region of their own, planned in units of that product, or of the cache lines
+    that a power of 2 times it fills; regions are stacked.
     Deterministic, and verified before it returns. Raises ``InternalError`` (E0310) where two
     lifetimes have one name or one ends before it starts.
     """
@@ -73,11 +75,19 @@ def _in_units(size: Size) -> tuple[Expr, int]:
     terms = polynomial(as_size(size))
     if len(terms) <= 1:
         ((monomial, coefficient),) = terms.items() or [((), 0)]
-        return from_polynomial({monomial: 1}), aligned(coefficient)
+        part = gcd(coefficient, ALIGNMENT)
+        if not monomial or part == ALIGNMENT:
+            return from_polynomial({monomial: 1}), aligned(coefficient)
+        return _lines(from_polynomial({monomial: part})), coefficient // part * ALIGNMENT
     if all(coefficient >= 0 for coefficient in terms.values()):
         blocks = {m: aligned(c) // ALIGNMENT for m, c in terms.items()}
         return from_polynomial(blocks), ALIGNMENT
-    return (as_size(size) + (ALIGNMENT - 1)) // ALIGNMENT, ALIGNMENT
+    return _lines(as_size(size)), ALIGNMENT
+
+
+def _lines(size: Size) -> Expr:
+    """How many times 64 bytes it takes to hold ``size``."""
+    return (as_size(size) + (ALIGNMENT - 1)) // ALIGNMENT
 
 
 def aligned(n_bytes: int) -> int:

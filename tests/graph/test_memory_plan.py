@@ -70,8 +70,19 @@ def test_a_chain_of_equal_values_takes_two_places():
 
 def test_values_of_one_symbolic_size_share_memory():
     n = var("n")
-    members = [Lifetime(f"v{k}", n * 4 * (k % 2 + 1), k, k + 1) for k in range(50)]
-    assert evaluate(plan(members)[1], {"n": np.int64(100)}) == 2 * 64 * 100
+    members = [Lifetime(f"v{k}", n * 4 * (k % 3 + 1), k, k + 1) for k in range(60)]
+    fours = -(-100 * 4 // 64) * 64  # 4·n and 3·4·n share, 8·n is apart
+    eights = -(-100 * 8 // 64) * 64
+    assert evaluate(plan(members)[1], {"n": np.int64(100)}) == (1 + 3) * fours + eights
+
+
+def test_symbolic_sizes_take_no_more_than_they_hold():
+    n = var("n")
+    for bytes_ in (1, 2, 4, 8, 12, 24, 40, 64, 192):
+        total = plan([Lifetime("v", n * n * bytes_, 0, 1)])[1]
+        for size in (8, 100):
+            room = int(evaluate(total, {"n": np.int64(size)}))
+            assert 0 <= room - size * size * bytes_ < 64 * max(1, bytes_ // 8)
 
 
 def test_residual_networks_reach_the_bound():
