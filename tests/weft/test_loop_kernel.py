@@ -3,6 +3,7 @@
 # ruff: noqa: F821
 
 import copy
+import itertools
 import os
 import pickle
 import subprocess
@@ -256,6 +257,38 @@ def test_numbers_that_would_leave_an_array_are_refused() -> None:
     assert not whole.any()
     between(whole[4:8], 1, 3)
     assert whole.nonzero()[0].tolist() == [5, 6]
+
+
+def test_numbers_may_be_negative() -> None:
+    """Unlike sizes of arrays: conditions on them are not left out."""
+
+    @weft.kernel
+    def scattered(x: weft.f64["N"], a: int, b: int):
+        for i in range(N):
+            if 0 <= 2 * i + a < N:
+                x[2 * i + a] += 1.0
+            x[max(min(i + a, N - 1), 0)] += 2.0
+        for i in range(min(a, N), max(b, 0)):
+            x[i % N] += i
+
+    for n, a, b in itertools.product((1, 4, 5), (-6, -1, 0, 3, 9), (-8, -2, 0, 5)):
+        canvas, wanted = np.zeros(n + 20), np.zeros(n)
+        scattered.python(wanted, a, b)
+        scattered(canvas[10 : 10 + n], a, b)
+        np.testing.assert_array_equal(canvas, np.pad(wanted, 10))
+
+
+def test_a_local_array_of_negative_size_is_refused() -> None:
+    @weft.kernel
+    def local(x: weft.f64["N"], k: int):
+        t = weft.zeros(k)
+        for i in range(N):
+            x[i] = 1.0
+        for i in range(k):
+            t[i] = x[0]
+
+    with pytest.raises(CallError, match="k >= 0"):
+        local(np.zeros(3), -2)
 
 
 def test_a_negative_step_count_runs_nothing() -> None:

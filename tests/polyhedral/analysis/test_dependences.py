@@ -11,10 +11,12 @@ from tests.polyhedral.example_scops import gemm, lstm, softmax
 from tests.polyhedral.scops import SUM, Constraint, Var, at, box, scop, statement, tensor
 from tests.properties.brute_force import all_parameters, conflicts
 from tests.properties.random_scops import random_scop
+from weft import dtypes
+from weft.frontend.scalar_expr import Load, literal
 from weft.frontend.tensor_expr import Monoid
 from weft.polyhedral.analysis.dependences import dependences, reassociable
 from weft.polyhedral.named_isl import constrained, domain_set
-from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop import Access, Scop
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 
@@ -124,6 +126,19 @@ def test_components_must_stay_together() -> None:
     apart = statement("f", box(i=4, k=4), (at("A", i), at("B", k)), reduce=("k",))
     assert reassociable(together)
     assert not reassociable(apart)
+
+
+def test_data_leave_the_other_subscripts_as_they_are() -> None:
+    """B[i, w] with w from data: any element of row i, and of no other."""
+    known = Access(
+        "B", (literal(0), literal(0)), may=True, body_indices=(i, Load(0, (), dtypes.int64))
+    )
+    write = statement("w", box(i=4, j=3), at("B", i, j), dims=("i", "j"))
+    read = statement("r", box(i=4), at("C", i), (at("A", i), known), dims=("i",), position=1)
+    whole = scop((tensor("A", 4), tensor("B", 4, 3), tensor("C", 4)), write, read)
+    assert [d.kind for d in dependences(whole)] == ["flow"]
+    rows = {(pair[1][0], pair[3][0]) for pair in _pairs(whole, {})}  # type: ignore[index]
+    assert rows == {(row, row) for row in range(4)} and len(_pairs(whole, {})) == 4 * 3
 
 
 def test_context_rules_out_pairs() -> None:
