@@ -11,7 +11,6 @@ import pytest
 
 from tests.polyhedral.example_scops import EXAMPLES, gemm
 from tests.polyhedral.scops import (
-    SUM,
     Band,
     Constraint,
     Origin,
@@ -26,13 +25,11 @@ from tests.polyhedral.scops import (
     statement,
     tensor,
 )
+from tests.polyhedral.validated import in_order, ordered, refused
 from weft import dtypes
-from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.tensor_expr import Monoid
 from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Body, Scop
-from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.scop import Body, Scop
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.stage_result import stage_result
@@ -40,24 +37,6 @@ from weft.polyhedral.validation import validate
 
 i, j, k, m, n, tile = (Var(name) for name in ("i", "j", "k", "m", "n", "tile"))
 X, Y = tensor("X", 16, role="input"), tensor("Y", 16, role="output")
-
-
-def _refused(original: Scop, transformed: Scop, tree: Tree, code: str = "WEFT-E0440") -> str:
-    with pytest.raises(IllegalScheduleError) as caught:
-        validate(original, transformed, tree)
-    assert caught.value.code == code
-    return str(caught.value)
-
-
-def _in_order(of: Scop) -> Tree:
-    return initial(of).tree
-
-
-def _ordered(of: Scop, names: str) -> Tree:
-    """The statements one after the other, each in the order of its dims."""
-    return Sequence(tuple(
-        nest(name, *(Var(d) for d in of.statement(name).dims)) for name in names.split()
-    ))  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -78,14 +57,14 @@ def _pair() -> Scop:
 
 
 def test_a_reader_before_its_writer() -> None:
-    text = _refused(_pair(), _pair(), _ordered(_pair(), "c p"))
+    text = refused(_pair(), _pair(), ordered(_pair(), "c p"))
     assert "what c reads of" in text
     assert "sees T[" in text and "should see p[i=" in text
 
 
 def test_the_pair_belongs_together() -> None:
     """c[i] sees T[i]'s first value and should see p[i], all with one i."""
-    text = _refused(_pair(), _pair(), _ordered(_pair(), "c p"))
+    text = refused(_pair(), _pair(), ordered(_pair(), "c p"))
     why = next(line for line in text.splitlines() if "why" in line)
     numbers = {part.split("]")[0].removeprefix("i=") for part in why.split("[")[1:]}
     assert len(numbers) == 1
@@ -95,26 +74,26 @@ def test_swapped_operands() -> None:
     of = _pair()
     c = of.statement("c")
     swapped = replace(of, statements=(of.statements[0], replace(c, reads=c.reads[::-1])))
-    assert "what c reads of" in _refused(of, swapped, _in_order(swapped))
+    assert "what c reads of" in refused(of, swapped, in_order(swapped))
 
 
 def test_a_missing_statement() -> None:
     of = _pair()
-    _refused(of, replace(of, statements=of.statements[:1]), nest("p", i))
+    refused(of, replace(of, statements=of.statements[:1]), nest("p", i))
 
 
 def test_a_missing_instance() -> None:
     of = _pair()
     short = replace(of.statements[1], domain=box(i=15))
     less = replace(of, statements=(of.statements[0], short))
-    assert "the final value of Y" in _refused(of, less, _in_order(less))
+    assert "the final value of Y" in refused(of, less, in_order(less))
 
 
 def test_an_overwritten_output() -> None:
     of = _pair()
     extra = statement("extra", box(i=1), at("Y", i), (at("X", i),), position=2)
     more = replace(of, statements=(*of.statements, extra))
-    text = _refused(of, more, _in_order(more))
+    text = refused(of, more, in_order(more))
     assert "Y[0] sees X[0], but should see c[i=0]" in text
 
 
@@ -129,7 +108,7 @@ def _copied(source: Expr = i, target: Expr = i, names: str = "p copy c") -> tupl
     new = replace(
         of, tensors=(*of.tensors, tensor("L", 16)), statements=(of.statements[0], copy, reader)
     )
-    return new, _ordered(new, names)
+    return new, ordered(new, names)
 
 
 def test_a_copy_is_looked_through() -> None:
@@ -137,20 +116,20 @@ def test_a_copy_is_looked_through() -> None:
 
 
 def test_a_copy_of_the_wrong_element() -> None:
-    text = _refused(_pair(), *_copied(source=15 - i))
+    text = refused(_pair(), *_copied(source=15 - i))
     assert "sees p[i=" in text and "should see p[i=" in text
 
 
 def test_a_copy_at_the_wrong_time() -> None:
-    _refused(_pair(), *_copied(names="copy p c"))
-    _refused(_pair(), *_copied(names="p c copy"))
+    refused(_pair(), *_copied(names="copy p c"))
+    refused(_pair(), *_copied(names="p c copy"))
 
 
 def test_a_copy_that_misses_elements() -> None:
     new, tree = _copied()
     copy = replace(new.statement("copy"), domain=box(i=(1, 16)))
     statements = tuple(copy if s.name == "copy" else s for s in new.statements)
-    text = _refused(_pair(), replace(new, statements=statements), tree)
+    text = refused(_pair(), replace(new, statements=statements), tree)
     assert "sees L[0]" in text
 
 
@@ -164,15 +143,15 @@ def test_copies_of_copies() -> None:
         tensors=(*new.tensors, tensor("M", 16)),
         statements=(*new.statements[:2], again, reader),
     )
-    validate(_pair(), deep, _ordered(deep, "p copy again c"))
-    _refused(_pair(), deep, _ordered(deep, "p again copy c"))
+    validate(_pair(), deep, ordered(deep, "p copy again c"))
+    refused(_pair(), deep, ordered(deep, "p again copy c"))
 
 
 def test_a_copy_that_moves_along_itself_is_followed() -> None:
     of = _pair()
     slide = statement("slide", box(i=15), at("T", i + 1), (at("T", i),))
     new = replace(of, statements=(of.statements[0], slide, of.statements[1]))
-    why = _refused(of, new, _ordered(new, "p slide c"))
+    why = refused(of, new, ordered(new, "p slide c"))
     assert "sees p[i=0]" in why
 
 
@@ -204,20 +183,20 @@ def test_overlapped_tiles() -> None:
 
 
 def test_a_halo_that_is_too_small() -> None:
-    text = _refused(*_window(halo=1))
+    text = refused(*_window(halo=1))
     assert "Conv 'c1'" in text
     assert "c_t[tile=" in text and "should see p[i=" in text
 
 
 def test_a_tile_that_loads_the_wrong_part() -> None:
-    text = _refused(*_window(halo=2, offset=-1)[:2], _window(2)[2])
+    text = refused(*_window(halo=2, offset=-1)[:2], _window(2)[2])
     assert "what p_t reads of" in text
 
 
 def test_tiles_that_share_storage_need_their_loop() -> None:
     original, tiled, _ = _window(halo=2)
     apart = Sequence((nest("p_t", tile, i), nest("c_t", tile, i)))
-    _refused(original, tiled, apart, "WEFT-E0423")
+    refused(original, tiled, apart, "WEFT-E0423")
     validate(*_window(halo=2, contracted=0)[:2], apart)
 
 
@@ -230,8 +209,8 @@ def test_parameters() -> None:
             parameters=("n",), context=(Constraint(n - 1),),
         )  # fmt: skip
 
-    validate(sized(0), sized(0), _in_order(sized(0)))
-    assert "for n=" in _refused(sized(0), sized(1), _in_order(sized(1)))
+    validate(sized(0), sized(0), in_order(sized(0)))
+    assert "for n=" in refused(sized(0), sized(1), in_order(sized(1)))
 
 
 # --- statements that come and go -----------------------------------------------------------------
@@ -259,14 +238,14 @@ def _inlined(length: int) -> Scop:
 def test_inlined_producers_are_looked_through() -> None:
     new = _inlined(4)
     assert len(new.statements) == 1
-    validate(_chain(4), new, _in_order(new))
+    validate(_chain(4), new, in_order(new))
 
 
 def test_an_inlined_producer_at_the_wrong_element() -> None:
     new = _inlined(4)
     [only] = new.statements
     wrong = replace(only, reads=(at("X", i - 1), *only.reads[1:]))
-    text = _refused(_chain(4), replace(new, statements=(wrong,)), _in_order(new))
+    text = refused(_chain(4), replace(new, statements=(wrong,)), in_order(new))
     assert "what s3 reads" in text and "sees X[" in text
 
 
@@ -278,10 +257,10 @@ def test_a_hoisted_computation_is_looked_through() -> None:
     both = statement("both", (), at("f"), reads[1:])
     reader = statement("c", box(i=16), at("Y", i), (at("X", i), at("f")), position=1)
     hoisted = scop((X, Y, *constants, tensor("f")), both, reader)
-    validate(original, hoisted, _in_order(hoisted))
+    validate(original, hoisted, in_order(hoisted))
     half = replace(both, reads=(at("scale"),))
     less = replace(hoisted, statements=(half, reader))
-    assert "should see shift[]" in _refused(original, less, _in_order(less))
+    assert "should see shift[]" in refused(original, less, in_order(less))
 
 
 def test_a_dropped_copy() -> None:
@@ -291,148 +270,7 @@ def test_a_dropped_copy() -> None:
         statement("out", box(i=16), at("Y", i), (at("T", i),), position=1),
     )
     direct = scop((X, Y), statement("p", box(i=16), at("Y", i), (at("X", i),)))
-    validate(original, direct, _in_order(direct))
-
-
-# --- reductions ----------------------------------------------------------------------------------
-
-
-def _gemm_tree(*mac: Expr) -> Tree:
-    return Sequence((nest("init", i, j), nest("mac", *mac)))
-
-
-def test_contributions_may_come_in_any_order() -> None:
-    validate(gemm(8), gemm(8), _gemm_tree(-k, j, i))
-
-
-def test_contributions_before_the_start_are_lost() -> None:
-    tree = Sequence((nest("mac", i, j, k), nest("init", i, j)))
-    assert "the final value of C" in _refused(gemm(8), gemm(8), tree)
-
-
-def _split(first: int, second: int, tensors: tuple[str, str] = ("C", "C")) -> Scop:
-    """The update in two statements, over k < first and k >= second."""
-    of = gemm(8)
-    init, mac = of.statements
-    origin = Origin("mac", (i, j, k))
-    halves = [
-        replace(mac, name=name, domain=box(i=8, j=8, k=limits), writes=(at(target, i, j),),
-                origin=origin, position=(place, *mac.position[1:]))
-        for name, limits, target, place in (
-            ("low", (0, first), tensors[0], 1), ("high", (second, 8), tensors[1], 3),
-        )
-    ]  # fmt: skip
-    return replace(of, statements=(init, *halves))
-
-
-def test_an_update_in_two_statements() -> None:
-    validate(gemm(8), _split(5, 5), _in_order(_split(5, 5)))
-    tree = _ordered(_split(5, 5), "init high low")
-    validate(gemm(8), _split(5, 5), tree)
-
-
-def test_a_lost_contribution() -> None:
-    text = _refused(gemm(8), _split(4, 5), _in_order(_split(4, 5)))
-    assert "should see mac[i=" in text and "k=4]" in text
-
-
-def test_a_contribution_counted_twice() -> None:
-    text = _refused(gemm(8), _split(5, 4), _in_order(_split(5, 4)), "WEFT-E0441")
-    assert "low[i=" in text and "high[i=" in text and text.count("k=4]") == 2
-
-
-@pytest.mark.parametrize(("second", "code"), [(5, ""), (4, "WEFT-E0441"), (6, "WEFT-E0440")])
-def test_an_accumulator_that_goes_on_from_a_copy(second: int, code: str) -> None:
-    new = _split(5, second, ("L", "C"))
-    init, low, high = new.statements
-    carry = statement("carry", box(i=8, j=8), at("C", i, j), (at("L", i, j),), position=2)
-    start = replace(init, writes=(at("L", i, j),))
-    new = replace(
-        new, tensors=(*new.tensors, tensor("L", 8, 8)), statements=(start, low, carry, high)
-    )
-    if code:
-        _refused(gemm(8), new, _in_order(new), code)
-    else:
-        validate(gemm(8), new, _in_order(new))
-
-
-def test_tiles_may_each_have_their_own_sum() -> None:
-    """Two tiles recompute the same sum in accumulators of their own: counted once in each."""
-    original = scop(
-        (tensor("X", 16, 4, role="input"), tensor("s", 16), Y),
-        statement("zero", box(i=16), at("s", i), position=0),
-        statement("sum", box(i=16, k=4), at("s", i), (at("X", i, k),), position=1, reduce=("k",)),
-        statement("use", box(i=(1, 16)), at("Y", i), (at("s", i), at("s", i - 1)), position=2),
-        statement("first", box(i=1), at("Y", i), (at("s", i),), position=3),
-    )
-    whole = 4 * tile + i - 1
-    inside = (*box(tile=4, i=5), Constraint(whole))
-    tiled = scop(
-        (original.tensors[0], tensor("L", 4, 5, contracted=1, scope="local"), Y),
-        statement("zero_t", inside, at("L", tile, i), origin=Origin("zero", (whole,)),
-                  dims=("tile", "i")),
-        statement("sum_t", (*inside, *box(k=4)), at("L", tile, i), (at("X", whole, k),),
-                  origin=Origin("sum", (whole, k)), reduce=("k",), position=1,
-                  dims=("tile", "i", "k")),
-        statement("use_t", (*box(tile=4, i=(1, 5)), Constraint(whole - 1)), at("Y", whole),
-                  (at("L", tile, i), at("L", tile, i - 1)), origin=Origin("use", (whole,)),
-                  position=2, dims=("tile", "i")),
-        statement("first", box(i=1), at("Y", i), (at("L", 0, i + 1),), position=3),
-    )  # fmt: skip
-    names = ("zero_t", "sum_t", "use_t", "first")
-    parts = (nest("zero_t", i), nest("sum_t", i, k), nest("use_t", i), nest("first", i))
-    values = {name: tile if name != "first" else literal(0) for name in names}
-    tree = Band((loop("tile", **values),), Sequence(parts))
-    validate(original, tiled, tree)
-
-
-_ORDERED = Monoid(SUM.name, SUM.left, SUM.right, SUM.combined, SUM.identity, frozenset())
-
-
-def test_an_ordered_fold_keeps_its_order() -> None:
-    fold = statement("f", box(i=4, k=4), at("Y", i), (at("X", k),), reduce=("k",), monoid=_ORDERED)
-    of = scop((X, Y), fold)
-    validate(of, of, nest("f", k, i))
-    _refused(of, of, nest("f", i, -k))
-
-
-def test_two_kinds_of_update_keep_their_order() -> None:
-    other = Monoid("max", SUM.left, SUM.right, SUM.combined, SUM.identity)
-    of = scop(
-        (X, Y),
-        statement("f", box(i=4, k=4), at("Y", i), (at("X", k),), reduce=("k",)),
-        statement("g", box(i=4, k=4), at("Y", i), (at("X", k),), reduce=("k",), monoid=other,
-                  position=1),
-    )  # fmt: skip
-    validate(of, of, _in_order(of))
-    _refused(of, of, _ordered(of, "g f"))
-
-
-def test_a_scatter_keeps_its_order() -> None:
-    anywhere = Access("Y", (), may=True, body_indices=(literal(0),))
-    of = scop((X, Y), statement("s", box(i=4), anywhere, (at("X", i),)))
-    validate(of, of, nest("s", i))
-    _refused(of, of, nest("s", -i))
-
-
-def test_a_scatter_that_adds_may_be_reordered() -> None:
-    anywhere = Access("Y", (), may=True, body_indices=(literal(0),))
-    of = scop((X, Y), statement("s", box(i=4), anywhere, (at("X", i),), reduce=("i",)))
-    validate(of, of, nest("s", -i))
-
-
-def test_a_partial_sum_must_not_have_more() -> None:
-    of = scop(
-        (X, Y, tensor("s"), tensor("Z", 1, role="output")),
-        statement("zero", (), at("s"), position=0),
-        statement("low", box(k=4), at("s"), (at("X", k),), position=1, reduce=("k",)),
-        statement("part", box(i=1), at("Z", i), (at("s"),), position=2),
-        statement("high", box(k=(4, 8)), at("s"), (at("X", k),), position=3, reduce=("k",)),
-        statement("all", box(i=1), at("Y", i), (at("s"),), position=4),
-    )
-    validate(of, of, _ordered(of, "zero low part high all"))
-    text = _refused(of, of, _ordered(of, "zero low high part all"))
-    assert "what part reads of" in text and "sees high[k=" in text and "should see" not in text
+    validate(original, direct, in_order(direct))
 
 
 # --- origins -------------------------------------------------------------------------------------
@@ -449,27 +287,27 @@ def test_a_partial_sum_must_not_have_more() -> None:
 def test_origins_that_make_no_sense(origin: Origin, why: str) -> None:
     of = _pair()
     new = replace(of, statements=(replace(of.statements[0], origin=origin), of.statements[1]))
-    assert why in _refused(of, new, _in_order(new), "WEFT-E0442")
+    assert why in refused(of, new, in_order(new), "WEFT-E0442")
 
 
 def test_an_update_must_stay_one() -> None:
     of = gemm(8)
     plain = replace(of.statements[1], update=None)
     new = replace(of, statements=(of.statements[0], plain))
-    _refused(of, new, _in_order(new))  # the last contribution is no fold
+    refused(of, new, in_order(new))  # the last contribution is no fold
     fold = replace(of.statements[0], update=of.statements[1].update)
-    _refused(of, replace(of, statements=(fold, of.statements[1])), _in_order(of), "WEFT-E0442")
+    refused(of, replace(of, statements=(fold, of.statements[1])), in_order(of), "WEFT-E0442")
     one = replace(of.statements[0], body=Body((), (literal(1.0, dtypes.float32),)))
     of = replace(of, statements=(one, of.statements[1]))
     new = replace(of, statements=(one, plain))
-    _refused(of, new, _in_order(new), "WEFT-E0442")  # nothing may overwrite what is not identity
+    refused(of, new, in_order(new), "WEFT-E0442")  # nothing may overwrite what is not identity
 
 
 def test_a_new_update_is_refused() -> None:
     of = _pair()
     new: Statement = statement("new", box(i=4), at("T", i), (at("X", i),), reduce=("i",))
     more = replace(of, statements=(*of.statements, new))
-    _refused(of, more, _ordered(more, "p c new"), "WEFT-E0442")
+    refused(of, more, ordered(more, "p c new"), "WEFT-E0442")
 
 
 # --- the named transformations -------------------------------------------------------------------
@@ -480,7 +318,7 @@ def test_cache_write_and_pack() -> None:
     staged = stage_result(original, "C", readers=frozenset({"init", "mac"}))
     staged, _ = pack_operand(staged, "mac", 1, "j", 4, ("k",))
     assert len(staged.statements) == 4
-    validate(original, staged, _in_order(staged))
+    validate(original, staged, in_order(staged))
 
 
 def test_a_pack_of_the_wrong_width() -> None:
@@ -492,7 +330,7 @@ def test_a_pack_of_the_wrong_width() -> None:
         ))
         for s in staged.statements
     )  # fmt: skip
-    text = _refused(original, replace(staged, statements=wrong), _in_order(staged))
+    text = refused(original, replace(staged, statements=wrong), in_order(staged))
     assert "what mac reads of B" in text and "B[" in text
 
 
