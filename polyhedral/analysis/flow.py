@@ -148,6 +148,7 @@ class _Problem:
         self.times = times
         empty = isl.UnionMap.empty(parameter_space(scop))
         self.schedule, self.sinks, self.kills, self.contributions = empty, empty, empty, empty
+        self.box: isl.Set | None = None  # the tensor's, where its final values are read
         self._writes: list[tuple[Statement, Access, bool]] = []
         self.reads: dict[str, tuple[Read, str]] = {}  # tuple of a read → (read, its own tuple)
 
@@ -167,11 +168,16 @@ class _Problem:
             self._add(read, own, touched, self.times[own])
 
     def read_finally(self, name: str) -> None:
-        """Read every element after all instances."""
-        box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
+        """Read every element after all instances.
+
+        The tensor's bounds are left out until the end: with these redundant constraints, isl has
+        been seen to take an earlier write for the last one.
+        """
+        self.box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
+        box = isl.Set.universe(self.box.get_space())
         length = max((target_rank(t) for t in self.times.values()), default=1)
         time = to_constants(box, [1] + [0] * (length - 1))
-        touched = isl.Map.identity(box.get_space().map_from_set()).intersect_domain(box)
+        touched = isl.Map.identity(box.get_space().map_from_set())
         self._add(Read(name, FINAL), encode("A", name), touched, time)
 
     def solve(self) -> tuple[dict[Read, isl.UnionMap], dict[Read, isl.UnionMap]]:
@@ -195,8 +201,11 @@ class _Problem:
     def _analysed(self, sinks: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap, isl.UnionMap]:
         """What ``sinks`` see of instances, the initial elements that they may see, and all of the
         sinks that either is about."""
-        problem = isl.UnionAccessInfo.from_sink(sinks)
-        problem = problem.set_must_source(self.kills).set_may_source(self.contributions)
+        # With redundant constraints in the maps, isl has been seen to take an earlier write for the
+        # last one, and to forget sinks.
+        problem = isl.UnionAccessInfo.from_sink(sinks.remove_redundancies())
+        problem = problem.set_must_source(self.kills.remove_redundancies())
+        problem = problem.set_may_source(self.contributions.remove_redundancies())
         found = _computed(problem.set_schedule_map(self.schedule))
         initial = found.get_may_no_source()
         seen = found.get_full_may_dependence().range().unwrap().union(initial)
@@ -223,7 +232,12 @@ class _Problem:
         parts: dict[Read, isl.UnionMap] = {}
         for part in union_maps(found):
             read, own = self.reads[source_identifier(part)]
-            whole = with_source(part, own).to_union_map()
+            part = with_source(part, own)
+            if read.number == FINAL:
+                part = part.intersect_domain(self.box)
+                if part.is_empty():
+                    continue
+            whole = part.to_union_map()
             parts[read] = parts[read].union(whole) if read in parts else whole
         return parts
 

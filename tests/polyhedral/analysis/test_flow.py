@@ -171,3 +171,26 @@ def test_what_isl_cannot_decide_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(BudgetError) as caught:
         flow(gemm())
     assert caught.value.code == "WEFT-E0402"
+
+
+def test_the_last_of_several_writes_through_redundant_constraints() -> None:
+    """isl took the first one, before redundant constraints were removed."""
+    m, o = Var("m"), Var("o")
+    domain = (
+        Constraint((o + 2) // 3 * 3 - o - 2, equality=True),
+        *map(Constraint, (1 - m, o - 1, o + j - m * 6 - 2, m * 6 + 3 - o - j, 4 - o)),
+        Constraint(m * 6 + 1 - o),
+    )
+    store = replace(statement("s", box(j=1), at("A", o + j - m * 6 - 1)), dims=("j", "m", "o"))
+    of = scop((tensor("A", 4, role="inout"),), replace(store, domain=domain))
+    times = schedule_map(of, nest("s", j, m, o))
+    seen = flow(of, times, wanted={Read("A", FINAL)}).sources[Read("A", FINAL)]
+    (part,) = union_maps(seen)
+    expected = {(1, 7, 1, 1), (2, 8, 1, 1)}
+    points: list[isl.Point] = []
+    part.wrap().foreach_point(points.append)
+    found = {
+        tuple(p.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(4))
+        for p in points
+    }
+    assert found == expected
