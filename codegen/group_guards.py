@@ -99,7 +99,8 @@ def _longest(items: Sequence[Stmt]) -> tuple[Expr | None, int]:
             run += 1
             if _written(item) & _loaded(condition):
                 break
-        if run > best[1] and sum(bool(_written(item)) for item in items[:run]) > 1:
+        asked = sum(isinstance(i, Check) or bool(_written(i)) for i in items[:run])
+        if run > best[1] and asked > 1:
             best = condition, run
     return best
 
