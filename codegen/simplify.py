@@ -37,8 +37,10 @@ _WRITTEN_OUT = 64  # statements that an unrolled loop in a vector loop may grow 
 
 
 def simplify_kernel(kernel: Kernel) -> Kernel:
-    """``kernel`` with the same effects and less arithmetic. Size parameters are not negative."""
-    scope = _Scope(dict.fromkeys(kernel.parameters, (0, None)), {})
+    """``kernel`` with the same effects and less arithmetic. Sizes of arrays are not negative; other
+    parameters may be."""
+    sizes = [size.name for b in kernel.buffers for size in b.shape if isinstance(size, Var)]
+    scope = _Scope(dict.fromkeys(sizes, (0, None)), {})
     return replace(kernel, body=scope.stmt(kernel.body))
 
 

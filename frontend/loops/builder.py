@@ -142,10 +142,9 @@ class ScopBuilder:
         name = self.fresh(wanted)
         self.tensors[name] = Tensor(name, shape, dtype, role)
         for size in shape:
-            if not isinstance(size, Var) and to_affine(size) is not None:
-                form = to_affine(size)
-                if form is not None and not (form.is_constant and form.constant >= 0):
-                    self.assume([Constraint(size)])
+            form = to_affine(size)
+            if form is not None and not (form.is_constant and form.constant >= 0):
+                self.assume([Constraint(size)])
         return name
 
     def is_reached(self, place: Place) -> bool:
