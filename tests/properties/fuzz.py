@@ -220,12 +220,22 @@ def main() -> int:
 
 
 def _programs(options: argparse.Namespace, examine_one: Callable[[int], Outcome]) -> int:
+    _stop_early()
     tally = Tally()
-    for seed in range(options.seed, options.seed + options.n):
-        tally.add(seed, examine_one(seed))
+    try:
+        for seed in range(options.seed, options.seed + options.n):
+            tally.add(seed, examine_one(seed))
+    except KeyboardInterrupt:
+        print("\nstopped early")
     print(tally.shares())
-    print(f"{len(tally.problems)} contradictions in {options.n} programs")
+    print(f"{len(tally.problems)} contradictions in {sum(tally.kinds.values())} programs")
     return 1 if tally.problems else 0
+
+
+def _stop_early() -> None:
+    """Let both signals end a run where it is, so that it shows what there is."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def _only(seed: int, make: Make) -> int:
@@ -245,8 +255,7 @@ def _only(seed: int, make: Make) -> int:
 
 
 def _long(seeds: range, effort: Effort, make: Make, options: argparse.Namespace) -> int:
-    for number in (signal.SIGINT, signal.SIGTERM):  # stop early, and show what there is
-        signal.signal(number, signal.default_int_handler)
+    _stop_early()
     tally, start = Tally(), time.perf_counter()
     found = run_here(seeds, effort, make) if options.jobs < 2 else run_jobs(seeds, options)
     count = 0
