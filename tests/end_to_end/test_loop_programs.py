@@ -9,6 +9,7 @@ from weft.benchmarks.loop_programs.registry import PROGRAMS
 
 SIZES = (0, 1, 2, 3, 7, 13)
 LONG = (97,)  # of programs that a size of thousands does not make slow
+MORE = {"optimal_bst": (29,)}  # rows that begin on a diagonal, in strips and beyond
 MOST = {"contraction": 3, "gauss_seidel_3d": 7, "convolve_layer": 3, "dct_8x8": 1, "convolve_3d": 7}
 
 
@@ -17,7 +18,7 @@ def copies(arguments: Arguments) -> Arguments:
 
 
 def sizes(name: str) -> list[int]:
-    found = SIZES + (LONG if PROGRAMS[name].large >= 100_000 else ())
+    found = SIZES + (LONG if PROGRAMS[name].large >= 100_000 else ()) + MORE.get(name, ())
     return [n for n in found if n <= MOST.get(name, n)]
 
 
