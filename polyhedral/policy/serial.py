@@ -16,6 +16,7 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.scop import Statement
+from weft.polyhedral.transform.scheduled import fresh
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
 SIDE_BY_SIDE = 40.0  # … in scalars, or across rows, for several iterations that nothing crosses
@@ -33,7 +34,8 @@ def serial(planner: Planner, group: Group) -> Tree | None:
     columns = _columns(planner, group, plane)
     if columns is not None:
         planes = (columns,) if planner.threads == 1 else (plane, columns)
-        tiles = {f"{planner.name(p.at)}_t": _tiles(p) for p in planes}
+        taken: set[str] = set()  # two skewed planes may be called after one dim
+        tiles = {fresh(f"{planner.name(p.at)}_t", taken): _tiles(p) for p in planes}
         loops = tile_loops(planner, group, tiles)
         return Band(loops, planner.nest(group.inside(*tiles.values())))
     loop = planner.loop(planner.name(plane.at), plane.at)

@@ -66,3 +66,10 @@ def test_wrong_results_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(executions, "run", wrong)
     assert problems()["wrong result"] >= 10
+
+
+@pytest.mark.parametrize("seed", [40760, 200115, 200548, 320120])
+def test_programs_that_went_wrong_once(seed: int) -> None:
+    """Sums that start anew, tiles of one row, strided sums, two planes called after one dim."""
+    outcome = examine(seed, QUICK)
+    assert not outcome.problem, outcome.problem
