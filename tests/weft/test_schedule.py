@@ -1,7 +1,5 @@
 """Schedules as values: steps, and what they are schedules of."""
 
-# ruff: noqa: F821  (sizes are names in kernels)
-
 from __future__ import annotations
 
 import numpy as np
