@@ -48,7 +48,8 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt) -> Stmt | None
             given.append(condition)
     if not sides:
         return None
-    begin, end = Var(_fresh(f"{loop.var}.full", loop)), Var(_fresh(f"{loop.var}.rest", loop))
+    begin = Var(fresh_name(f"{loop.var}.full", loop))
+    end = Var(fresh_name(f"{loop.var}.rest", loop))
     first = extreme("max", [loop.lower, *(s.value for s in sides if s.lower)])
     behind = extreme("min", [loop.upper, *(s.value for s in sides if not s.lower)])
     parts = (
@@ -65,8 +66,9 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt) -> Stmt | None
     return apart if before == TRUE else If(before, apart, loop)
 
 
-def _fresh(name: str, loop: For) -> str:
-    """``name``, or one like it that stands for nothing in ``loop``, which may be cut before."""
+def fresh_name(name: str, loop: For) -> str:
+    """``name``, or one like it that stands for nothing in ``loop``, which may be cut before: a name
+    that is bound around it and not used in it may be bound again."""
     known = {
         n.name
         for s in walk(loop)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from weft.codegen.cut_loop import fresh_name
 from weft.codegen.loop_ir import (
     Allocate,
     Block,
@@ -167,7 +168,7 @@ def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], width: int) -
         shape, strides = (literal(width), lanes.upper), (lanes.upper, literal(1))
         whole = Allocate(Buffer(b.tile, b.dtype, shape, strides, "register"), whole)
     many = Apply("max", ((loop.upper - loop.lower) // width, literal(0)))
-    rest = Var(f"{loop.var}.blocked")  # not the name of a bound of the loop, which may be cut
+    rest = Var(fresh_name(f"{loop.var}.rest", loop))
     blocks = For(block.name, literal(0), many, "serial", whole)
     return Let(rest.name, loop.lower + many * width, Block((blocks, replace(loop, lower=rest))))
 
