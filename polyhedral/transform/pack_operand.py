@@ -14,6 +14,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.errors import IllegalScheduleError
+from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, substitute
 from weft.polyhedral.analysis.linear import box, linear
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
@@ -118,7 +119,7 @@ def _copy(
     domain = [tile, lane, literal(width - 1) - lane, bounds[dim] - 1 - position]
     for d in others:
         domain += [d, bounds[d.name] - 1 - d]
-    indices = tuple(substitute(i, {dim: position}) for i in access.indices)
+    indices = tuple(substitute(simplify(i), {dim: position}) for i in access.indices)
     return Statement(
         name,
         dims,

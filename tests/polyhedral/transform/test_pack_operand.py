@@ -144,3 +144,12 @@ def test_refusals(of, statement: str, dim: str, reason: str) -> None:  # type: i
     with pytest.raises(IllegalScheduleError, match=r"WEFT-E0456") as caught:
         pack_operand(scop, statement, operand, dim, 4, ())
     assert reason in caught.value.why
+
+
+def test_a_dim_that_an_index_names_in_vain() -> None:
+    of = matmul(5, 3, 7, relu=False)
+    add = of.statement("C_add")
+    in_vain = replace(add.reads[1], indices=(Var("i") - Var("i") + Var("r"), Var("j")))
+    vain = replace(add, reads=(add.reads[0], in_vain))
+    changed = replace(of, statements=tuple(vain if s is add else s for s in of.statements))
+    promise(of, packed(changed))
