@@ -53,20 +53,18 @@ ORDER_CODES = {"WEFT-E0413", "WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}
 def examine(seed: int, effort: Effort, make: Callable[[int], Pair] = random_pair) -> Outcome:
     """Pair ``seed`` of those that ``make`` makes, checked."""
     try:
-        pair = make(seed)
+        return examine_pair(make(seed), Random(f"effort {seed}"), effort)
     except NoPair as error:
         return Outcome(str(error))
     except MoveFailed as error:
         return Outcome("a transformation failed", str(error))
-    try:
-        return examine_pair(pair, Random(f"effort {seed}"), effort)
     except executions.Stopped:
         return Outcome("stopped by a check of data")
     except InternalError as error:
         if "is not bounded" in error.what:  # by intervals, which is all that interpreters know
             return Outcome("cannot be interpreted")
         return Outcome("crash", f"InternalError: {error}")
-    except Exception as crash:  # of the checkers, of code generation, of the interpreters
+    except Exception as crash:  # of transformations, checkers, code generation, interpreters
         where = traceback.extract_tb(crash.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         return Outcome("crash", f"{type(crash).__name__} at {place}: {crash}")
