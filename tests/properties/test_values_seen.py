@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from tests.polyhedral.transform.integer_programs import read
 from tests.properties.examine import keeps_statements
 from tests.properties.fitting import Sizes
 from tests.properties.scheduled_programs import CASES, case
 from tests.properties.tree_moves import put
 from tests.properties.values_seen import agree
+from weft.dtypes import int64
+from weft.frontend.build import monoid
 from weft.polyhedral.schedule_tree import Sequence, Tree, walk
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.reverse import reverse
 
 LARGEST: Sizes = {"n": 4}
 
@@ -44,3 +49,27 @@ def test_a_wrong_index() -> None:
     statements = (*of.scop.statements[:-1], replace(copy, reads=(wrong,)))
     scop = replace(of.scop, statements=statements)
     assert not agree(of.original, scop, of.tree, LARGEST)
+
+
+def test_folds_of_several_kinds() -> None:
+    """Sums of one element may change places, but not with a maximum between them."""
+    scop = read(
+        """
+        for i in range(n):
+            A[0] += B[i]
+        A[0] += B[0]
+        for i in range(n):
+            A[0] += C[i]
+        """,
+        "n", A="io n", B="in n", C="in n",
+    )  # fmt: skip
+    sums, middle, more = scop.statements
+    assert middle.update is not None
+    largest = replace(middle, update=replace(middle.update, monoid=monoid("max", int64)))
+    scop = replace(scop, statements=(sums, largest, more))
+    of = initial(scop)
+    first, second, third = of.tree.children  # type: ignore[union-attr]
+    assert agree(scop, scop, of.tree, LARGEST)
+    assert agree(scop, scop, reverse(of, first.loops[0].name).tree, LARGEST)
+    assert not agree(scop, scop, Sequence((second, first, third)), LARGEST)
+    assert not agree(scop, scop, Sequence((first, third, second)), LARGEST)

@@ -3,11 +3,14 @@
 Values are sets of contributions: an ordinary instance writes {itself}, a fold adds itself to what
 was there, a statement that the original does not have hands on what it reads. Two runs agree if
 every read of every instance sees what that of its original instance sees, and all final values do.
+Where folds of several kinds meet in one tensor, a fold of another kind starts from the whole value
+that was there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,7 +58,7 @@ def _run(
     else:
         rows, _, _ = times(one, paths(tree))
         order = np.lexsort(rows.T[::-1])
-    folding = _folding(original)
+    folding, mixed = _folding(original), _mixed(original)
     known = {s.name for s in original.statements}
     touched = [_accesses(scop, s, one.env(k), one.points[k][""].size)
                for k, s in enumerate(scop.statements)]  # fmt: skip
@@ -80,7 +83,10 @@ def _run(
             own = frozenset({(origin, point)})
         for w, before in zip(writes, old, strict=True):
             if w[at]:
-                memory[w[at]] = before | own if fold else own
+                start = before
+                if fold and s.update is not None and w[at][0] in mixed:
+                    start = _started(before, s.update.monoid.name)
+                memory[w[at]] = start | own if fold else own
     return seen, memory
 
 
@@ -118,14 +124,31 @@ def _original_point(s: Statement, env: Mapping[str, Column], at: int) -> tuple[i
 
 
 def _folding(original: Scop) -> set[str]:
-    """Updates whose order is free, and that share their tensors with no other kind of update."""
-    found = set()
+    """Updates whose order is free."""
+    return {s.name for s in original.statements if s.update is not None and reassociable(s)}
+
+
+def _mixed(original: Scop) -> set[str]:
+    """Tensors with updates of several kinds, or of some whose order is not free."""
+    kinds: dict[str, set[str]] = {}
     for s in original.statements:
-        others = [o for o in original.statements if o.update is not None
-                  and {w.tensor for w in o.writes} & {w.tensor for w in s.writes}]  # fmt: skip
-        if s.update is not None and all(
-            reassociable(o) and o.update is not None and o.update.monoid == s.update.monoid
-            for o in others
-        ):
-            found.add(s.name)
-    return found
+        if s.update is not None:
+            kind = s.update.monoid.name if reassociable(s) else s.name
+            for w in s.writes:
+                kinds.setdefault(w.tensor, set()).add(kind)
+    return {tensor for tensor, found in kinds.items() if len(found) > 1}
+
+
+def _started(before: Value, kind: str) -> Value:
+    """What a fold of ``kind`` adds to, where ``before`` may be folds of another."""
+    if any(isinstance(part, _Start) and part.kind == kind for part in before):
+        return before
+    return frozenset({_Start(kind, before)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """All that was there before folds of one kind."""
+
+    kind: str
+    value: Value
