@@ -118,7 +118,8 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     name = planner.name(plane.at)
     inside = group.inside(plane.at)
     if inside.in_tile and not group.in_tile:  # the loop is in strips already
-        strip = planner.loop(f"{_hint(plane)}_t", plane.at, "parallel")
+        meets = _folds(planner, group, plane)
+        strip = planner.loop(f"{_hint(plane)}_t", plane.at, "serial" if meets else "parallel")
         return Band((strip,), planner.nest(replace(inside, strips=len(inside.above))))
     if all(len(planner.free(group, n)) == 1 for n in group.names):
         vector = plane.coincident and _vectors(planner, group, plane)

@@ -95,7 +95,7 @@ def test_a_bound_call_has_results_of_its_own() -> None:
 
 def test_what_cannot_be_bound() -> None:
     run = scaled_sum.compile()
-    with pytest.raises(CallError, match="'x' cannot be bound"):
+    with pytest.raises(CallError, match="E0612: 'x' cannot be bound"):
         run.bind(2.0, 1, np.ones(10)[::2], np.ones(5))
     with pytest.raises(CallError, match="'y' cannot be bound"):
         run.bind(2.0, 1, np.ones(5), np.ones(10)[::2])
