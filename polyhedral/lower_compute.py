@@ -109,6 +109,7 @@ class OperationLowering:
             known = conjunction(self.symbols.normal(condition))
             domain = domain.where(domain.news(known))
             if not known.exact:  # where it is false, some element is written back as it was
+                scope = Scope(self.axes)
                 indices = [select(condition, index, 0) for index in indices]
                 old = Load(result, tuple(indices), result.dtype)
                 new = value if combine is None else _combined(combine, old, value)
@@ -179,22 +180,27 @@ class OperationLowering:
         guards = list(scope.guards)
         if node.condition is not None:
             guards.append((node.condition, True))
-        inner = Scope((*scope.axes, *node.axes), tuple(guards))
-        domain = self._domain(inner.axes)
-        values = list(node.values)
+        inner = (*scope.axes, *node.axes)
+        domain = self._domain(inner)
+        # Where a condition is not known, the values choose by it; what stands in it is under the
+        # conditions before it alone, since a fold in it must not wait for itself.
+        known: list[Guard] = []
+        asked: list[Guard] = []
         for condition, holds in guards:
-            known = conjunction(self.symbols.normal(condition), holds)
-            domain = domain.where(domain.news(known))
-            if not known.exact:
-                taken = condition if holds else ~condition
-                values = [select(taken, v, e) for v, e in zip(values, identity, strict=True)]
-        builder = self._builder(domain, inner)
+            form = conjunction(self.symbols.normal(condition), holds)
+            domain = domain.where(domain.news(form))
+            (known if form.exact else asked).append((condition, holds))
+        values = list(node.values)
+        for condition, holds in reversed(asked):
+            chosen = zip(values, identity, strict=True)
+            values = [select(condition, *((v, e) if holds else (e, v))) for v, e in chosen]
+        builder = self._builder(domain, Scope(inner, tuple(known)))
         results = builder.translate(values)
         name = f"{self.name}_{monoid.name}"
         start = self._domain(scope.axes)
         self._emit(f"{name}_init", scope.axes, start, writes, (), identity, inside=inside)
         update = Update(monoid, tuple(axis.name for axis in node.axes))
-        self._emit(name, inner.axes, domain, writes, builder.reads, results, update, inside)
+        self._emit(name, inner, domain, writes, builder.reads, results, update, inside)
 
     def _is_safe(self, node: Reduce, scope: Scope) -> bool:
         """Whether every access in ``node`` is in range even where its guards do not hold."""
@@ -285,17 +291,28 @@ def _fold_label(node: Expr) -> Hashable:
 
 
 def _axis_names(exprs: Sequence[Expr], around: Sequence[Axis]) -> set[str]:
-    """The names among ``around`` that ``exprs`` depend on, through bounds of axes too."""
+    """The names among ``around`` that ``exprs`` depend on, through bounds of axes too: not those
+    that a reduction in them gives to an axis of its own."""
     bounds = {axis.name: (axis.lower, axis.upper) for axis in around}
     found: set[str] = set()
-    pending = list(exprs)
+    pending: list[tuple[Expr, frozenset[str]]] = [(expr, frozenset()) for expr in exprs]
+    seen: set[tuple[int, frozenset[str]]] = set()
+
+    def also(parts: Iterable[Expr], own: frozenset[str]) -> None:
+        for part in parts:
+            if (id(part), own) not in seen:
+                seen.add((id(part), own))
+                pending.append((part, own))
+
     while pending:
-        for node in walk(pending.pop()):
+        expr, own = pending.pop()
+        for node in walk_scalar(expr):
             if isinstance(node, Reduce):
-                pending += [bound for axis in node.axes for bound in (axis.lower, axis.upper)]
-            elif isinstance(node, Var) and node.name in bounds and node.name not in found:
+                also((bound for axis in node.axes for bound in (axis.lower, axis.upper)), own)
+                also(node.children, own | {axis.name for axis in node.axes})
+            elif isinstance(node, Var) and node.name in bounds and node.name not in own | found:
                 found.add(node.name)
-                pending += bounds[node.name]
+                also(bounds[node.name], frozenset())
     return found
 
 

@@ -391,6 +391,21 @@ def test_a_thousand_operations_and_a_deep_expression(rng):
     assert len(lower(Program("p", (a,), (u,)), "p").statements[0].reads) == 1
 
 
+@pytest.mark.parametrize("least", [0.0, 5.5, 10.0])
+def test_folds_under_conditions_on_folds_over_the_same_axis(least: float) -> None:
+    """Their indices are not known to be in range, so that they stay under their conditions."""
+    x, y = (w.placeholder((3,), name=name) for name in "xy")
+    k, q = w.reduce_axis((0, 3), name="k"), w.reduce_axis((0, 3), name="q")
+    at = apply("min", apply("max", k, w.as_size(0)), w.as_size(2))
+    of_x, of_y = w.sum(x[at], axis=k), w.sum(y[at], axis=k)
+    both = w.sum(select(of_x > least + 1.0, of_y * x[q], y[q]), axis=q)
+    flat = w.compute((), lambda: select(of_x > least, of_y, -1.0), name="flat")
+    deep = w.compute((), lambda: select(of_x > least, both, -1.0), name="deep")
+    arrays = (np.array([1, 2, 3], np.float32), np.array([10, 20, 30], np.float32))
+    for one in (flat, deep):
+        check(one, (x, y), arrays)
+
+
 # ---- random programs ----------------------------------------------------------------------------
 
 
