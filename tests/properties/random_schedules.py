@@ -20,7 +20,7 @@ from tests.properties.named_moves import LOCAL, LOOPS, TEXTUAL, NamedMove
 from tests.properties.random_affine import Affine, inputs_of, random_affine
 from tests.properties.tree_moves import BREAKS, MOVES, choose, identical, loops
 from tests.properties.verdicts import Program
-from weft.errors import CompileError, IllegalScheduleError, InternalError
+from weft.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Scop
@@ -148,7 +148,7 @@ def _move(r: Random, pair: Pair, table: dict, wanted) -> None:  # type: ignore[n
 def _apply(r: Random, pair: Pair, move: NamedMove) -> Scheduled | None:
     try:
         return move(r, pair.scheduled)
-    except IllegalScheduleError as error:
+    except (IllegalScheduleError, BudgetError) as error:
         pair.refused[f"{move.__name__[1:]} {error.code}"] += 1
     except Exception as error:
         raise MoveFailed(f"{move.__name__[1:]} failed: {type(error).__name__}: {error}") from error
