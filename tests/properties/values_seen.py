@@ -84,7 +84,7 @@ def _run(
         for w, before in zip(writes, old, strict=True):
             if w[at]:
                 start = before
-                if fold and s.update is not None and w[at][0] in mixed:
+                if fold and s.update is not None and origin in mixed:
                     start = _started(before, s.update.monoid.name)
                 memory[w[at]] = start | own if fold else own
     return seen, memory
@@ -129,14 +129,15 @@ def _folding(original: Scop) -> set[str]:
 
 
 def _mixed(original: Scop) -> set[str]:
-    """Tensors with updates of several kinds, or of some whose order is not free."""
+    """Updates of tensors with updates of several kinds, or of some whose order is not free."""
     kinds: dict[str, set[str]] = {}
-    for s in original.statements:
-        if s.update is not None:
-            kind = s.update.monoid.name if reassociable(s) else s.name
-            for w in s.writes:
-                kinds.setdefault(w.tensor, set()).add(kind)
-    return {tensor for tensor, found in kinds.items() if len(found) > 1}
+    updates = [s for s in original.statements if s.update is not None]
+    for s in updates:
+        assert s.update is not None
+        kind = s.update.monoid.name if reassociable(s) else s.name
+        for w in s.writes:
+            kinds.setdefault(w.tensor, set()).add(kind)
+    return {s.name for s in updates if any(len(kinds[w.tensor]) > 1 for w in s.writes)}
 
 
 def _started(before: Value, kind: str) -> Value:
