@@ -12,12 +12,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.codegen.conditions import body_given
+from weft.codegen.cut_loop import bound_inside
 from weft.codegen.loop_ir import Block, For, If, Kernel, Stmt, Store, Update, expressions, walk
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import Apply, Expr, Load, Select, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
+from weft.polyhedral.analysis.linear import mentions
 
 # i op lo + offset, and what it says of turn lo; of all others it says the opposite.
 _FIRST = {
@@ -59,6 +61,8 @@ def _asked(loop: For) -> tuple[Expr, bool] | None:
     if loop.kind != "serial" or loop.step != 1 or len(inside) > _SMALL:
         return None
     if any(isinstance(s, For) and s.kind != "vector" for s in inside):
+        return None
+    if mentions(loop.lower, bound_inside(loop)):  # it could not stand for the variable there
         return None
     stored = {s.buffer for s in inside if isinstance(s, Store)}
     stored |= {name for s in inside if isinstance(s, Update) for name, _ in s.targets}
