@@ -132,8 +132,16 @@ class Builder:
     def jump(self, label: str) -> None:
         self.line(f"br label %{label}")
 
-    def branch(self, condition: Value, yes: str, no: str) -> None:
-        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
+    def branch(self, condition: Value, yes: str, no: str, unrolled: int = 1) -> None:
+        """To ``yes`` or ``no``; the back edge of a loop that LLVM unrolls ``unrolled`` times."""
+        note = f", !llvm.loop {self._loop_note(unrolled)}" if unrolled > 1 else ""
+        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}{note}")
+
+    def _loop_note(self, unrolled: int) -> str:
+        name = f"!{sum(key.startswith('!') for key in self.support)}"
+        count = f'!{{!"llvm.loop.unroll.count", i32 {unrolled}}}'
+        self.support[name] = f"{name} = distinct !{{{name}, {count}}}"
+        return name
 
     def phi(self, *incoming: tuple[Value, str]) -> Value:
         first = incoming[0][0]
@@ -222,7 +230,9 @@ class Builder:
     def negate(self, value: Value) -> Value:
         return self.emit(f"fneg {value}", value.type, value.lanes)
 
-    def intrinsic(self, name: str, *args: Value, result: str = "", extra: str = "") -> Value:
+    def intrinsic(
+        self, name: str, *args: Value, result: str = "", extra: str = "", flags: str = ""
+    ) -> Value:
         """``llvm.<name>`` overloaded on its first argument (and its result where that differs)."""
         args = tuple(self.match(*args))
         lanes, type_ = args[0].lanes, result or args[0].type
@@ -235,7 +245,8 @@ class Builder:
         )
         self.declare(f"{full} @llvm.{name}.{over}({parameters})")
         actual = ", ".join(str(a) for a in args) + (f", {extra}" if extra else "")
-        return self.emit(f"call {full} @llvm.{name}.{over}({actual})", type_, lanes)
+        call = f"call {flags} {full}" if flags else f"call {full}"
+        return self.emit(f"{call} @llvm.{name}.{over}({actual})", type_, lanes)
 
     def declare(self, signature: str) -> None:
         self.declarations.setdefault(f"declare {signature}")

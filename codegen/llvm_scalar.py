@@ -175,9 +175,9 @@ class ScalarOps:
             case "neg":
                 return b.negate(a)
             case "min" | "max":
-                better = b.compare("fcmp olt" if op == "min" else "fcmp ogt", *args)
-                chosen = b.select(better, *args)
-                return b.select(b.compare("fcmp uno", a, a), a, chosen)
+                # Of zeros with different signs, either; NaN if any is. Where the second operand comes
+                # out of a recurrence, the question for NaN of the first is none of its steps.
+                return b.intrinsic(f"{op}imum", *args, flags="nsz")
             case "isnan":
                 return b.compare("fcmp uno", a, a)
             case "isinf" | "isfinite":

@@ -28,14 +28,18 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
     While,
+    expressions,
     walk,
 )
 from weft.errors import CompileError
 from weft.frontend.scalar_expr import Expr, Literal, literal
+from weft.frontend.scalar_expr import walk as walk_expr
 from weft.frontend.tensor_expr import Monoid
 
 FAIL = "weft_fail"
 _WRITTEN_OUT = 4096  # statements that an unrolled loop may grow to; a longer one stays a loop
+_UNROLLED = 4  # turns of a short serial loop between two jumps
+_SHORT = 32  # nodes of the expressions in such a loop
 _FAIL_TEXT = f"""define internal void @{FAIL}(ptr %status, i64 %code, i64 %a, i64 %b) noinline cold
 {{
   %word = getelementptr i64, ptr %status, i64 1
@@ -136,7 +140,9 @@ class Emitter:
                 for value in turns:
                     self.iteration(loop, integer(value))
                 return
-        self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index))
+        constant = lower.const is not None and upper.const is not None
+        times = _UNROLLED if _short(loop) and not constant else 1
+        self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index), times)
 
     def iteration(self, loop: For, index: Value | Ramp) -> None:
         """The body of ``loop`` for one value of its variable, or for a ramp of them."""
@@ -145,7 +151,9 @@ class Emitter:
         self.emit(loop.body)
         self.frame.names = names
 
-    def counted(self, lower: Value, upper: Value, step: int, body: llvm_vector.Body) -> None:
+    def counted(
+        self, lower: Value, upper: Value, step: int, body: llvm_vector.Body, unrolled: int = 1
+    ) -> None:
         """``body`` at lower, lower + step … below ``upper``, tested at the end of each turn."""
         b = self.frame.b
         if lower.const is not None and upper.const is not None and lower.const >= upper.const:
@@ -157,7 +165,7 @@ class Emitter:
         body(index)
         following = b.binary("add nsw", index, integer(step))
         b.store(following, cell)
-        b.branch(b.compare("icmp slt", following, upper), loop, done)
+        b.branch(b.compare("icmp slt", following, upper), loop, done, unrolled)
         b.at(done)
 
     def _uneven(self, loop: For, lower: Value, upper: Value) -> None:
@@ -379,6 +387,14 @@ def _cache_lines(buffer: Buffer, private: int) -> Expr:
     for size in buffer.shape:
         bytes_ = bytes_ * size
     return (bytes_ + 63) // 64 * 64
+
+
+def _short(loop: For) -> bool:
+    """Whether the turns of a loop are so short that counting them shows."""
+    inside = list(walk(loop.body))
+    if not all(isinstance(s, Block | Let | Store | Update | Comment) for s in inside):
+        return False
+    return sum(1 for s in inside for e in expressions(s) for _ in walk_expr(e)) <= _SHORT
 
 
 def _distinct(at: Value | Ramp) -> bool:
