@@ -279,6 +279,11 @@ def source_identifier(pairs: isl.Map) -> str:
     return str(pairs.get_tuple_name(_DIM.in_))
 
 
+def target_identifier(pairs: isl.Map) -> str:
+    """The identifier of the tuples that ``pairs`` leads to."""
+    return str(pairs.get_tuple_name(_DIM.out))
+
+
 def with_source(pairs: isl.Map, identifier: str) -> isl.Map:
     """``pairs`` from tuples of another name."""
     return pairs.set_tuple_name(_DIM.in_, identifier)
@@ -345,6 +350,12 @@ def where_less(pairs: isl.Map, a: int, b: int) -> isl.Map:
 def target_rank(pairs: isl.Map) -> int:
     """The number of dimensions that ``pairs`` leads to."""
     return int(pairs.dim(_DIM.out))
+
+
+def fixed_value(pairs: isl.Map, k: int) -> int | None:
+    """The value of dimension ``k`` of what ``pairs`` lead to, where it is plainly one number."""
+    value = pairs.plain_get_val_if_fixed(_DIM.out, k)
+    return value.to_python() if value.is_int() else None
 
 
 def to_constants(points: isl.Set, values: Sequence[int]) -> isl.Map:

@@ -11,7 +11,8 @@ precedes sees the element's initial value.
 * A write to data-dependent elements hands on the other elements of its tensor: it counts as a read
   and a write of the whole tensor.
 
-See Feautrier, "Dataflow analysis of array and scalar references" (1991); computed by isl.
+See Feautrier, "Dataflow analysis of array and scalar references" (1991); computed by isl,
+and checked (``last_writes``).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 import islpy as isl
 
-from weft.errors import BudgetError, InternalError
+from weft.polyhedral.analysis.last_writes import Uses, last_writes
 from weft.polyhedral.analysis.times import original_schedule
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
@@ -52,9 +53,6 @@ class Read(NamedTuple):
 
     name: str
     number: int
-
-
-UNDECIDED = "affine expression involves some of the domain dimensions"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,8 +168,7 @@ class _Problem:
     def read_finally(self, name: str) -> None:
         """Read every element after all instances.
 
-        The tensor's bounds are left out until the end: with these redundant constraints, isl has
-        been seen to take an earlier write for the last one.
+        The tensor's bounds are left out until the end: accesses lie within them anyway.
         """
         self.box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
         box = isl.Set.universe(self.box.get_space())
@@ -188,28 +185,9 @@ class _Problem:
             self._add_write(*write)
         if self.kills.is_empty() and self.contributions.is_empty():
             return {}, self._by_read(self.sinks)
-        sources, initial, seen = self._analysed(self.sinks)
-        lost = self.sinks.subtract(seen)
-        if not lost.is_empty():
-            # isl forgets sinks where maps have redundant divs; of these alone it does not.
-            more, first, seen = self._analysed(lost)
-            sources, initial = sources.union(more), initial.union(first)
-            if not lost.is_subset(seen):
-                raise InternalError("WEFT-E0947", "the dataflow analysis has lost some reads")
-        return self._by_read(sources), self._by_read(initial)
-
-    def _analysed(self, sinks: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap, isl.UnionMap]:
-        """What ``sinks`` see of instances, the initial elements that they may see, and all of the
-        sinks that either is about."""
-        # With redundant constraints in the maps, isl has been seen to take an earlier write for the
-        # last one, and to forget sinks.
-        problem = isl.UnionAccessInfo.from_sink(sinks.remove_redundancies())
-        problem = problem.set_must_source(self.kills.remove_redundancies())
-        problem = problem.set_may_source(self.contributions.remove_redundancies())
-        found = _computed(problem.set_schedule_map(self.schedule))
-        initial = found.get_may_no_source()
-        seen = found.get_full_may_dependence().range().unwrap().union(initial)
-        return found.get_may_dependence().reverse(), initial, seen
+        found = last_writes(Uses(self.sinks, self.kills, self.contributions, self.schedule))
+        sources = found.seen.range_factor_domain().reverse()
+        return self._by_read(sources), self._by_read(found.initial)
 
     def _add_write(self, statement: Statement, access: Access, folds: bool) -> None:
         time = self.times.get(encode("S", statement.name))
@@ -251,18 +229,3 @@ def _times(schedule: isl.UnionMap) -> dict[str, isl.Map]:
         source_identifier(part): with_first(part.gist_domain(part.domain()), 0)
         for part in union_maps(schedule)
     }
-
-
-def _computed(problem: isl.UnionAccessInfo) -> isl.UnionFlow:
-    """isl's answer. It fails on some maps with existentials; that is a program left undecided."""
-    try:
-        return problem.compute_flow()
-    except isl.Error as error:
-        if UNDECIDED not in str(error):
-            raise
-        raise BudgetError(
-            "WEFT-E0402",
-            "isl cannot work out which values are read",
-            why=UNDECIDED,
-            hint="simplify index expressions with // and %, or the schedule",
-        ) from None

@@ -7,7 +7,16 @@ import islpy as isl
 from weft.errors import InternalError
 from weft.frontend.scalar_affine import Affine, variable
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.named_isl import domain_set, multi_aff, parameter_space, tuple_space
+from weft.polyhedral.named_isl import (
+    domain_set,
+    fixed_value,
+    multi_aff,
+    parameter_space,
+    target_rank,
+    tuple_space,
+    where_equal,
+    where_less,
+)
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree, children
 from weft.polyhedral.scop import Scop
 
@@ -72,3 +81,19 @@ def _times(scop: Scop, rows: dict[str, list[Affine | int]]) -> isl.UnionMap:
         time = isl.Map.from_multi_aff(multi_aff(scop, statement, values, target))
         result = result.union(time.intersect_domain(domain_set(scop, statement)).to_union_map())
     return result
+
+
+def runs_before(one: isl.Map, two: isl.Map) -> isl.Map:
+    """Instances with the times ``one`` → those with the times ``two`` that come later."""
+    times = one.range().get_space()
+    equal = isl.Map.universe(times.map_from_set())
+    found = isl.Map.empty(times.map_from_set())
+    for k in range(target_rank(one)):
+        first, second = fixed_value(one, k), fixed_value(two, k)
+        if first is None or second is None:
+            found = found.union(where_less(equal, k, k))
+            equal = where_equal(equal, k, k)
+        elif first != second:
+            found = found.union(equal) if first < second else found
+            break
+    return one.apply_range(found).apply_range(two.reverse())

@@ -28,8 +28,7 @@ from tests.polyhedral.scops import (
 )
 from tests.properties.brute_force import Element, all_parameters, touched
 from tests.properties.random_scops import random_scop
-from weft.errors import BudgetError
-from weft.polyhedral.analysis.flow import FINAL, UNDECIDED, Flow, Read, flow
+from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow
 from weft.polyhedral.analysis.times import schedule_map
 from weft.polyhedral.named_isl import constrained, decode, domain_set, parameter_space, union_maps
 from weft.polyhedral.scop import Scop
@@ -159,18 +158,6 @@ def test_no_read_is_lost() -> None:
     read = Read("copy", 0)
     seen = found.sources[read].domain().union(found.initial[read].domain())
     assert seen.is_equal(domain_set(whole, copy).to_union_set())
-
-
-def test_what_isl_cannot_decide_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """isl fails on some programs with floors (`fuzz --only 902816`): a reason to fall back."""
-
-    def fail(problem: isl.UnionAccessInfo) -> isl.UnionFlow:
-        raise isl.Error(f"call to isl_union_access_info_compute_flow failed: {UNDECIDED}")
-
-    monkeypatch.setattr(isl.UnionAccessInfo, "compute_flow", fail)
-    with pytest.raises(BudgetError) as caught:
-        flow(gemm())
-    assert caught.value.code == "WEFT-E0402"
 
 
 def test_the_last_of_several_writes_through_redundant_constraints() -> None:
