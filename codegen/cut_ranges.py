@@ -4,7 +4,9 @@
       if j >= 1: A[j] = …      →     for j in 1 .. M: A[j] = …; B[j] = …
       B[j] = …
 
-The middle, where all such conditions hold, is free of them; what is left at the ends is short.
+So it is where cases choose what is loaded: y[j] = x[j - 1 if j >= 1 else 0]. In the middle each
+condition is as it is in all but a few turns, and whatever follows from that is decided; what is
+left at the ends is short.
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from weft import dtypes
 from weft.codegen.conditions import parts_of
 from weft.codegen.cut_loop import bound_inside, cut_loop, side_of
-from weft.codegen.loop_ir import For, If, Kernel, Stmt, walk
+from weft.codegen.implied import implied, opposite, slack
+from weft.codegen.loop_ir import For, If, Kernel, Stmt, expressions, walk
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.unswitch import decided
-from weft.frontend.scalar_expr import Expr, Literal
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Expr, Literal, Load, Select
+from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
 
@@ -39,14 +45,65 @@ def _cut(stmt: Stmt) -> Stmt:
     middle = stmt.body
     for condition in conditions:
         middle = decided(middle, condition, holds=True)
-    return cut_loop(stmt, conditions, middle) or stmt
+    known = [form for condition in conditions if (form := slack(condition)) is not None]
+    return cut_loop(stmt, conditions, implied(middle, known)) or stmt
 
 
 def _conditions(loop: For) -> Iterator[Expr]:
-    """The conditions in ``loop`` that hold on one side of some value of its variable."""
+    """Conditions that hold on one side of some value of the loop's variable, and decide those that
+    are asked in the loop."""
     bound = bound_inside(loop)
+
+    def has_side(part: Expr) -> bool:
+        return not mentions(part, bound) and side_of(part, loop.var) is not None
+
     for stmt in walk(loop.body):
         if isinstance(stmt, If):
-            for part in parts_of(stmt.condition):
-                if not mentions(part, bound) and side_of(part, loop.var) is not None:
-                    yield part
+            yield from filter(has_side, parts_of(stmt.condition))
+        for expr in expressions(stmt):
+            for case in _cases(expr):
+                yield from filter(has_side, _most(case, loop))
+
+
+def _cases(expr: Expr) -> Iterator[Select]:
+    """The outermost choices in ``expr`` of what, where or whether to load."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Select) and (
+            node.dtype == dtypes.int64 or any(map(_loads, node.children[1:]))
+        ):
+            yield node
+            stack.append(node.condition)
+        else:
+            stack.extend(reversed(node.children))
+
+
+def _most(case: Select, loop: For) -> Iterator[Expr]:
+    """What holds in most turns of ``loop`` about ``case`` and the cases in the side that is then
+    taken."""
+    taken: Expr | None = case.if_true
+    for part in parts_of(case.condition):
+        other = opposite(part)
+        if other is not None and _seldom(part, loop):
+            yield other
+            taken = case.if_false
+        elif other is None or side_of(part, loop.var) is None:
+            taken = None  # open which
+        else:
+            yield part
+    for inner in _cases(taken) if taken is not None else ():
+        yield from _most(inner, loop)
+
+
+def _seldom(condition: Expr, loop: For) -> bool:
+    """Whether ``condition`` holds in a constant number of turns at one end only."""
+    side = side_of(condition, loop.var)
+    if side is None:
+        return False
+    turns = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
+    return turns is not None and turns.is_constant
+
+
+def _loads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk_expr(expr))

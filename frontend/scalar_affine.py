@@ -14,6 +14,7 @@ from math import gcd
 from weft import dtypes
 from weft.frontend.scalar_expr import (
     Apply,
+    Cast,
     Expr,
     Literal,
     Select,
@@ -272,7 +273,8 @@ def _term_bounds(term: Term, ranges: Ranges) -> Range:
 
 
 def bounds(expr: Expr, ranges: Ranges) -> Range:
-    """An interval that holds the value of the int64 expression ``expr``; loads are unbounded."""
+    """An interval that holds the value of the int64 expression ``expr``; what is loaded is bounded
+    by its dtype alone."""
     forms: dict[int, Affine | None] = {}
     found: dict[int, Range] = {}
     for node in walk(expr):
@@ -289,6 +291,8 @@ def _interval(node: Expr, operands: list[Range]) -> Range:
     if node.dtype != dtypes.int64:
         return (None, None)
     match node, operands:
+        case Cast(arg), _ if arg.dtype.is_integer and arg.dtype.bits < dtypes.int64.bits:
+            return (int(arg.dtype.lowest), int(arg.dtype.highest))
         case Apply("add"), [(a, b), (c, d)]:
             return (_plus(a, c), _plus(b, d))
         case Apply("sub"), [(a, b), (c, d)]:
@@ -376,6 +380,8 @@ def _decided(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Expr:
     match node, operands:
         case Apply(op, (left, right)), [Affine() as a, Affine() as b]:
             low, high = affine_bounds(a - b, ranges)
+        case Apply(op, (Cast() as left, Literal() as right)), _ if left.dtype == dtypes.int64:
+            low, high = bounds(left - right, ranges)
         case _:
             return node
     negative, positive = high is not None and high < 0, low is not None and low > 0

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from tests.codegen.marked_loops import free, i, innermost, j, kernel, m, mark, n, nest, same
+from tests.codegen.marked_loops import (
+    SIDE,
+    SIZES,
+    free,
+    i,
+    innermost,
+    j,
+    kernel,
+    m,
+    mark,
+    n,
+    nest,
+    same,
+)
+from weft import dtypes
 from weft.codegen.cut_ranges import cut_ranges
-from weft.codegen.loop_ir import Block, For, If, Kind, walk
-from weft.frontend.scalar_expr import literal
+from weft.codegen.loop_interpreter import interpret
+from weft.codegen.loop_ir import Block, Buffer, For, If, Kind, Stmt, Store, expressions, walk
+from weft.codegen.loop_verifier import verify_kernel
+from weft.frontend.scalar_expr import Expr, Load, Select, literal, select
+from weft.frontend.scalar_expr import walk as walk_expr
 
 RANGES = {
     "from": If(j >= 2, mark(1, i, j)),
@@ -27,6 +47,47 @@ def test_loops_are_cut_where_conditions_change(name: str, kind: Kind) -> None:
     after = cut_ranges(before)
     same(before, after)
     assert name == "never" or any(map(free, innermost(after)))
+
+
+def _pick(at: Expr) -> Stmt:
+    """y[i, j] gathers what is at ``at`` of its row."""
+    old = Load("x", (i + 8, j + 8), dtypes.int64)
+    return Store("x", (i + 8, j + 8), old * 3 + Load("w", (at,), dtypes.int64))
+
+
+CHOICES = {
+    "load": Store("x", (i + 8, j + 8), select(j >= 1, Load("w", (j - 1,), dtypes.int64), 7)),
+    "place": _pick(select(j >= 1, j - 1, literal(0))),
+    "most turns otherwise": _pick(select(j < 2, 2 - j, j - 2)),
+    "both ends": _pick(select((j * 2 >= 3) & (j < m - 2), j, select(j < m - 2, -j + 4, m - 1))),
+    "inside of a case": _pick(select(j >= 1, select(j < m - 1, j + 1, m - 1), literal(3))),
+    "inside of a seldom case": _pick(select(j < 1, select(j > 5, j - 6, literal(2)), j)),
+    "open which": _pick(select((i * j >= 4) & (j >= 1), j - 1, literal(1))),
+    "what follows": _pick(select((j >= 1) & (j - 1 >= 0), select(j <= 0, -j, j - 1), literal(2))),
+}
+
+
+@pytest.mark.parametrize("kind", ["serial", "vector"])
+@pytest.mark.parametrize("name", CHOICES)
+def test_loops_are_cut_where_other_elements_are_loaded(name: str, kind: Kind) -> None:
+    weights = Buffer("w", dtypes.int64, (literal(SIDE),), (literal(1),), writable=False)
+    before = nest(CHOICES[name], kind)
+    before = replace(before, buffers=(*before.buffers, weights))
+    after = cut_ranges(before)
+    verify_kernel(after)
+    for rows, columns in SIZES:
+        results = []
+        for each in (before, after):
+            x, w = np.arange(SIDE * SIDE), np.arange(SIDE) ** 3
+            interpret(each, {"n": rows, "m": columns}, {"x": x, "w": w})
+            results.append(x)
+        np.testing.assert_array_equal(results[1], results[0], err_msg=f"n={rows} m={columns}")
+    chosen = [sum(isinstance(e, Select) for e in _all(loop)) for loop in innermost(after)]
+    assert name == "open which" or 0 in chosen
+
+
+def _all(loop: For) -> list[Expr]:
+    return [e for s in walk(loop.body) for top in expressions(s) for e in walk_expr(top)]
 
 
 def test_loops_of_constant_length_are_not_cut() -> None:

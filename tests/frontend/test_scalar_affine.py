@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft import dtypes
 from weft.frontend import scalar_affine as affine
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, apply, literal, select, walk
+from weft.frontend.scalar_expr import Apply, Expr, Load, Var, apply, cast, literal, select, walk
 from weft.frontend.scalar_interpreter import evaluate
 
 i, j, k, n = (Var(name) for name in "ijkn")
@@ -138,3 +138,19 @@ def test_long_sums_of_elements_are_looked_at_once(monkeypatch: pytest.MonkeyPatc
     made = affine.simplify(total)
     assert len(whole) < 10
     assert sum(isinstance(node, Load) for node in walk(made)) > 2990
+
+
+@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes.int32])
+def test_what_is_loaded_stays_within_its_dtype(dtype):
+    value = cast(Load("x", (i,), dtype), dtypes.int64)
+    least, most = int(dtype.lowest), int(dtype.highest)
+    assert affine.bounds(value, {}) == (least, most)
+    for condition, holds in (
+        (value >= least, True), (value < most + 1, True),
+        (value > most, False), (value < least, False),
+    ):  # fmt: skip
+        assert affine.simplify(condition) == literal(holds, dtypes.bool_)
+    for open_ in (value >= least + 1, value < most, value + i >= least):
+        assert affine.simplify(open_) == open_
+    wrapped = cast(Load("x", (i,), dtypes.uint64), dtypes.int64)  # may be anything
+    assert affine.simplify(wrapped >= 0) == (wrapped >= 0)
