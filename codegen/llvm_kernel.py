@@ -97,7 +97,7 @@ def _quoted(kernel: Kernel, suffix: str = "") -> str:
 
 
 def _frame(kernel: Kernel, b: Builder, target: LlvmTarget, contract: bool) -> Frame:
-    ops = ScalarOps(b, target.half, contract)
+    ops = ScalarOps(b, target.half, contract, target.fma)
     frame = Frame(b, ops, target, Value("%status", "ptr"), Value("%scratch", "ptr"))
     frame.names = {p: Value(f"%p{k}", "i64") for k, p in enumerate(kernel.parameters)}
     for k, buffer in enumerate(kernel.buffers):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.codegen import llvm_integer, math_values
 from weft.codegen.llvm_builder import Builder, Value, floating, integer, register_type
+from weft.codegen.llvm_division import divide_by_constant
 from weft.codegen.llvm_small_floats import (
     decode,
     encode,
@@ -36,11 +37,13 @@ _COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge
 
 @dataclass(frozen=True, slots=True)
 class ScalarOps:
-    """``half``: the target converts float16 itself; ``contract``: a*b+c may round once."""
+    """``half``: the target converts float16 itself; ``contract``: a*b+c may round once;
+    ``fma``: the target has an instruction that does."""
 
     b: Builder
     half: bool = True
     contract: bool = True
+    fma: bool = True
 
     def literal(self, value: Number, dtype: DType) -> Value:
         if dtype.is_float:
@@ -164,6 +167,10 @@ class ScalarOps:
     def _float(self, op: str, args: list[Value]) -> Value:
         b = self.b
         flag = " contract" if self.contract else ""
+        if op == "div" and self.fma and args[1].const is not None:
+            quotient = divide_by_constant(b, args[0], float(args[1].const))
+            if quotient is not None:
+                return quotient
         if op in _FLOAT_BINARY:
             return b.binary(_FLOAT_BINARY[op] + flag, *args)
         if op in _COMPARE:
@@ -188,7 +195,8 @@ class ScalarOps:
                 return b.select(b.compare("fcmp one", a, floating(0.0, a.type)), one, a)
             case "floordiv":
                 return b.intrinsic("floor", b.binary("fdiv", *args))
-        if (op, a.type) in _INLINE:
+        # A base that all lanes share: what depends on it alone is worked out before the loop.
+        if (op, a.type) in _INLINE or (op == "pow" and not a.lanes and args[1].lanes):
             return FUNCTIONS[op](*(math_values.Number(b, arg) for arg in args)).value
         return self._called(op, b.match(*args))
 

@@ -173,3 +173,30 @@ def test_small_floats_round_half_to_even_everywhere() -> None:
         doubles = [middle, np.nextafter(middle, 1e300), np.nextafter(middle, -1e300)]
         x = Load("x0", (Var("i"),), dtypes.float64)
         compare([np.concatenate(doubles)], [cast(x, dtype)], "vector")
+
+
+def test_powers_of_one_base_are_those_of_a_base_for_each_lane() -> None:
+    values = np.array([*nasty(dtypes.float64), 0.3, 1.02, -1.5])
+    bases = np.array([0.0, -0.0, 1.0, -1.5, 1.02, np.inf, -np.inf, np.nan])
+    count, i = values.size, Var("i")
+    buffers = [Buffer("x", dtypes.float64, (literal(count),), (literal(1),), writable=False)]
+    arrays, stores = {"x": values}, []
+    for k, base in enumerate(bases):
+        for name in (f"one{k}", f"each{k}", f"y{k}", f"z{k}"):
+            arrays[name] = np.full(count, base)
+            buffers.append(Buffer(name, dtypes.float64, (literal(count),), (literal(1),)))
+        one, each = (
+            Load(f"one{k}", (literal(0),), dtypes.float64),
+            Load(f"each{k}", (i,), dtypes.float64),
+        )
+        for name, operand in ((f"y{k}", one), (f"z{k}", each)):
+            power = apply("pow", operand, Load("x", (i,), dtypes.float64))
+            stores.append(Store(name, (i,), power))
+    loop = For("i", literal(0), Var("n"), "vector", Block(tuple(stores)))
+    found, _ = Compiled(Kernel("k", ("n",), tuple(buffers), loop))({"n": count}, arrays)
+    for k, base in enumerate(bases):
+        same, own = found[f"y{k}"], found[f"z{k}"]
+        np.testing.assert_array_equal(same, own)
+        np.testing.assert_array_equal(np.signbit(same), np.signbit(own))
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(same, base**values, rtol=1e-15)

@@ -1,0 +1,83 @@
+"""Division by a number that is known: two operations that come to the same quotient.
+
+    x / c   →   fma(x, high, x * low)      high + low = 1 / c, to twice the precision
+
+A division takes a processor as long as ten products. The sum is rounded once, and lies so near the
+quotient that it rounds to the same float, unless the quotient lies as near to the middle between
+two floats: for a given ``c`` there are only a few x where it could, and each of them is tried.
+Infinities, NaN and zeros come out as they should, since both products have the sign of the
+quotient. What is left are quotients so near the least normal number that ``x * low`` has lost bits:
+there the last bit may differ.
+
+Reference: Brisebarre, Muller, Raina, "Accelerating correctly rounded floating-point division when
+the divisor is known in advance", IEEE Transactions on Computers 53 (2004).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+
+from weft.codegen.llvm_builder import Builder, Value, floating
+
+_PRECISION = {"double": 53, "float": 24}  # bits of a mantissa
+_EXPONENT = {"double": 500, "float": 60}  # of a divisor whose two parts have all their bits
+
+
+def divide_by_constant(b: Builder, x: Value, divisor: float) -> Value | None:
+    """``x / divisor`` by a fused multiply-add; None where that is not the same, or not quicker."""
+    parts = reciprocal(divisor, x.type)
+    if parts is None:
+        return None
+    high, low = (floating(part, x.type) for part in parts)
+    return b.intrinsic("fma", x, high, b.binary("fmul", x, low))
+
+
+@cache
+def reciprocal(divisor: float, type_: str) -> tuple[float, float] | None:
+    """``high`` and ``low`` as above, of one sign; None where they do not serve for every x, and for
+    powers of two, which LLVM knows how to divide by."""
+    bits = _PRECISION[type_]
+    if not math.isfinite(divisor) or abs(math.frexp(divisor)[1]) > _EXPONENT[type_]:
+        return None
+    if abs(math.frexp(divisor)[0]) in (0.0, 0.5):
+        return None
+    exact = 1 / abs(Fraction(divisor))
+    high = _rounded(exact, bits, down=True)
+    low = _rounded(exact - high, bits)
+    for x in _doubtful(abs(Fraction(divisor)), exact, high, low, bits):
+        if _rounded(x * high + _rounded(x * low, bits), bits) != _rounded(x * exact, bits):
+            return None
+    sign = math.copysign(1.0, divisor)
+    return sign * float(high), sign * float(low)
+
+
+def _doubtful(
+    divisor: Fraction, exact: Fraction, high: Fraction, low: Fraction, bits: int
+) -> Iterator[int]:
+    """The x, as integers of ``bits`` bits, whose quotient is so near the middle between two floats
+    that the sum may round another way. All others are these times powers of two."""
+    odd = divisor.numerator // (divisor.numerator & -divisor.numerator)
+    # How far the sum is off before it is rounded, in units of the last place of the quotient.
+    off = (abs(exact - high - low) * 2**bits + low) / exact
+    # A quotient x * 2**shift / odd of ``bits`` bits is n / (2 * odd) from a middle, n odd, where
+    # x * 2**(shift + 1) = n modulo odd.
+    most = int(2 * odd * off)
+    for shift in (odd.bit_length() - 1, odd.bit_length()):
+        inverse = pow(2 ** (shift + 1), -1, odd)
+        for n in (n for n in range(-most, most + 1) if n % 2):
+            least = 2 ** (bits - 1)
+            yield from range(least + (n * inverse - least) % odd, 2**bits, odd)
+
+
+def _rounded(value: Fraction, bits: int, *, down: bool = False) -> Fraction:
+    """``value`` (0 or more) with a mantissa of ``bits`` bits, to the nearest (ties to even) or
+    ``down``."""
+    if value == 0:
+        return value
+    exponent = value.numerator.bit_length() - value.denominator.bit_length()
+    exponent -= value < Fraction(2) ** exponent
+    unit = Fraction(2) ** (exponent - bits + 1)
+    return (value // unit if down else round(value / unit)) * unit

@@ -1,0 +1,80 @@
+"""Division by literals without a division: bit for bit that of NumPy, or left as it is."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.codegen.test_llvm_scalar import compare, nasty
+from weft import dtypes
+from weft.codegen.llvm_division import reciprocal
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Load, Var, literal
+
+DIVISORS = [3.0, 5.0, -7.0, 9.0, 0.1, 1.001, -1e-3, 2.0 / 3.0, 1e30, 255.0, 6.0, 16.0, -1.0, 0.0,
+            math.inf, math.nan, 1e-300, 1e300, 5e-324, 0.99, math.pi]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["vector", "serial"])
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32, dtypes.float16], ids=str)
+def test_quotients_are_those_of_a_division(dtype: DType, kind: str) -> None:
+    x = Load("x0", (Var("i"),), dtype)
+    least = float(np.finfo(dtype.numpy).tiny) * 2.0**64
+    special = [v for v in nasty(dtype) if dtype == dtypes.float16 or not 0 < abs(v) < least]
+    rng = np.random.default_rng(5)
+    numbers = rng.uniform(1, 2, 500) * 2.0 ** rng.integers(-9, 9, 500)
+    values = np.concatenate([special, numbers, -numbers]).astype(dtype.numpy)
+    most = float(np.finfo(dtype.numpy).max)
+    divisors = [c for c in DIVISORS if not most < abs(c) < math.inf]
+    compare([values], [x / literal(c, dtype) for c in divisors], kind)
+
+
+def _floats(divisor: float, dtype: DType) -> list[float]:
+    """Those x whose quotients by ``divisor`` are nearest to the middle between two floats."""
+    bits = np.finfo(dtype.numpy).nmant + 1
+    odd = Fraction(divisor).numerator
+    odd //= odd & -odd
+    found = []
+    for shift in (odd.bit_length() - 1, odd.bit_length()):
+        for n in (-3, -1, 1, 3):
+            first = n * pow(2 ** (shift + 1), -1, odd) % odd
+            start = 2 ** (bits - 1)
+            found += range(start + (first - start) % odd, 2**bits, odd)[:20]
+    return [float(x) for x in found]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32], ids=str)
+def test_quotients_near_the_middle_between_two_floats_round_as_they_should(dtype: DType) -> None:
+    random.seed(7)
+    x = Load("x0", (Var("i"),), dtype)
+    found = 0
+    for _ in range(40):
+        divisor = float(dtype.numpy.type(random.uniform(1, 2)))
+        values = np.array(_floats(divisor, dtype), dtype.numpy)
+        if values.size:
+            found += 1
+            compare([values], [x / literal(divisor, dtype)], "vector")
+    assert found > 20
+
+
+def test_both_parts_together_are_the_reciprocal_and_have_its_sign() -> None:
+    for divisor in (3.0, -9.0, 1.001, 1e-3):
+        parts = reciprocal(divisor, "double")
+        assert parts is not None
+        high, low = parts
+        exact = 1 / Fraction(divisor)
+        assert abs(Fraction(high) + Fraction(low) - exact) <= abs(exact) / 2**104
+        assert high * divisor > 0
+        assert low * divisor > 0
+
+
+def test_divisors_without_two_such_parts_are_left_alone() -> None:
+    for divisor in (0.0, -0.0, 1.0, -2.0, 0.25, math.inf, -math.inf, math.nan, 1e-300, 3e200):
+        assert reciprocal(divisor, "double") is None
+    random.seed(1)
+    left = sum(reciprocal(random.uniform(1, 2), "double") is None for _ in range(200))
+    assert 0 < left < 40  # some x would round another way
