@@ -24,13 +24,30 @@ Command = Callable[..., None]
 _WIDTH = 200  # columns where the output is no terminal
 
 
+class _File(click.Path):
+    """A file to be written at the end: refused at the beginning where it cannot be."""
+
+    name = "file"
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}", param, ctx)
+        return path
+
+
 def _common(command: Command) -> Command:
     """The options of every suite."""
-    path = click.Path(dir_okay=False, path_type=Path)
+    threads = click.IntRange(1, 1024)
     for option in (
-        click.option("--json", "path", type=path, default=None, help="Write the rows here too."),
+        click.option("--json", "path", type=_File(), help="Write the rows here too."),
         click.option("--quick", is_flag=True, help="Fewer repetitions and sizes."),
-        click.option("--threads", default=1, show_default=True, help="Threads of Weft."),
+        click.option(
+            "--threads", type=threads, default=1, show_default=True, help="Threads of Weft."
+        ),
     ):
         command = option(command)
     return command

@@ -85,18 +85,23 @@ def bind(
     """The size symbols for which every declared shape equals the actual one; ``known`` ones first.
 
     Plain symbols are read off; one symbol in an affine size (``2 * n + 1``) is solved for; the rest
-    is checked. ``SizeError`` says which size disagrees. Ranks are taken as equal.
+    is checked. ``SizeError`` says which size disagrees, or says too little. Ranks are taken as
+    equal.
     """
     sizes: dict[str, int] = dict(known or {})
     pairs = [pair for d, a in zip(declared, actual, strict=True) for pair in zip(d, a, strict=True)]
     for expr, value in pairs:
         if isinstance(expr, Var):
             sizes.setdefault(expr.name, value)
-    for expr, value in pairs:
-        _solve(expr, value, sizes)
+    equations = [*pairs, *((e, sizes[name]) for name, e in derived if name in sizes)]
+    reasons = [_solve(expr, value, sizes) for expr, value in equations]
     for name, equation in derived:
-        sizes.setdefault(name, evaluate(equation, sizes))
-    for expr, value in [*pairs, *((e, sizes[n]) for n, e in derived)]:
+        if not _unknown(equation, sizes):
+            sizes.setdefault(name, evaluate(equation, sizes))
+    for (expr, _), reason in zip(equations, reasons, strict=True):
+        if reason and _unknown(expr, sizes):  # nor has another size said it
+            raise SizeError(reason)
+    for expr, value in [*pairs, *((e, sizes.get(n, 0)) for n, e in derived)]:
         if (found := evaluate(expr, sizes)) != value:
             if isinstance(expr, Literal):
                 raise SizeError(f"a size is {value}, not {found}")
@@ -104,23 +109,34 @@ def bind(
     return sizes
 
 
-def _solve(expr: Expr, value: int, sizes: dict[str, int]) -> None:
-    """Bind the one unknown symbol of ``expr == value`` where ``expr`` is affine in it."""
-    unknown = {n.name for n in walk(expr) if isinstance(n, Var) and n.name not in sizes}
-    if len(unknown) != 1:
-        return
-    (name,) = unknown
-    at = [evaluate(expr, {**sizes, name: v}) for v in (0, 1)]
-    slope = at[1] - at[0]
-    if slope == 0 or (value - at[0]) % slope:
-        return
-    root = (value - at[0]) // slope
-    if root >= 0 and evaluate(expr, {**sizes, name: root}) == value:
-        sizes[name] = root
+def _solve(expr: Expr, value: int, sizes: dict[str, int]) -> str:
+    """Bind the one unknown symbol of ``expr == value`` where ``expr`` is affine in it; or why not,
+    where there is one."""
+    unknown = _unknown(expr, sizes)
+    if not unknown:
+        return ""
+    name = unknown[0]
+    if len(unknown) == 1:
+        first, second = (evaluate(expr, {**sizes, name: v}) for v in (0, 1))
+        slope = second - first
+        root, rest = divmod(value - first, slope) if slope else (0, 1)
+        if not rest and evaluate(expr, {**sizes, name: root}) == value:
+            if root >= 0:
+                sizes[name] = root
+                return ""
+            return f"{text(expr)} is {value} for {name} = {root} alone, and sizes are not negative"
+        if slope:
+            return f"{text(expr)} is {value} for no {name}{_given(expr, sizes)}"
+    return f"{text(expr)} = {value} does not say what {' and '.join(unknown)} may be"
+
+
+def _unknown(expr: Expr, sizes: Mapping[str, int]) -> list[str]:
+    names = dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Var))
+    return [name for name in names if name not in sizes]
 
 
 def _given(expr: Expr, sizes: Mapping[str, int]) -> str:
-    names = dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Var))
+    names = dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Var) and n.name in sizes)
     return f" (with {', '.join(f'{n} = {sizes[n]}' for n in names)})" if names else ""
 
 

@@ -16,7 +16,7 @@ _INFIX = {
     "shr": (">>", 5), "add": ("+", 6), "sub": ("-", 6), "mul": ("*", 7), "div": ("/", 7),
     "floordiv": ("//", 7), "mod": ("%", 7), "pow": ("**", 9),
 }  # fmt: skip
-_PREFIX = {"neg": ("-", 8), "not": ("~", 8)}
+_PREFIX = {"neg": ("-", 8), "not": ("~", 8)}  # ``or`` binds with -1, ``and`` with 0
 _ATOM = 10
 _TYPED = re.compile(r"\b\w*(?:float|int)\d\w*\((-?[\d.e+-]+|-?inf|nan)\)")
 _LONG = 40  # characters from which a shared part gets a name
@@ -29,7 +29,7 @@ def scalar_text(
     source: Callable[[Hashable], str] = str,
     extend: Callable[[Expr], str] | None = None,
 ) -> str:
-    """``expr`` on one line; ``x * y + 1.0``, ``a[i, j]``, ``select(i < n, a, b)``.
+    """``expr`` on one line; ``x * y + 1.0``, ``a[i, j]``, ``select(i < n, a, b)``, ``p and q``.
 
     ``source`` names what a load reads, ``extend`` prints nodes that are no scalar expressions.
     Long parts that occur more than once come first: ``let t0 = …; … in …``.
@@ -87,6 +87,10 @@ def _text(
             return f"{dtype}({plain[0]}{rest})", _ATOM
         case Bitcast(_, dtype):
             return f"bitcast({plain[0]}, {dtype})", _ATOM
+        case Select(_, _, Literal(False, dtypes.bool_)):
+            return f"{_inside(parts[0], 0)} and {_inside(parts[1], 1)}", 0
+        case Select(_, Literal(True, dtypes.bool_), _):
+            return f"{_inside(parts[0], -1)} or {_inside(parts[2], 0)}", -1
         case Select():
             return f"select({', '.join(plain)})", _ATOM
     return (extend(node) if extend else f"<{type(node).__name__}>"), _ATOM

@@ -73,7 +73,8 @@ def _refused(where: str, why: str) -> IllegalScheduleError:
         "a register tile cannot stand here",
         where=where,
         why=why,
-        hint="leave out the mark: the loops below it are ordinary loops then",
+        hint="leave out the mark, or take it away with set_kinds(…) of one of its loops: they are "
+        "ordinary loops then",
     )
 
 

@@ -12,7 +12,7 @@ from weft import dtypes
 from weft.dtypes import DType
 from weft.frontend import scalar_expr
 from weft.frontend.loops.frame import Frame, Knowledge, plain
-from weft.frontend.loops.functions import OPERATORS, TYPES, call_operator
+from weft.frontend.loops.functions import FUNCTIONS, OPERATORS, TYPES, call_operator
 from weft.frontend.loops.source import located
 from weft.frontend.loops.values import (
     Free,
@@ -294,8 +294,9 @@ class Expressions:
                 "E0163",
                 node,
                 f"{name} cannot be called in an expression",
-                hint="functions of math, numpy and weft on numbers, abs, min, max, int, float,"
-                " dtypes; kernels are called as statements",
+                hint=f"of numbers there are {', '.join(FUNCTIONS)}, as in math and NumPy; int, "
+                "float, bool and dtypes; functions of one return expression; kernels are called "
+                "as statements",
             )
         return result
 

@@ -43,6 +43,7 @@ def _table() -> dict[Any, str]:
 
 OPERATORS: dict[Any, str] = _table()
 TYPES: dict[Any, DType] = {dtype.numpy.type: dtype for dtype in dtypes.ALL}
+FUNCTIONS = tuple(sorted(op if op in names else names[0] for op, names in _NAMES.items()))
 FOLDS = ("min", "max")  # of two operands or more
 
 

@@ -32,19 +32,23 @@ Values = Iterable[tuple[Statement, Expr | Affine]]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """All values lie in ``lower`` … ``upper``, both inclusive; ``size`` is their number, and not
-    negative in the context even where there are none."""
+    """All values lie in ``lower`` … ``upper``, both inclusive; ``size`` is their number, and, if it
+    was asked for as a size of storage, not negative in the context even where there are none."""
 
     lower: Expr
     upper: Expr
     size: Expr
 
 
-def bounds(scop: Scop, values: Values, *, from_zero: bool = False) -> Bounds | None:
+def bounds(
+    scop: Scop, values: Values, *, from_zero: bool = False, stored: bool = True
+) -> Bounds | None:
     """Bounds of all ``values``, or None where there is no closed form.
 
     The lower bound is constant where one exists; ``from_zero``, it is 0 then if none is negative.
-    Raises BudgetError (WEFT-E0400) rather than running unbounded.
+    ``stored``: the size is one of storage; the number of a loop's iterations may have no closed
+    form that is never negative where a number of the caller's is its bound. Raises
+    BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the bounds of index expressions"):
         taken = _taken(scop, values)
@@ -53,7 +57,8 @@ def bounds(scop: Scop, values: Values, *, from_zero: bool = False) -> Bounds | N
         lower, upper = _lower(scop, taken, from_zero), _upper(scop, taken)
         if lower is None or upper is None:
             return None
-        size = _not_negative(scop, (upper - lower).plus(1))
+        number = (upper - lower).plus(1)
+        size = _not_negative(scop, number) if stored else number
         return None if size is None else Bounds(to_expr(lower), to_expr(upper), to_expr(size))
 
 

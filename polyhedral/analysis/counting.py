@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import FloorDiv
+from weft.frontend.scalar_affine import Affine, FloorDiv
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.scop import Constraint
@@ -40,12 +40,19 @@ class Region:
 
 
 def region(constraints: Sequence[Constraint]) -> Region:
-    """The region that ``constraints`` describe. An equality with a floor (a stride) counts as the
-    share of points that meet it."""
+    """The region that ``constraints`` describe. Conditions on remainders (``i % 3 == 1``) count as
+    the share of remainders that meet them, other equalities with a floor as one in its divisor."""
     found = Region([])
+    remainders: dict[tuple[Affine, int], set[int]] = {}
     for constraint in constraints:
         form = affine(constraint.expr)
         floors = [t for t, _ in form.terms if isinstance(t, FloorDiv)]
+        inside = _remainders(form, constraint.equality)
+        if inside is not None:
+            of, kept = inside
+            remainders[of] = remainders.get(of, kept) & kept
+            found.exact = False
+            continue
         if constraint.equality and floors:
             found.share /= max(f.divisor for f in floors)
             found.exact = False
@@ -55,7 +62,25 @@ def region(constraints: Sequence[Constraint]) -> Region:
         found.limits.append(limit)
         if constraint.equality:
             found.limits.append(limit * -1)
+    for (_, divisor), kept in remainders.items():
+        found.share *= Fraction(len(kept), divisor)
     return found
+
+
+def _remainders(form: Affine, equality: bool) -> tuple[tuple[Affine, int], set[int]] | None:
+    """What ``form >= 0`` (``== 0``) is a condition on, if on the remainder of something divided by
+    a number alone: both of these, and the remainders that meet it."""
+    floor = next((t for t, _ in form.terms if isinstance(t, FloorDiv)), None)
+    if floor is None:
+        return None
+    divisor, (factor, rest) = floor.divisor, divmod(-form.coefficient(floor), floor.divisor)
+    remainder = floor.numerator - Affine(((floor, divisor),))
+    offset = form - remainder.scaled(factor)
+    if rest or not offset.is_constant:
+        return None
+    values = ((r, factor * r + offset.constant) for r in range(divisor))
+    kept = {r for r, value in values if value == 0 or (value > 0 and not equality)}
+    return (floor.numerator, divisor), kept
 
 
 @dataclass(slots=True)

@@ -4,9 +4,10 @@
     for y_t: for y_p:                  →      for x in 4·y_t … 4·y_t + 5: L[x - 4·y_t] = f(X[x])
       Y[y] = T[y] + T[y + 2]                  for y_p: Y[4·y_t + y_p] = L[y_p] + L[y_p + 2]
 
-What several iterations need is computed in each of them (the halo above). The statements get the
-values of the loops outside as dims, their original instances stay in their origins; the temporary
-keeps a window for one iteration.
+What several iterations need is computed in each of them (the halo above); of memory that every
+iteration of a common loop uses anew, an iteration needs what it makes itself. The statements get
+the values of the loops outside as dims, their original instances stay in their origins; the
+temporary keeps a window for one iteration.
 Also known as: Halide ``compute_at``, TVM ``compute_at``, overlapped tiling; without halo, fusion.
 """
 
@@ -16,9 +17,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Var
+from weft.frontend.scalar_expr import Expr, Var
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree, statements_below
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.scop import Access, Constraint, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of, origin_of
 from weft.polyhedral.transform.insert import Place, insert
 from weft.polyhedral.transform.local_copy import Request, loops_through, tile_for
@@ -56,7 +58,10 @@ def compute_at(scheduled: Scheduled, statement: str, loop: str) -> Scheduled:
     tile = replace(tile, tensor=replace(tile.tensor, name=tensor))
     taken = {*scop.parameters, *(d for m in makers for d in scop.statement(m).dims)}
     outer = tuple(fresh(x.name, taken) for x in loops)
-    clones = {m: _clone(scop, scop.statement(m), tile, reads, outer) for m in makers}
+    clones = {
+        m: _clone(scop, scop.statement(m), tile, reads, outer, _reused(scheduled, m, loops))
+        for m in makers
+    }
     names = scheduled.names()
     nest = Sequence(tuple(_nest(scheduled, m, names) for m in makers))
     rest = remove(scheduled.tree, makers)
@@ -89,13 +94,29 @@ def _check(scop: Scop, tensor: str, makers: Seq[Statement], reads: Seq[Use]) -> 
         raise IllegalScheduleError("WEFT-E0467", what, why=why)
 
 
+def _reused(scheduled: Scheduled, maker: str, loops: Seq[Loop]) -> dict[int, Expr]:
+    """The values, by number, of those of ``loops`` that are around ``maker`` too, where it writes
+    the same elements in each iteration: a reader wants what its own iteration makes."""
+    statement = scheduled.scop.statement(maker)
+    written = {v for i in statement.writes[0].indices for v in affine(i).variables()}
+    above = {x.name: x.at[maker] for x in loops_above(scheduled.tree, maker)}
+    common = {k: above[x.name] for k, x in enumerate(loops) if x.name in above}
+    return {k: value for k, value in common.items() if not affine(value).variables() & written}
+
+
 def _clone(
-    scop: Scop, maker: Statement, tile: LocalTile, reads: Seq[Use], outer: tuple[str, ...]
+    scop: Scop,
+    maker: Statement,
+    tile: LocalTile,
+    reads: Seq[Use],
+    outer: tuple[str, ...],
+    reused: dict[int, Expr],
 ) -> Statement:
     """``maker`` with the values of the loops as dims ``outer``: what is needed there."""
     values = tuple(Var(d) for d in outer)
     (write,) = maker.writes
     wanted = needed(scop, tile, reads, outer, write.indices)
+    same = tuple(Constraint(value - values[k], True) for k, value in reused.items())
 
     def change(access: Access) -> Access:
         return tile.relative(access, values) if access.tensor == tile.source.name else access
@@ -103,7 +124,7 @@ def _clone(
     return replace(
         maker,
         dims=(*outer, *maker.dims),
-        domain=(*maker.domain, *wanted),
+        domain=(*maker.domain, *wanted, *same),
         position=(),
         writes=tuple(map(change, maker.writes)),
         reads=tuple(map(change, maker.reads)),

@@ -113,7 +113,8 @@ def local_tile(
     closed form, or may be negative."""
     outer = []
     for loop in loops:
-        found = bounds(scop, [(s, loop.at[s.name]) for s, _ in uses], from_zero=True)
+        values = [(s, loop.at[s.name]) for s, _ in uses]
+        found = bounds(scop, values, from_zero=True, stored=False)
         if found is None or found.lower != literal(0):
             return None
         outer.append(found.size)

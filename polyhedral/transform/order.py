@@ -21,8 +21,9 @@ from weft.polyhedral.transform.scheduled import Scheduled, rewrite, transformati
 def order(scheduled: Scheduled) -> Scheduled:
     """The children of each sequence with statements that share a tensor in their textual order.
 
-    Children keep their order where nothing speaks against it; where no order serves all of their
-    statements, they stay as they are, for ``legality`` to judge.
+    Children keep their order where nothing speaks against it, and copies and partial results stand
+    where they were put; where no order serves all of their statements, they stay as they are, for
+    ``legality`` to judge.
     """
 
     def change(node: Tree) -> Tree | None:
@@ -35,14 +36,20 @@ def order(scheduled: Scheduled) -> Scheduled:
 
 
 def textual_order(parts: Seq[set[str]], scop: Scop) -> list[int]:
-    """The numbers of ``parts``, sets of statements, each after those that must come before it."""
+    """The numbers of ``parts``, sets of statements, each after those that must come before it.
+
+    A statement without a place in the source (a copy, say) is where it belongs.
+    """
     home = {name: k for k, part in enumerate(parts) for name in part}
     inside = [s for s in scop.statements if s.name in home]
     before: list[set[int]] = [set() for _ in parts]
-    for place, late in enumerate(inside):
-        for early in inside[:place]:
-            if home[early.name] != home[late.name] and _conflict(early, late):
-                before[home[late.name]].add(home[early.name])
+    for place, second in enumerate(inside):
+        for first in inside[:place]:
+            early, late = home[first.name], home[second.name]
+            if not (first.position and second.position):
+                early, late = sorted((early, late))
+            if early != late and _conflict(first, second):
+                before[late].add(early)
     done: list[int] = []
     while len(done) < len(parts):
         ready = (k for k in range(len(parts)) if k not in done and before[k] <= set(done))

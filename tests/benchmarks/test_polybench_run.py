@@ -42,6 +42,15 @@ def test_every_dtype_is_verified() -> None:
     assert all(row["right"] for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [(["--threads", "0"], "1<=x<=1024"), (["--json", "nowhere/rows.json"], "no folder nowhere")],
+)
+def test_what_cannot_be_is_refused_at_once(arguments: list[str], text: str) -> None:
+    done = CliRunner().invoke(command.main, ["polybench", *arguments])
+    assert done.exit_code == 2 and text in done.output
+
+
 def test_unknown_kernels_are_refused() -> None:
     done = CliRunner().invoke(command.main, ["polybench", "--kernels", "gem"])
     assert done.exit_code == 2 and "no kernel gem" in done.output

@@ -48,6 +48,9 @@ def test_bind_reads_solves_and_checks() -> None:
     assert bind([(n * 2 + 1,)], [(7,)]) == {"n": 3}
     assert bind([(m,), (m * n,)], [(3,), (15,)]) == {"m": 3, "n": 5}
     assert bind([(m, n)], [(3, 5)], [("mn", m * n)]) == {"m": 3, "n": 5, "mn": 15}
+    assert bind([(n,), (mn,)], [(5,), (15,)], [("mn", m * n)]) == {"m": 3, "n": 5, "mn": 15}
+    mixed = bind([(mn + m + n,), (m,), (n,)], [(23,), (3,), (5,)], [("mn", m * n)])
+    assert mixed == {"m": 3, "n": 5, "mn": 15}
     assert bind([(m, n), (mn,)], [(0, 5), (0,)], [("mn", m * n)]) == {"m": 0, "n": 5, "mn": 0}
 
 
@@ -55,9 +58,12 @@ def test_bind_reads_solves_and_checks() -> None:
     ("declared", "actual", "message"),
     [
         ([(n,), (n,)], [(3,), (4,)], r"n is 3, not 4"),
-        ([(n * 2,)], [(7,)], r"size n is not known"),
+        ([(n * 2,)], [(7,)], r"n \* 2 is 7 for no n"),
         ([(n, n * 2)], [(3, 7)], r"n \* 2 is 6, not 7 \(with n = 3\)"),
-        ([(n + 4,)], [(3,)], r"size n is not known"),
+        ([(n + 4,)], [(3,)], r"n \+ 4 is 3 for n = -1 alone, and sizes are not negative"),
+        ([(n // 2,)], [(3,)], r"n // 2 = 3 does not say what n may be"),
+        ([(m + n,)], [(3,)], r"m \+ n = 3 does not say what m and n may be"),
+        ([(n,), (mn,)], [(2,), (7,)], r"m \* n is 7 for no m \(with n = 2\)"),
         ([(literal(4),)], [(3,)], r"a size is 3, not 4"),
         ([(m, n), (mn,)], [(2, 3), (5,)], r"m \* n is 6, not 5"),
     ],

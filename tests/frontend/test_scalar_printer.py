@@ -7,12 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft import dtypes
-from weft.frontend.scalar_expr import Apply, Load, Var, apply, bitcast, cast, literal, select
+from weft.frontend.scalar_expr import Apply, Expr, Load, Var, apply, bitcast, cast, literal, select
 from weft.frontend.scalar_interpreter import evaluate
 from weft.frontend.scalar_printer import scalar_text
 
 i, j, n = Var("i"), Var("j"), Var("n")
 x, y = Var("x", dtypes.float32), Var("y", dtypes.float32)
+
+
+def both(a: Expr, b: Expr) -> Expr:
+    return select(a, b, literal(False, "bool"))
+
+
+def either(a: Expr, b: Expr) -> Expr:
+    return select(a, literal(True, "bool"), b)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +37,13 @@ x, y = Var("x", dtypes.float32), Var("y", dtypes.float32)
             select(i < n, Load("a", (i, j + 1), dtypes.float32), 0.0),
             "select(i < n, a[i, j + 1], 0.0)",
         ),
+        (both(either(i < n, j < n), i > 0), "(i < n or j < n) and i > 0"),
+        (either(both(i < n, j < n), i > 0), "i < n and j < n or i > 0"),
+        (either(i < n, either(j < n, i > 0)), "i < n or (j < n or i > 0)"),
+        (~both(i < n, j < n) & (i > 0), "~(i < n and j < n) & (i > 0)"),
+        (select(both(i < n, j < n), i, j), "select(i < n and j < n, i, j)"),
+        (select(i < n, literal(0), j), "select(i < n, 0, j)"),
+        (select(i < n, i, literal(0)), "select(i < n, i, 0)"),
         (apply("exp", x) / (x + 1.5), "exp(x) / (x + 1.5)"),
         (apply("min", i, n - 1), "min(i, n - 1)"),
         (x.astype("bfloat16") * 0.5, "bfloat16(x) * bfloat16(0.5)"),

@@ -157,6 +157,11 @@ def calls_python(A: weft.f64["N"]):
 
 
 @refused
+def a_function_that_is_not_there(A: weft.f64["N"]):
+    A[0] = math.hypot(A[0], 1.0)  # E0163 there are abs, acos | fmod | tanh
+
+
+@refused
 def an_array_is_no_number(A: weft.f64["N", "N"]):
     A[0, 0] = A[0] + 1  # E0163 array of 1 dimensions where a number
 

@@ -60,6 +60,15 @@ def test_several_statements() -> None:
     assert evaluate(found.upper, {"n": 2, "m": 9}) >= 8
 
 
+def test_the_bound_of_a_loop_may_be_anything() -> None:
+    """A number of the caller's, which nothing says is not negative, is no size of storage."""
+    s = statement("s", box(i=n), at("Y", 0), dims=("i",))
+    of = scop((tensor("Y", 1, role="output"),), s, parameters=("n",))
+    assert bounds(of, [(s, i)]) is None
+    found = bounds(of, [(s, i)], stored=False)
+    assert found is not None and evaluate(found.size, {"n": 7}) == 7
+
+
 def test_no_bounds() -> None:
     of, s = made((Constraint(i), Constraint(j), Constraint(m - j)))
     assert bounds(of, [(s, i)]) is None

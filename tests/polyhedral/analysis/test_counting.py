@@ -8,11 +8,12 @@ import pytest
 
 from tests.polyhedral.loop_programs import PROGRAMS, parse, program
 from tests.polyhedral.scops import Constraint, Var, instances
+from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.counting import Counter, Unbounded, region
 from weft.polyhedral.analysis.polynomials import Polynomial, symbol
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop import Body, Scop, Statement
 
-N = Var("N")
+i, N = Var("i"), Var("N")
 
 
 def _count(s: Statement, counter: Counter) -> Polynomial:
@@ -97,7 +98,6 @@ def test_weights() -> None:
 
 
 def test_strides_are_estimates() -> None:
-    i = Var("i")
     s = program("jacobi-1d").statement("S0")
     domain = (Constraint(i), Constraint(N - 1 - i), Constraint(i % 2, equality=True))
     even = Statement("e", ("i",), domain, (0, "i", 0), s.writes, (), s.body)
@@ -109,6 +109,27 @@ def test_strides_are_estimates() -> None:
     counter = Counter()
     assert float(_count(third, counter).value({"N": 300})) == pytest.approx(100, rel=0.01)
     assert not counter.exact
+
+
+@pytest.mark.parametrize(
+    ("conditions", "share"),
+    [
+        ([i % 3], "N"),
+        ([-(i % 3)], "N/3"),
+        ([i % 3 - 1, 1 - i % 3], "N/3"),
+        ([i % 3 - 1, i % 4 - 1], "N/2"),
+        ([2 * (i % 5) - 3], "3*N/5"),
+        ([3 - i % 2], "N"),
+        ([i % 2 - 2], "0"),
+    ],
+)
+def test_conditions_on_remainders(conditions: list[Expr], share: str) -> None:
+    domain = (Constraint(i), Constraint(N - 1 - i), *map(Constraint, conditions))
+    s = Statement("s", ("i",), domain, (0, "i", 0), (), (), Body((), ()))
+    counter = Counter()
+    assert str(_count(s, counter)) == share and not counter.exact
+    real = sum(1 for _ in instances(s, {"N": 60}, 0, 60))
+    assert _count(s, counter).value({"N": 60}) == real
 
 
 def test_known_sizes_decide_which_is_larger() -> None:
@@ -132,6 +153,5 @@ def test_a_loop_without_end_has_no_count() -> None:
 
 
 def test_nothing_runs_where_bounds_cross() -> None:
-    i = Var("i")
     nothing = region((Constraint(i - 5), Constraint(3 - i)))
     assert Counter().total(("i",), nothing) == Polynomial()

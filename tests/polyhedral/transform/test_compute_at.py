@@ -114,6 +114,27 @@ def test_in_a_time_loop() -> None:
     promise(compute_at(now, "S0", "t"), *every(scop, (0, 1, 6)))
 
 
+def test_inside_already() -> None:
+    """A scalar that each iteration uses anew is made in the iteration that reads it."""
+    scop = read(
+        """
+        for i in range(N):
+            s[0] = 0
+            for k in range(i):
+                s[0] += A[i, k]
+            for j in range(N):
+                B[i, j] = A[i, j] * s[0]
+        """, "N", A="in N N", B="out N N", s="tmp 1",
+    )  # fmt: skip
+    for start, loop in ((initial(scop), "i"), (tile(initial(scop), {"i": 4}), "i_p")):
+        now = compute_at(start, "S0", loop)
+        promise(now, *every(scop, (0, 1, 6)))
+        promise(set_kinds(now, {loop: "parallel"}), *every(scop, (0, 1, 6)))
+    promise(compute_at(initial(scop), "S1", "j"), *every(scop, (0, 1, 6)))  # again for each j
+    late = compute_at(tile(initial(scop), {"i": 4}), "S0", "i_t")
+    assert "E0440" in refusal(late)  # four rows in one scalar
+
+
 def test_mutations_are_caught() -> None:
     now = compute_at(tiled(), "S0", "j_2_t")
     maker = now.scop.statement("S0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.polyhedral.test_grouping import running_sum
+from tests.polyhedral.transform import integer_programs
 from tests.polyhedral.transform.harness import (
     chain,
     lowered,
@@ -17,9 +18,12 @@ from tests.polyhedral.transform.harness import (
 from tests.polyhedral.transform.test_share import fused
 from weft.frontend import build as w
 from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
+from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.order import order
+from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite
+from weft.polyhedral.transform.split import split
 
 
 def needing() -> Scheduled:
@@ -43,6 +47,13 @@ def test_golden() -> None:
 def test_a_good_order_stays() -> None:
     for of in (chain(), matmul(), running_sum(5, 3)):
         assert order(initial(of)).tree == initial(of).tree
+
+
+def test_copies_stay_where_they_were_put() -> None:
+    made = cache_write(split(initial(integer_programs.matmul()), "i", 4), "C", ["S0", "S1"], "i_t")
+    assert order(made).tree == made.tree
+    made = rfactor(initial(integer_programs.matmul()), "S1", "k")
+    assert order(made).tree == made.tree
 
 
 def test_what_no_order_serves_stays_and_is_refused() -> None:

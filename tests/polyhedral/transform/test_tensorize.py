@@ -12,6 +12,7 @@ from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
 
@@ -29,6 +30,16 @@ def test_matmul(rows: int, lanes: int) -> None:
     assert mark.payload == RegisterTile((rows,), lanes)
     assert str(now.steps[-1]) == 'tensorize(["k"], ["i_S1_p"], "j_S1_p")'
     computes(now)
+
+
+def test_loops_that_get_a_kind_are_ordinary_again() -> None:
+    made = tensorize(tiled(), ["k"], ["i_S1_p"], "j_S1_p")
+    for loop, kind in (("k", "serial"), ("i_S1_p", "unrolled"), ("j_S1_p", "vector")):
+        now = set_kinds(made, {loop: kind})  # type: ignore[dict-item]
+        assert now.tree == set_kinds(tiled(), {loop: kind}).tree  # type: ignore[dict-item]
+        computes(now)
+    outside = set_kinds(made, {"i_S1_t": "parallel"})
+    assert [node for node in walk(outside.tree) if isinstance(node, Mark)]
 
 
 def test_without_rows() -> None:
