@@ -1,8 +1,9 @@
 """``python -m tests.properties.fuzz --n 100000 [--seed 0] [--jobs 2]``: random affine programs
 under random schedules, Weft against enumeration, for long. ``--mutations`` runs ``mutations``;
 ``--scheduler`` gives whole programs to the automatic scheduler instead (``scheduler``),
-``--hostile`` programs to the compiler that make no sense (``hostile``). ``--generator my:pair``
-takes the pairs from a generator of your own (``generators``).
+``--sources`` compiles and calls the text of kernels (``sources``), ``--hostile`` text that makes no
+sense (``hostile``). ``--generator my:pair`` takes the pairs from a generator of your own
+(``generators``).
 
 Each contradiction is printed with its seed, then the histogram of what the pairs were. The exit
 status says whether there was a contradiction. ``--only 123`` shows one pair, and where it fails a
@@ -23,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.properties import generators, hostile, mutations, scheduler
+from tests.properties import generators, hostile, mutations, scheduler, sources
 from tests.properties.examine import Effort, Outcome, examine, examine_pair
 from tests.properties.random_schedules import SCHEDULES, Pair, random_pair, subject_of
 from tests.properties.shrinking import smaller
@@ -193,6 +194,7 @@ def main() -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--mutations", action="store_true", help="break correct schedules instead")
     parser.add_argument("--scheduler", action="store_true", help="automatic schedules instead")
+    parser.add_argument("--sources", action="store_true", help="text of kernels instead")
     parser.add_argument("--hostile", action="store_true", help="programs without sense instead")
     options, rest = parser.parse_known_args()
     if options.mutations:
@@ -204,6 +206,8 @@ def main() -> int:
     if options.scheduler:
         subject = partial(generators.subject_of, generator) if generator else subject_of
         return _programs(options, partial(scheduler.examine, subject=subject))
+    if options.sources:
+        return _programs(options, sources.examine)
     if options.hostile:
         return _programs(options, hostile.examine)
     effort = Effort(native=options.native, loop_ir=options.loop_ir)

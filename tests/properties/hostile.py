@@ -9,22 +9,19 @@ in time, compute what Python does.
 from __future__ import annotations
 
 import linecache
-import signal
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
 from random import Random
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 import weft
+from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
 from weft.errors import CallError, ExecutionError, InternalError, WeftError
 from weft.schedule_value import TRANSFORMATIONS, Schedule
@@ -43,14 +40,14 @@ def examine(seed: int) -> Outcome:
     r = Random(f"hostile {seed}")
     text = _Source(r).kernel()
     try:
-        with _alarm(SECONDS), warnings.catch_warnings():
+        with alarm(SECONDS), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _examine(text, r, seed)
     except Exception as error:
         places = traceback.extract_tb(error.__traceback__)
         weft_places = [p for p in places if "/tests/" not in p.filename] or places
         where = f"{Path(weft_places[-1].filename).name}:{weft_places[-1].lineno}"
-        kind = "hang" if isinstance(error, _Late) else "crash"
+        kind = "hang" if isinstance(error, Late) else "crash"
         return Outcome(kind, f"{type(error).__name__} at {where}: {error}\n{text}")
 
 
@@ -87,9 +84,9 @@ def _wrong(kernel: weft.Kernel, program: weft.Executable, r: Random) -> str:
         arrays = {name: np.arange(np.prod(s)).reshape(s) - 2 for name, s in shapes.items()}
         want = {name: a.copy() for name, a in arrays.items()}
         try:
-            with _alarm(PATIENCE), np.errstate(all="ignore"):
+            with alarm(PATIENCE), np.errstate(all="ignore"):
                 kernel.python(T=t, **want)
-        except (Exception, _Late):
+        except (Exception, Late):
             continue  # a step of 0, an index outside, a number that does not fit, too long
         try:
             program(T=t, **arrays)
@@ -283,26 +280,3 @@ class _Source:
             f"abs({one})", f"({one} if {two} > 0 else {two})",
             f"({one} << 70)" if self._evil() else one, f"({one} ** {two})" if self._evil() else two,
         )  # fmt: skip
-
-
-# ---- time ---------------------------------------------------------------------------------------
-
-
-class _Late(Exception):
-    """Too long."""
-
-
-@contextmanager
-def _alarm(seconds: int) -> Iterator[None]:
-    """Raise ``_Late`` in the block after ``seconds``."""
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise _Late(f"more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    left = signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(left)
-        signal.signal(signal.SIGALRM, before)

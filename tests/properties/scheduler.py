@@ -71,7 +71,7 @@ def examine(
     for tiny, threads in product((True, False), (1, 2)):
         poor = tiny and r.random() < effort.poor
         try:
-            with _constants(TINY_SIZES if tiny else ()), _constants(_budget(r) if poor else ()):
+            with constants(TINY_SIZES if tiny else ()), constants(_budget(r) if poor else ()):
                 limits = _limits(affine, r) if r.random() < effort.limited else Limits()
                 made = _made(affine, tiny, threads, limits)
             problem = _wrong(affine, made, poor, r, effort, notes)
@@ -80,14 +80,15 @@ def examine(
         except Refused as refused:
             problem = str(refused)
         except Exception as crash:
-            problem = f"crash: {_described(crash)}"
+            problem = f"crash: {described(crash)}"
         if problem:
             where = f"{'tiny' if tiny else 'host'} machine, threads={threads}"
             return Outcome(problem.split(":")[0], f"{affine.family}, {where}: {problem}", notes)
     return Outcome("scheduled", "", notes)
 
 
-def _described(error: Exception) -> str:
+def described(error: Exception) -> str:
+    """``error`` and where it was raised."""
     places = traceback.extract_tb(error.__traceback__)[-2:]
     named = ", ".join(f"{Path(p.filename).name}:{p.lineno}" for p in reversed(places))
     return f"{type(error).__name__} at {named}: {error}"
@@ -185,7 +186,7 @@ def _budget(r: Random) -> Constants:
 
 
 @contextlib.contextmanager
-def _constants(chosen: Constants) -> Iterator[None]:
+def constants(chosen: Constants) -> Iterator[None]:
     """Modules with other constants, of those that they have."""
     known = [(m, n, v) for m, names in chosen for n, v in names.items() if hasattr(m, n)]
     old = [(m, n, getattr(m, n)) for m, n, _ in known]
