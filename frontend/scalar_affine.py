@@ -193,6 +193,8 @@ def _form(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Affine |
             return variable(name)
         case Apply("neg"), [Affine() as a]:
             return a.scaled(-1)
+        case Apply("abs"), [Affine() as a] if a.is_constant:
+            return Affine((), abs(a.constant))
         case Apply("add"), [Affine() as a, Affine() as b]:
             return a + b
         case Apply("sub"), [Affine() as a, Affine() as b]:

@@ -6,15 +6,18 @@ for i: for k: for j: C[i, j] += …   →   parallel i: for k: vector j
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps
 from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.product import size_of
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
 from weft.polyhedral.scop import Statement
 
 LATENCY = 8.0  # of a recurrence, in contiguous vector accesses
+WRITTEN_OUT = 16  # terms of a sum that stand one after the other in each turn of a vector loop
 
 
 def single(planner: Planner, group: Group) -> Tree | None:
@@ -81,7 +84,19 @@ def _ordered(
         kinds[d] = "parallel"
     if vector is None:
         return list(outer), kinds
-    return [*outer, vector.dim], {**kinds, vector.dim: "vector"}
+    terms = _terms(s, dims, vector.dim)
+    order = [*(d for d in outer if d not in terms), vector.dim, *terms]
+    return order, {**kinds, vector.dim: "vector", **dict.fromkeys(terms, "unrolled")}
+
+
+def _terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
+    """The dims of a short sum of constant length: inside of the vector loop, it is in a register,
+    and the target goes through memory once."""
+    folded = tuple(d for d in dims if s.update is not None and d in s.update.dims)
+    sizes = [size_of(s, d) for d in folded]
+    if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
+        return ()
+    return folded
 
 
 def _free_inside(group: Group, s: Statement, dims: Sequence[str], dim: str) -> bool:

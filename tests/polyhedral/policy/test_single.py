@@ -1,7 +1,13 @@
 """One statement: its vector loop innermost, in strips where it would run down whole columns."""
 
+# ruff: noqa: F821, UP037
+
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+import weft
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
 from weft.polyhedral.machine import Cache, Machine
@@ -48,3 +54,33 @@ def test_sums_along_columns_are_strips_for_threads() -> None:
     made = schedule_loops(sums_along_columns(), MACHINE, threads=2)
     assert outline(made) == "j_t!parallel i j!vector { S0 }"
     promise(made, *SIZES)
+
+
+@weft.kernel
+def short(x: weft.f64["2 * N"], y: weft.f64["N"]):  # type: ignore[name-defined, no-untyped-def]
+    for i in range(N):
+        for k in range(-2, 3):
+            j = 2 * i + k
+            y[i] += x[j if 0 <= j < 2 * N else (-j if j < 0 else 4 * N - 2 - j)] * (k + 9)
+
+
+@weft.kernel
+def long(x: weft.f64["2 * N"], y: weft.f64["N"]):  # type: ignore[name-defined, no-untyped-def]
+    for i in range(N):
+        for k in range(-8, 9):
+            j = 2 * i + k
+            y[i] += x[j if 0 <= j < 2 * N else (-j if j < 0 else 4 * N - 2 - j)] * (k + 9)
+
+
+@pytest.mark.parametrize("n", [0, 2, 5, 16, 31])
+def test_short_sums_of_constant_length_are_written_out_inside_of_the_vector_loop(n: int) -> None:
+    assert outline(schedule_loops(short.scop, MACHINE)) == "i!vector k!unrolled { S0 }"
+    x, y = np.arange(2.0 * n) ** 2, np.ones(n)
+    short(x, y)
+    mirror = np.concatenate([x[2:0:-1], x, x[-2:-4:-1]])
+    want = [1 + mirror[2 * i : 2 * i + 5] @ np.arange(7.0, 12.0) for i in range(n)]
+    np.testing.assert_array_equal(y, want)
+
+
+def test_longer_sums_are_around_it() -> None:
+    assert outline(schedule_loops(long.scop, MACHINE)) == "k i!vector { S0 }"
