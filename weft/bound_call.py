@@ -18,18 +18,25 @@ class BoundCall:
     ONNX Runtime's I/O binding.
     """
 
-    __slots__ = ("_enter", "_held", "_lock", "_results")
+    __slots__ = ("_failure", "_held", "_lock", "_native", "_results")
 
     def __init__(
-        self, enter: Callable[[], None], results: Sequence[np.ndarray], held: Sequence[object]
+        self,
+        native: Callable[[], int],
+        failure: Callable[[], Exception],
+        results: Sequence[np.ndarray],
+        held: Sequence[object],
     ) -> None:
-        """``held``: what has to stay alive."""
-        self._enter = enter
+        """``native``: the program itself, its arguments converted; where it does not return 0,
+        ``failure`` says why. ``held``: what has to stay alive."""
+        self._native = native
+        self._failure = failure
         self._results = results[0] if len(results) == 1 else tuple(results)
         self._held = held
         self._lock = Lock()
 
     def __call__(self) -> Any:
         with self._lock:
-            self._enter()
+            if self._native():
+                raise self._failure()
         return self._results
