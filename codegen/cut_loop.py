@@ -8,7 +8,7 @@ Also known as: loop peeling, index-set splitting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from weft.codegen.loop_ir import Block, For, If, Let, Stmt, expressions, walk
@@ -27,8 +27,9 @@ class Side:
     value: Expr
 
 
-def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt) -> Stmt | None:
-    """``loop`` with ``middle`` for its body where all ``conditions`` hold.
+def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt, around: Set[str]) -> Stmt | None:
+    """``loop``, where the names ``around`` are bound, with ``middle`` for its body where all
+    ``conditions`` hold.
 
     Conditions that do not mention the loop's variable are asked before it. None where nothing is to
     be cut, or where a condition has no one side on which it holds, known before the loop.
@@ -48,8 +49,8 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt) -> Stmt | None
             given.append(condition)
     if not sides:
         return None
-    begin = Var(fresh_name(f"{loop.var}.full", loop))
-    end = Var(fresh_name(f"{loop.var}.rest", loop))
+    begin = Var(fresh_name(f"{loop.var}.full", loop, around))
+    end = Var(fresh_name(f"{loop.var}.rest", loop, around))
     first = extreme("max", [loop.lower, *(s.value for s in sides if s.lower)])
     behind = extreme("min", [loop.upper, *(s.value for s in sides if not s.lower)])
     parts = (
@@ -66,16 +67,11 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt) -> Stmt | None
     return apart if before == TRUE else If(before, apart, loop)
 
 
-def fresh_name(name: str, loop: For) -> str:
-    """``name``, or one like it that stands for nothing in ``loop``, which may be cut before: a name
-    that is bound around it and not used in it may be bound again."""
-    known = {
-        n.name
-        for s in walk(loop)
-        for e in expressions(s)
-        for n in walk_expr(e)
-        if isinstance(n, Var)
-    }
+def fresh_name(name: str, loop: For, around: Set[str]) -> str:
+    """``name``, or one like it that is bound neither ``around`` nor in ``loop``, which may be cut
+    before."""
+    used = (n for s in walk(loop) for e in expressions(s) for n in walk_expr(e))
+    known = bound_inside(loop) | around | {n.name for n in used if isinstance(n, Var)}
     while name in known:
         name += "'"
     return name

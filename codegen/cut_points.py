@@ -18,7 +18,7 @@ from typing import TypeGuard
 
 from weft.codegen.cut_loop import cut_loop
 from weft.codegen.loop_ir import For, Kernel, Stmt, walk
-from weft.codegen.rebuild import map_children
+from weft.codegen.rebuild import map_children, map_scopes
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_expr import Apply, Expr, Literal
 from weft.polyhedral.analysis.linear import mentions
@@ -29,22 +29,22 @@ SHORT = 64  # turns of a vector loop whose values may stay in registers
 
 def cut_points(kernel: Kernel) -> Kernel:
     """``kernel`` with serial loops cut where the point loops in them are full, simplified."""
-    return simplify_kernel(replace(kernel, body=_cut(kernel.body)))
+    return simplify_kernel(replace(kernel, body=_cut(kernel.body, frozenset(kernel.parameters))))
 
 
-def _cut(stmt: Stmt) -> Stmt:
+def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
     if not isinstance(stmt, For) or stmt.kind != "serial" or stmt.step != 1:
-        return map_children(stmt, _cut)
+        return map_scopes(stmt, names, _cut)
     points = [s for s in walk(stmt.body) if isinstance(s, For)]
     if any(p.kind != "unrolled" for p in points):
-        stmt = replace(stmt, body=_cut(stmt.body))
+        stmt = replace(stmt, body=_cut(stmt.body, names | {stmt.var}))
         points = [s for s in walk(stmt.body) if _is_vector(s, stmt.var)]
     moving = (p for p in points if mentions(p.lower, (stmt.var,)) or mentions(p.upper, (stmt.var,)))
     full = {(p.lower, p.upper): _full(p) for p in moving}
     if None in full.values():
         return stmt
     needs = [need for bounds in full for need in _needs(*bounds)]
-    return cut_loop(stmt, needs, _with_bounds(stmt.body, full)) or stmt
+    return cut_loop(stmt, needs, _with_bounds(stmt.body, full), names) or stmt
 
 
 def _is_vector(stmt: Stmt, var: str) -> TypeGuard[For]:

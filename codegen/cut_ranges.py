@@ -19,7 +19,7 @@ from weft.codegen.conditions import parts_of
 from weft.codegen.cut_loop import bound_inside, cut_loop, side_of
 from weft.codegen.implied import implied, opposite, slack
 from weft.codegen.loop_ir import For, If, Kernel, Stmt, expressions, walk
-from weft.codegen.rebuild import map_children
+from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.unswitch import decided
 from weft.frontend.scalar_affine import to_affine
@@ -30,11 +30,11 @@ from weft.polyhedral.analysis.linear import mentions
 
 def cut_ranges(kernel: Kernel) -> Kernel:
     """``kernel`` with its innermost loops cut, simplified."""
-    return simplify_kernel(replace(kernel, body=_cut(kernel.body)))
+    return simplify_kernel(replace(kernel, body=_cut(kernel.body, frozenset(kernel.parameters))))
 
 
-def _cut(stmt: Stmt) -> Stmt:
-    stmt = map_children(stmt, _cut)
+def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
+    stmt = map_scopes(stmt, names, _cut)
     if not isinstance(stmt, For) or stmt.step != 1 or stmt.kind not in ("serial", "vector"):
         return stmt
     if any(isinstance(s, For) for s in walk(stmt.body)):
@@ -46,7 +46,7 @@ def _cut(stmt: Stmt) -> Stmt:
     for condition in conditions:
         middle = decided(middle, condition, holds=True)
     known = [form for condition in conditions if (form := slack(condition)) is not None]
-    return cut_loop(stmt, conditions, implied(middle, known)) or stmt
+    return cut_loop(stmt, conditions, implied(middle, known), names) or stmt
 
 
 def _conditions(loop: For) -> Iterator[Expr]:

@@ -60,7 +60,7 @@ def forward_values(kernel: Kernel) -> Kernel:
     """``kernel`` with stored values forwarded, simplified."""
     made: list[_Chain] = []
 
-    def forwarded(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
+    def forwarded(loop: For, buffers: Mapping[str, Buffer], _: frozenset[str]) -> Stmt | None:
         turn = _turn(replace(loop, body=_written_out(loop.body)))
         found: list[_Chain] = []
         for name, indices in turn.places if turn else ():

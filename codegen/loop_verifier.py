@@ -1,8 +1,9 @@
 """What every kernel promises, checked between passes; a violation is a bug in Weft.
 
-Names are bound before use, buffers declared, loads and stores of the right rank and dtype, updates
-fit their monoid, read-only buffers are not written, checks have messages. In a region the whole
-team meets each barrier, and effects and memory belong to one thread or to all.
+Names are bound before use, and not again where they are bound; buffers declared, loads and stores
+of the right rank and dtype, updates fit their monoid, read-only buffers are not written, checks
+have messages. In a region the whole team meets each barrier, and effects and memory belong to one
+thread or to all.
 """
 
 from __future__ import annotations
@@ -50,13 +51,20 @@ def verify_kernel(kernel: Kernel) -> None:
         _statement(stmt, buffers, kernel)
         match stmt:
             case For():
-                names = {**names, stmt.var: dtypes.int64}
+                names = _bound(names, stmt.var, dtypes.int64, kernel)
             case Let():
-                names = {**names, stmt.name: stmt.value.dtype}
+                names = _bound(names, stmt.name, stmt.value.dtype, kernel)
             case Allocate():
                 _buffer(stmt.buffer, names, kernel)
                 buffers = {**buffers, stmt.buffer.name: stmt.buffer}
         stack.extend((child, names, buffers) for child in children(stmt))
+
+
+def _bound(names: _Names, name: str, dtype: DType, kernel: Kernel) -> _Names:
+    """``names`` and ``name``: were it bound already, what moves between the two places would mean
+    something else there."""
+    _require(name not in names, kernel, f"{name} is bound again where it is bound")
+    return {**names, name: dtype}
 
 
 def _require(holds: bool, kernel: Kernel, what: str) -> None:

@@ -45,6 +45,20 @@ def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     return stmt
 
 
+def map_scopes(
+    stmt: Stmt, names: frozenset[str], change: Callable[[Stmt, frozenset[str]], Stmt]
+) -> Stmt:
+    """Like ``map_children``; ``change`` is told the names that are bound where a part stands,
+    ``names`` being bound around ``stmt``."""
+    inner = stmt
+    while isinstance(inner, Let):
+        names = names | {inner.name}
+        inner = inner.body
+    if isinstance(stmt, For):
+        names = names | {stmt.var}
+    return map_children(stmt, lambda part: change(part, names))
+
+
 def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """``stmt`` with ``change`` applied to the expressions that it evaluates itself."""
     match stmt:

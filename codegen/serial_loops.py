@@ -4,37 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Stmt
-from weft.codegen.rebuild import map_children
+from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_expr import Expr, Load, Select
 
 Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
-Change = Callable[[For, Mapping[str, Buffer]], Stmt | None]
+Change = Callable[[For, Mapping[str, Buffer], frozenset[str]], Stmt | None]
 
 
 def map_serial_loops(kernel: Kernel, change: Change) -> Kernel:
     """``kernel`` with what ``change`` makes of its serial loops of step 1, outermost first.
 
-    ``change`` takes a loop and the buffers in memory there that overlap no other, by name; None:
-    this loop stays as it is, those inside are asked. The result is simplified if anything changed.
+    ``change`` takes a loop, the buffers in memory there that overlap no other, by name, and the
+    names that are bound around it; None: this loop stays as it is, those inside are asked. The
+    result is simplified if anything changed.
     """
     shared = {b.name for b in kernel.buffers if b.aliases}
     shared |= {name for b in kernel.buffers for name in b.aliases}
     made: list[Stmt] = []
 
-    def inside(stmt: Stmt, buffers: Mapping[str, Buffer]) -> Stmt:
+    def inside(stmt: Stmt, names: frozenset[str], buffers: Mapping[str, Buffer]) -> Stmt:
         if isinstance(stmt, Allocate) and stmt.buffer.scope != "register":
             buffers = {**buffers, stmt.buffer.name: stmt.buffer}
         if isinstance(stmt, For) and stmt.kind == "serial" and stmt.step == 1:
-            changed = change(stmt, buffers)
+            changed = change(stmt, buffers, names)
             if changed is not None:
                 made.append(changed)
                 return changed
-        return map_children(stmt, lambda part: inside(part, buffers))
+        return map_scopes(stmt, names, partial(inside, buffers=buffers))
 
-    body = inside(kernel.body, {b.name: b for b in kernel.buffers if b.name not in shared})
+    apart = {b.name: b for b in kernel.buffers if b.name not in shared}
+    body = inside(kernel.body, frozenset(kernel.parameters), apart)
     return simplify_kernel(replace(kernel, body=body)) if made else kernel
 
 

@@ -58,16 +58,17 @@ def transpose_strips(kernel: Kernel) -> Kernel:
     """``kernel`` with blocks where vectors run across rows, simplified."""
     made: list[_Blocked] = []
 
-    def strips(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
+    def strips(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> Stmt | None:
         if not isinstance(loop.body, For) or not _fits(loop.body):
             return None
-        lanes = replace(loop.body, body=_stored((loop.body.body,), {}))
+        lanes = replace(loop.body, body=_stored((loop.body.body,), {}, 0))
         blocked = _across_rows(loop, lanes, buffers, len(made))
         width = _width(lanes, blocked)
         if not width:
             return None
         made.extend(blocked)
-        return _in_blocks(loop, lanes, blocked, width)
+        rest = fresh_name(f"{loop.var}.rest", loop, names)
+        return _in_blocks(loop, lanes, blocked, width, Var(rest))
 
     return map_serial_loops(kernel, strips)
 
@@ -154,7 +155,8 @@ def _width(lanes: For, blocked: Sequence[_Blocked]) -> int:
     return 0 if width < 4 or width & (width - 1) or int(lanes.upper.value) % width else width
 
 
-def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], width: int) -> Stmt:
+def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], width: int, rest: Var) -> Stmt:
+    """``rest``: a name for where blocks end."""
     assert isinstance(lanes.upper, Literal)
     block, column = Var(f"{loop.var}.block"), Var(f"{loop.var}.column")
     here: dict[str, Expr] = {loop.var: loop.lower + block * width + column}
@@ -168,7 +170,6 @@ def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], width: int) -
         shape, strides = (literal(width), lanes.upper), (lanes.upper, literal(1))
         whole = Allocate(Buffer(b.tile, b.dtype, shape, strides, "register"), whole)
     many = Apply("max", ((loop.upper - loop.lower) // width, literal(0)))
-    rest = Var(fresh_name(f"{loop.var}.rest", loop))
     blocks = For(block.name, literal(0), many, "serial", whole)
     return Let(rest.name, loop.lower + many * width, Block((blocks, replace(loop, lower=rest))))
 
@@ -213,25 +214,26 @@ def _computed(lanes: For, blocked: Sequence[_Blocked], column: Expr) -> Stmt:
     return store(map_all_expressions(lanes.body, lambda e: rewrite(e, load)))
 
 
-def _stored(stmts: Sequence[Stmt], known: Mapping[Place, Expr]) -> Stmt:
-    """``stmts`` with the loads of what they have stored before taken from lets."""
+def _stored(stmts: Sequence[Stmt], known: Mapping[Place, Expr], count: int) -> Stmt:
+    """``stmts``, behind ``count`` stores, with loads of what was stored before taken from lets."""
     if not stmts:
         return Block(())
     first, rest = stmts[0], stmts[1:]
     match first:
         case Block(inside):
-            return _stored((*inside, *rest), known)
+            return _stored((*inside, *rest), known, count)
         case Let(name, value, body):
-            return Let(name, _taken(value, known), _stored((body, *rest), known))
+            return Let(name, _taken(value, known), _stored((body, *rest), known, count))
         case Store(buffer, indices, value):
             value = _taken(value, known)
-            held = Var(f"{buffer}.stored.{len(stmts)}", value.dtype)
+            held = Var(f"{buffer}.stored.{count}", value.dtype)
             others = {place: v for place, v in known.items() if place[0] != buffer}
-            after = _stored(rest, {**others, (buffer, indices): held})
+            after = _stored(rest, {**others, (buffer, indices): held}, count + 1)
             if not any(held in walk_expr(e) for s in walk(after) for e in expressions(s)):
                 return Block((replace(first, value=value), after))
             return Let(held.name, value, Block((replace(first, value=held), after)))
-    return Block((map_expressions(first, lambda e: _taken(e, known)), _stored(rest, known)))
+    first = map_expressions(first, lambda e: _taken(e, known))
+    return Block((first, _stored(rest, known, count)))
 
 
 def _taken(expr: Expr, known: Mapping[Place, Expr]) -> Expr:

@@ -17,7 +17,7 @@ import islpy as isl
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_affine import Affine
-from weft.frontend.scalar_expr import literal
+from weft.frontend.scalar_expr import Expr, Literal, literal
 from weft.polyhedral.analysis.flow import Read
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.seen import reads_of
@@ -25,6 +25,8 @@ from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.flow_under import flow_under
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (
+    constrained,
+    context_set,
     domain_set,
     multi_aff,
     parameter_space,
@@ -35,7 +37,7 @@ from weft.polyhedral.named_isl import (
 )
 from weft.polyhedral.schedule_tree import Loop, Tree
 from weft.polyhedral.schedule_verifier import for_parameters, instance, originals, source_of
-from weft.polyhedral.scop import Access, Scop, Statement, Tensor
+from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
 
 Path = Sequence[Loop | int]
 Use = tuple[Statement, Access]
@@ -55,18 +57,28 @@ def check_contraction(scop: Scop, tree: Tree) -> None:
         if not uses:
             continue
         shared = _shared([above[s.name] for s, _ in uses])
-        places = [_telling(scop, tensor, k, uses, shared) for k in _several(tensor)]
+        several = _several(scop, tensor)
+        places = [_telling(scop, tensor, k, uses, shared) for k in several]
         if not places:
             continue
         around = [x for x in shared[: max(places) + 1] if isinstance(x, Loop)]
-        told = {id(x) for x in around if _follows(x, uses, _several(tensor))}
+        told = {id(x) for x in around if _follows(x, uses, several)}
         if any(id(loop) not in told for loop in around):
             _check_confined(scop, tree, tensor, [s for s, _ in uses], around)
 
 
-def _several(tensor: Tensor) -> tuple[int, ...]:
+def _several(scop: Scop, tensor: Tensor) -> tuple[int, ...]:
     """The contracted dimensions of more than one element: loops have to tell these apart."""
-    return tuple(k for k in range(tensor.contracted) if tensor.shape[k] != literal(1))
+    return tuple(k for k in range(tensor.contracted) if _may_exceed_one(scop, tensor.shape[k]))
+
+
+def _may_exceed_one(scop: Scop, size: Expr) -> bool:
+    """Whether ``size`` is more than 1 for some parameters in the context."""
+    if isinstance(size, Literal):
+        return size != literal(1)
+    space = parameter_space(scop).set_from_params()
+    more = isl.Set.from_basic_set(constrained(space, (), [Constraint(size - 2)])).params()
+    return not more.intersect(context_set(scop)).is_empty()
 
 
 def _uses(scop: Scop, name: str) -> Iterator[Use]:

@@ -7,7 +7,8 @@ import pytest
 from tests.codegen.marked_loops import i, j, kernel, m, mark, n, same
 from weft.codegen.cut_loop import cut_loop, side_of
 from weft.codegen.loop_ir import Block, For, If, Stmt, children
-from weft.codegen.rebuild import map_children
+from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.rebuild import map_scopes
 from weft.codegen.size_arithmetic import evaluate
 from weft.frontend.scalar_expr import Expr, Load, literal
 
@@ -61,14 +62,16 @@ def test_the_same_turns(names: tuple[str, ...]) -> None:
     conditions = [CONDITIONS[name] for name in names]
     before = loop(*conditions)
     marks = [mark(k, i, j) for k in range(1, len(conditions) + 1)]
-    after = cut_loop(before, conditions, Block((*marks, mark(7, i, j))))
+    after = cut_loop(before, conditions, Block((*marks, mark(7, i, j))), set())
     assert after is not None
     same(kernel(whole(before)), kernel(whole(after)))
 
 
 def test_what_the_loop_does_not_change_is_asked_before_it() -> None:
     before = loop(j >= 2, i >= 3)
-    after = cut_loop(before, [j >= 2, i >= 3], Block(tuple(mark(k, i, j) for k in (1, 2, 7))))
+    after = cut_loop(
+        before, [j >= 2, i >= 3], Block(tuple(mark(k, i, j) for k in (1, 2, 7))), set()
+    )
     assert isinstance(after, If) and after.condition == (i >= 3) and after.otherwise == before
     same(kernel(whole(before)), kernel(whole(after)))
 
@@ -78,18 +81,20 @@ def test_parts_may_be_cut_again() -> None:
     all_marks = Block(tuple(mark(k, i, j) for k in (1, 2, 7)))
     before = loop(j >= 2, j >= 4)
 
-    def again(stmt: Stmt) -> Stmt:
-        return (isinstance(stmt, For) and cut_loop(stmt, [j >= 4], all_marks)) or map_children(
-            stmt, again
-        )
+    def again(stmt: Stmt, names: frozenset[str]) -> Stmt:
+        cut = isinstance(stmt, For) and cut_loop(stmt, [j >= 4], all_marks, names)
+        return cut or map_scopes(stmt, names, again)
 
-    after = cut_loop(before, [j >= 2], Block((mark(1, i, j), *children(before.body)[1:])))
+    once = Block((mark(1, i, j), *children(before.body)[1:]))
+    after = cut_loop(before, [j >= 2], once, {"n", "m", "i"})
     assert after is not None
-    same(kernel(whole(before)), kernel(whole(again(after))))
+    twice = kernel(whole(again(after, frozenset({"n", "m", "i"}))))
+    verify_kernel(twice)
+    same(kernel(whole(before)), twice)
 
 
 def test_nothing_to_cut() -> None:
-    assert cut_loop(loop(i >= 3), [i >= 3], mark(1, i, j)) is None
-    assert cut_loop(loop(j >= 3), [j % 2 >= 1], mark(1, i, j)) is None
+    assert cut_loop(loop(i >= 3), [i >= 3], mark(1, i, j), set()) is None
+    assert cut_loop(loop(j >= 3), [j % 2 >= 1], mark(1, i, j), set()) is None
     data = Load("x", (i, j), literal(0).dtype) >= j
-    assert cut_loop(loop(data), [data], mark(1, i, j)) is None
+    assert cut_loop(loop(data), [data], mark(1, i, j), set()) is None

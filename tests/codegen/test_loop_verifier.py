@@ -61,6 +61,13 @@ def test_a_good_kernel() -> None:
 
 BAD: dict[str, Kernel] = {
     "j is used where it is not bound": kernel(Store("y", (Var("j"),), x)),
+    "i is bound again where it is bound": kernel(Let("i", i + 1, Store("y", (i,), x))),
+    "n is bound again where it is bound": kernel(
+        For("n", literal(0), i, "serial", Store("y", (n,), x))
+    ),
+    "a is bound again where it is bound": kernel(
+        Let("a", x, Let("a", Var("a", F), Store("y", (i,), Var("a", F))))
+    ),
     "a is used as int64": kernel(Let("a", x, Store("y", (Var("a"),), x))),
     "z is accessed where there is no such buffer": kernel(Store("z", (i,), x)),
     "y has 1 indices": kernel(Store("y", (i, i), x)),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.polyhedral.example_scops import band
 from tests.polyhedral.scops import (
     Band,
+    Constraint,
     Leaf,
     Sequence,
     Statement,
@@ -140,3 +143,17 @@ def test_a_single_tile_needs_no_loop() -> None:
     )
     check(of, Band((loop("i", p=i, c=i + 3),), Sequence((Leaf("p"), Leaf("c")))))
     check(of, Sequence((nest("p", i), nest("c", -i))))
+
+
+def test_a_single_tile_for_all_sizes_that_there_are() -> None:
+    """There is one tile of each 16."""
+    of = scop(
+        (tensor("L", (n + 15) // 16, 16, scope="local", contracted=1), tensor("B", n, role="output")),
+        statement("p", box(i=n), at("L", i // 16, i % 16), dims=("i",)),
+        statement("c", box(i=n), at("B", i), (at("L", i // 16, i % 16),), position=1,
+                  dims=("i",)),
+        parameters=("n",), context=(Constraint(n - 1), Constraint(16 - n)),
+    )  # fmt: skip
+    tree = Sequence((nest("p", i), nest("c", i)))
+    check(of, tree)
+    _refused(replace(of, context=(Constraint(n - 1), Constraint(32 - n))), tree)
