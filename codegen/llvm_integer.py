@@ -10,7 +10,7 @@ def divide(b: Builder, op: str, left: Value, right: Value, signed: bool) -> Valu
     """``floordiv``, ``mod``, ``truncdiv`` or ``rem``; by zero it is 0, INT_MIN / -1 is INT_MIN."""
     quotient_wanted = op in ("floordiv", "truncdiv")
     divisor = right.const
-    if not signed or (divisor is not None and divisor > 0):
+    if not signed or (divisor is not None and divisor not in (0, -1)):
         return _divide_simple(b, op, left, right, signed, quotient_wanted)
     one, zero = integer(1, right.type), integer(0, right.type)
     by_zero = b.compare("icmp eq", right, zero)
@@ -31,8 +31,9 @@ def _divide_simple(
     if divisor is None and not signed:
         by_zero = b.compare("icmp eq", right, zero)
         safe = b.select(by_zero, integer(1, right.type), right)
-        result = b.binary("udiv" if quotient_wanted else "urem", left, safe)
-        return b.select(by_zero, zero, result)
+        quotient = _quotient(b, left, safe, signed)
+        remainder = b.binary("sub", left, b.binary("mul", quotient, safe))
+        return b.select(by_zero, zero, quotient if quotient_wanted else remainder)
     if divisor == 0:
         return b.splat(zero, left.lanes)
     power = None if divisor is None else _exponent_of_two(int(divisor))
@@ -42,7 +43,7 @@ def _divide_simple(
         return b.binary("and", left, integer((1 << power) - 1, left.type))
     if not signed:
         return b.binary("udiv" if quotient_wanted else "urem", left, right)
-    quotient = b.binary("sdiv", left, right)
+    quotient = _quotient(b, left, right, signed)
     if op == "truncdiv":
         return quotient
     remainder = b.binary("sub", left, b.binary("mul", quotient, right))
@@ -54,6 +55,42 @@ def _divide_simple(
     if quotient_wanted:
         return b.binary("add", quotient, b.cast("sext", wrong, left.type))
     return b.binary("add", remainder, b.select(wrong, right, zero))
+
+
+def _quotient(b: Builder, left: Value, right: Value, signed: bool) -> Value:
+    """``left / right``, rounded to zero, where that is defined.
+
+    No processor divides vectors of integers. Those of floats round to nearest, and the result to
+    zero is the integer's own while the dividend has fewer bits than a float: a quotient below a
+    whole number is so by 1 / right at least, which is more than half of its last place.
+    """
+    op = "sdiv" if signed else "udiv"
+    if right.const is not None or not (left.lanes or right.lanes):
+        return b.binary(op, left, right)
+    left, right = b.match(left, right)
+    bits = int(left.type[1:])
+    if bits < 64:
+        return _by_floats(b, left, right, signed, "double" if bits > 16 else "float")
+    few, lanes = 1 << 52, left.lanes
+    shifted = b.binary("add", left, integer(few)) if signed else left
+    large = b.compare("icmp uge", shifted, integer(2 * few if signed else few))
+    result = b.cell(b.splat(integer(0), lanes))
+    many, short, after = (b.new_label(hint) for hint in ("divide", "by_floats", "divided"))
+    b.branch(b.any_lane(large), many, short)
+    b.at(many)
+    b.store(b.binary(op, left, right), result)
+    b.jump(after)
+    b.at(short)
+    b.store(_by_floats(b, left, right, signed, "double"), result)
+    b.jump(after)
+    b.at(after)
+    return b.load(result, left.type, lanes)
+
+
+def _by_floats(b: Builder, left: Value, right: Value, signed: bool, type_: str) -> Value:
+    sign = "s" if signed else "u"
+    floats = (b.cast(f"{sign}itofp", value, type_) for value in (left, right))
+    return b.cast(f"fpto{sign}i", b.binary("fdiv", *floats), left.type)
 
 
 def _exponent_of_two(value: int) -> int | None:

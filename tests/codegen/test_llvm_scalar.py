@@ -200,3 +200,32 @@ def test_powers_of_one_base_are_those_of_a_base_for_each_lane() -> None:
         np.testing.assert_array_equal(np.signbit(same), np.signbit(own))
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(same, base**values, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.is_integer], ids=str)
+def test_divisions_of_vectors_are_exact_next_to_multiples(dtype: DType) -> None:
+    rng = np.random.default_rng(3)
+    low, high = int(dtype.lowest), int(dtype.highest)
+    for limit in (high, 1 << 52, 1 << 51, 1000):  # of 64 bits, those below 2**52 go another way
+        most = min(limit, high)
+        divisors = [
+            1,
+            2,
+            3,
+            7,
+            most // 3 + 1,
+            most - 1,
+            *rng.integers(1, min(most, 1 << 30), 20, endpoint=True),
+        ]
+        found = []
+        for b in (max(1, int(d)) for d in divisors):
+            multiple = (most - 1) // b * b
+            near = [a for n in (multiple, multiple // 2 // b * b, b) for a in (n - 1, n, n + 1)]
+            found += [(s * a, t * b) for a in near for s in (1, -1) for t in (1, -1)]
+        pairs = [(a, b) for a, b in found if low <= a <= min(high, limit) and low <= b <= high]
+        left, right = (
+            np.array(side, dtype=object).astype(dtype.numpy) for side in zip(*pairs, strict=True)
+        )
+        x, y = (Load(name, (Var("i"),), dtype) for name in ("x0", "x1"))
+        ops = ("floordiv", "mod", "truncdiv", "rem")
+        compare([left, right], [apply(op, x, y) for op in ops], "vector")
