@@ -472,8 +472,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
             yield node
         elif id(node) not in seen:
             seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.children))
+            operands = node.children
+            if operands:
+                stack.append((node, True))
+                stack += [(child, False) for child in reversed(operands)]
+            else:
+                yield node
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

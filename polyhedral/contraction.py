@@ -23,7 +23,7 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.seen import reads_of
 from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.flow_under import flow_under
-from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.isl_context import bounded, derived
 from weft.polyhedral.named_isl import (
     constrained,
     context_set,
@@ -48,11 +48,12 @@ def check_contraction(scop: Scop, tree: Tree) -> None:
 
     Raises IllegalScheduleError (WEFT-E0423) if two tiles would be in one memory at a time.
     """
-    contracted = [t for t in scop.tensors if t.contracted]
-    if not contracted:
-        return
+    derived(lambda: _contracted_well(scop, tree), "contraction", (), scop, tree)
+
+
+def _contracted_well(scop: Scop, tree: Tree) -> bool:
     above = paths(tree)
-    for tensor in contracted:
+    for tensor in (t for t in scop.tensors if t.contracted):
         uses = list(_uses(scop, tensor.name))
         if not uses:
             continue
@@ -65,6 +66,7 @@ def check_contraction(scop: Scop, tree: Tree) -> None:
         told = {id(x) for x in around if _follows(x, uses, several)}
         if any(id(loop) not in told for loop in around):
             _check_confined(scop, tree, tensor, [s for s, _ in uses], around)
+    return True
 
 
 def _several(scop: Scop, tensor: Tensor) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ def check_order(scop: Scop, tree: Tree, tensor: str = "") -> None:
         if all(s.position for s in scop.statements) and tree == initial(scop).tree:
             return True
         above, distances = paths(tree), LoopDistances()
-        found = dependences(scop, tensor)
+        found = dependences(scop, tensor, implied=False)
         with bounded(what="the legality check"):
             for dependence in found:
                 _check(Together(dependence, distances), above)

@@ -15,7 +15,7 @@ from weft.errors import CompileError, IllegalScheduleError
 from weft.frontend.scalar_affine import Affine, FloorDiv, Term
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.isl_context import bounded, derived
 from weft.polyhedral.named_isl import domain_set, multi_aff, sample_pair, tuple_space
 from weft.polyhedral.schedule_tree import Band, Loop, Tree, statements_below, walk
 from weft.polyhedral.scop import Scop, Statement
@@ -30,6 +30,10 @@ def verify_schedule(scop: Scop, tree: Tree) -> None:
     loops have one name, E0412 if a loop has no value, or none that is quasi-affine over the dims
     and parameters, for a statement below, E0413 if two instances of a statement would run at once.
     """
+    derived(lambda: _verified(scop, tree), "verified", (), scop, tree)
+
+
+def _verified(scop: Scop, tree: Tree) -> bool:
     _leaves(scop, tree)
     names = Counter(
         loop.name for node in walk(tree) if isinstance(node, Band) for loop in node.loops
@@ -43,6 +47,7 @@ def verify_schedule(scop: Scop, tree: Tree) -> None:
         values = [_value(scop, statement, loop) for loop in loops]
         if not _determined(statement.dims, values):
             _injective(scop, statement, values)
+    return True
 
 
 def _leaves(scop: Scop, tree: Tree) -> None:

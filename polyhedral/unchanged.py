@@ -21,8 +21,8 @@ from functools import cached_property
 import islpy as isl
 
 from weft.frontend.scalar_expr import Var
-from weft.polyhedral.analysis.dependences import Relation, relation
 from weft.polyhedral.analysis.flow import FINAL, Read
+from weft.polyhedral.analysis.implied import Relation, relation
 from weft.polyhedral.named_isl import constrained, context_set, domain_set, statement_space
 from weft.polyhedral.scop import Access, Origin, Scop, Statement
 

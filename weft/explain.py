@@ -116,7 +116,7 @@ def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -
 def dependence_lines(scop: Scop) -> list[str]:
     """``flow S0 -> S1 on A``, once for all pairs of accesses of which that is all to say."""
     try:
-        counts = Counter(map(str, dependences(scop)))
+        counts = Counter(map(str, dependences(scop, implied=False)))
     except BudgetError as error:
         return [f"not known: {error.what}"]
     return [line + (f"  ({n} pairs of accesses)" if n > 1 else "") for line, n in counts.items()]

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Literal
 
 import islpy as isl
 
+from weft.polyhedral.analysis.implied import Implied, Use, relation
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.isl_context import bounded, derived
 from weft.polyhedral.named_isl import access_map, where_equal, where_less
@@ -60,57 +60,49 @@ class Dependence:
         return f"{self.kind} {self.source.name} -> {self.sink.name} on {self.tensor}{free}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """An access as the order of instances sees it."""
-
-    number: int  # of its statement
-    statement: Statement
-    access: Access
-    reads: bool
-    writes: bool
-
-
-def dependences(scop: Scop, tensor: str = "") -> tuple[Dependence, ...]:
+def dependences(scop: Scop, tensor: str = "", *, implied: bool = True) -> tuple[Dependence, ...]:
     """Every dependence of ``scop`` in its initial order, sources in statement order; those on
-    ``tensor`` if one is named.
+    ``tensor`` if one is named. Without ``implied``, some of those that others imply are left out
+    (``analysis/implied``): of many statements that write the same elements, most.
 
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
 
     def make() -> tuple[Dependence, ...]:
         with bounded(what="the dependence analysis"):
-            return tuple(_all(scop, tensor))
+            return tuple(_all(scop, tensor, implied))
 
-    return derived(make, "dependences", (tensor,), scop)
+    return derived(make, "dependences", (tensor, str(implied)), scop)
 
 
-def _all(scop: Scop, tensor: str) -> Iterator[Dependence]:
-    by_tensor: dict[str, list[_Use]] = {}
+def _all(scop: Scop, tensor: str, implied: bool) -> Iterator[Dependence]:
+    by_tensor: dict[str, list[Use]] = {}
     for number, statement in enumerate(scop.statements):
         for use in _uses(number, statement):
             if use.access.tensor == tensor or not tensor:
                 by_tensor.setdefault(use.access.tensor, []).append(use)
     for uses in by_tensor.values():
+        known = None if implied else Implied(uses)
         for place, first in enumerate(uses):
             for other, second in enumerate(uses):
                 if not first.writes and not second.writes:
                     continue
                 if first.statement.position and second.statement.position:
-                    yield from _between(scop, first, second)
+                    if known is None or not known.pair(first, second):
+                        yield from _between(scop, first, second)
                 elif place <= other:
                     yield from _beside(scop, first, second)
 
 
-def _uses(number: int, statement: Statement) -> Iterator[_Use]:
+def _uses(number: int, statement: Statement) -> Iterator[Use]:
     for access in statement.reads:
-        yield _Use(number, statement, access, reads=True, writes=False)
+        yield Use(number, statement, access, reads=True, writes=False)
     for access in statement.writes:
         updates = statement.update is not None
-        yield _Use(number, statement, access, reads=updates, writes=True)
+        yield Use(number, statement, access, reads=updates, writes=True)
 
 
-def _between(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
+def _between(scop: Scop, first: Use, second: Use) -> Iterator[Dependence]:
     """The dependences with ``first`` at the source and ``second`` at the sink."""
     shared, textual = relation(first.statement, first.number, second.statement, second.number)
     if not shared and not textual:
@@ -127,7 +119,7 @@ def _between(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
         )  # fmt: skip
 
 
-def _beside(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
+def _beside(scop: Scop, first: Use, second: Use) -> Iterator[Dependence]:
     """What both touch, where one of the two has no place in the initial order."""
     source = access_map(scop, first.statement, first.access)
     sink = access_map(scop, second.statement, second.access)
@@ -141,26 +133,10 @@ def _beside(scop: Scop, first: _Use, second: _Use) -> Iterator[Dependence]:
         )  # fmt: skip
 
 
-def _kind(first: _Use, second: _Use) -> Kind:
+def _kind(first: Use, second: Use) -> Kind:
     if not first.writes:
         return "anti"
     return "flow" if second.reads else "output"
-
-
-Relation = tuple[list[tuple[int, int]], bool]
-
-
-def relation(one: Statement, place: int, two: Statement, other: int) -> Relation:
-    """How two statements follow each other in the initial order: the loops that both share, as
-    numbers of their dims, and whether ``one`` is first inside. ``place`` and ``other`` are their
-    places in the list."""
-    shared: list[tuple[int, int]] = []
-    for a, b in zip_longest(one.position, two.position):
-        if isinstance(a, str) and isinstance(b, str):
-            shared.append((one.dims.index(a), two.dims.index(b)))
-        elif isinstance(a, int) and isinstance(b, int) and a != b:
-            return shared, a < b
-    return shared, place < other
 
 
 def in_initial_order(scop: Scop, first: Statement, second: Statement, pairs: isl.Map) -> isl.Map:
@@ -186,7 +162,7 @@ def _in_order(pairs: isl.Map, shared: list[tuple[int, int]], textual: bool) -> i
     return found
 
 
-def _split_reduction(pairs: isl.Map, first: _Use, second: _Use) -> Iterator[tuple[isl.Map, bool]]:
+def _split_reduction(pairs: isl.Map, first: Use, second: Use) -> Iterator[tuple[isl.Map, bool]]:
     """``pairs`` in two parts: those whose order the update's monoid leaves free, and the others."""
     if _fold_alike(first, second):
         yield pairs, True
@@ -212,7 +188,7 @@ def ordered_updates(pairs: isl.Map, statement: Statement) -> isl.Map:
     return pairs.subtract(free)
 
 
-def _fold_alike(first: _Use, second: _Use) -> bool:
+def _fold_alike(first: Use, second: Use) -> bool:
     """Whether two statements fold into the element that they share in the same way."""
     one, two = first.statement, second.statement
     return (

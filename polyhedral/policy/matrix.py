@@ -61,8 +61,9 @@ def beyond_tile(
             worst = worst - value * factor + least * factor
             worst = worst + (literal(factor * (size - 1)) if factor < 0 else literal(0))
             changed = True
-        if changed:
-            found.append(Constraint(worst))
+        if changed:  # k <= j: a step k that is a value j of the tile is not clear of it
+            meets = form.rest == literal(0)
+            found.append(Constraint(worst - 1 if meets else worst))
     return tuple(found)
 
 
@@ -163,7 +164,9 @@ def _blocked(p: Product, planner: Planner, group: Group) -> Tree:
     return blocked(planner, p)
 
 
-def _within_tile(p: Product, planner: Planner, group: Group) -> Tree:
+def _within_tile(p: Product, planner: Planner, group: Group) -> Tree | None:
+    if not set(p.stream) <= set(planner.free(group, p.statement)):
+        return None  # one step of the stream at a time: sums in registers would serve once
     return within_tile(planner, p)
 
 

@@ -82,7 +82,7 @@ def _independent(scheduled: Scheduled, loop: Loop) -> bool:
     inside = set(loop.at)
     hard = [
         Distances(d)
-        for d in dependences(scheduled.scop)
+        for d in dependences(scheduled.scop, implied=False)
         if not d.reduction and {d.source.name, d.sink.name} <= inside
     ]
     plane = Hyperplanes(hard).valid(loop.at)

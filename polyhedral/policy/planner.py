@@ -126,7 +126,7 @@ class Planner:
 
     def group(self, names: Sequence[str], above: Sequence[At] = ()) -> Group:
         """``names`` inside the loops ``above``, dependences worked out anew."""
-        found = dependences(self.scop)
+        found = dependences(self.scop, implied=False)
         hard = tuple(Distances(d, quota=self.quota) for d in found if not d.reduction)
         return Group((), hard, ()).part(names).inside(*above)
 

@@ -50,7 +50,7 @@ def _in_order(planner: Planner, group: Group, tiles: dict[str, At]) -> bool:
     inside = set(group.names)
     reductions = [
         Distances(d, quota=planner.quota)
-        for d in dependences(planner.scop)
+        for d in dependences(planner.scop, implied=False)
         if d.reduction and {d.source.name, d.sink.name} <= inside
     ]
     search = Hyperplanes(reductions)

@@ -130,7 +130,7 @@ def test_the_initial_order_needs_no_dependences(monkeypatch: pytest.MonkeyPatch)
     """Where there are too many to be found, the program still runs as it is written."""
     of = program("lu")
 
-    def too_many(*given: object) -> None:
+    def too_many(*given: object, **named: object) -> None:
         raise BudgetError("WEFT-E0400", "too many dependences")
 
     monkeypatch.setattr(order_check, "dependences", too_many)

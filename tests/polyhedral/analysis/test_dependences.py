@@ -21,9 +21,11 @@ from weft.polyhedral.scop import Access, Scop
 i, j, k, n, t = (Var(name) for name in "ijknt")
 
 
-def _pairs(of: Scop, parameters: dict[str, int]) -> set[tuple[object, ...]]:
+def pairs_of(
+    of: Scop, parameters: dict[str, int], *, implied: bool = True
+) -> set[tuple[object, ...]]:
     found: set[tuple[object, ...]] = set()
-    for d in dependences(of):
+    for d in dependences(of, implied=implied):
         here = tuple(Constraint(Var(p) - v, equality=True) for p, v in parameters.items())
         fixed = d.map.intersect_params(
             isl.Set(constrained(domain_set(of, d.source).params().get_space(), (), here)).params()
@@ -48,7 +50,7 @@ def test_random_scops_against_enumeration(seed: int) -> None:
     of = random_scop(Random(seed))
     for parameters in all_parameters(of):
         expected = {(*a.instance, *b.instance): free for a, b, free in conflicts(of, parameters)}
-        found = _pairs(of, parameters)
+        found = pairs_of(of, parameters)
         assert {pair[:4] for pair in found} == set(expected)
         for pair, free in expected.items():
             kinds = {p[4] for p in found if p[:4] == pair}
@@ -137,8 +139,8 @@ def test_data_leave_the_other_subscripts_as_they_are() -> None:
     read = statement("r", box(i=4), at("C", i), (at("A", i), known), dims=("i",), position=1)
     whole = scop((tensor("A", 4), tensor("B", 4, 3), tensor("C", 4)), write, read)
     assert [d.kind for d in dependences(whole)] == ["flow"]
-    rows = {(pair[1][0], pair[3][0]) for pair in _pairs(whole, {})}  # type: ignore[index]
-    assert rows == {(row, row) for row in range(4)} and len(_pairs(whole, {})) == 4 * 3
+    rows = {(pair[1][0], pair[3][0]) for pair in pairs_of(whole, {})}  # type: ignore[index]
+    assert rows == {(row, row) for row in range(4)} and len(pairs_of(whole, {})) == 4 * 3
 
 
 def test_context_rules_out_pairs() -> None:
