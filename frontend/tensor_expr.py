@@ -2,9 +2,9 @@
 
     Program   ::= name, inputs: Tensor…, outputs: Tensor…, in_place: (output, input)…
     Tensor    ::= name, shape: Size…, dtype, operation (none: placeholder), index among its results
-    Operation ::= Compute(name, axes, values, scan)         result_c[axes] = values_c
-                | Scatter(name, base, axes, indices, value, combine)
-                | Reshape(name, source)                     same elements in row-major order
+    Operation ::= Compute(name, axes, values, scan, written)    result_c[axes] = values_c
+                | Scatter(name, base, axes, indices, value, combine, condition, written)
+                | Reshape(name, source)                         same elements in row-major order
     Size      ::= int | Expr over size symbols (Var)
     Expr      ::= scalar_expr.Expr, with
                   Load(Tensor, indices)                     element of another tensor
@@ -35,9 +35,11 @@ Tensors, operations and axes are compared by identity; scalar nodes by structure
 from __future__ import annotations
 
 import itertools
+import linecache
 import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NoReturn
 
 from weft import dtypes
@@ -47,6 +49,22 @@ from weft.frontend.scalar_expr import Expr, Literal, Load, Number, Var, literal,
 
 Size = int | Expr
 Index = Expr | int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where in the user's source something is: a file, '' for none, and the number of a line."""
+
+    file: str
+    number: int
+
+    def __str__(self) -> str:
+        """``layers.py:12: c = weft.compute((m, n), lambda i, j: a[i] * b[j], name="c")``"""
+        text = linecache.getline(self.file, self.number).strip()
+        return f"{Path(self.file).name}:{self.number}: {text}".rstrip(": ")
+
+
+NOWHERE = Line("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +201,7 @@ class Compute:
     axes: tuple[Axis, ...]
     values: tuple[Expr, ...]
     scan: int = 0  # how many leading axes the operation may read itself along
+    written: Line = NOWHERE  # its body
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
@@ -198,6 +217,7 @@ class Scatter:
     value: Expr
     combine: Monoid | None = None
     condition: Expr | None = None
+    written: Line = NOWHERE  # its body
 
     @property
     def reads(self) -> tuple[Tensor, ...]:

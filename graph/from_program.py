@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.frontend.tensor_expr import Operation, Program, Tensor, operations
+from weft.frontend.tensor_expr import NOWHERE, Operation, Program, Reshape, Tensor, operations
 from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.rebuild import rebuilt
 
@@ -55,8 +55,13 @@ def _node(operation: Operation, outputs: tuple[Tensor, ...], values: dict[Tensor
         tuple(values[t] for t in outputs),
         {},
         Program(operation.name, inputs, results),
-        origin=f"{kind} {operation.name!r}",
+        origin=f"{kind} {operation.name!r}{_line(operation)}",
     )
+
+
+def _line(operation: Operation) -> str:
+    line = NOWHERE if isinstance(operation, Reshape) else operation.written
+    return "" if line == NOWHERE else f", {line}"
 
 
 def _unique(name: str, taken: dict[str, int]) -> str:

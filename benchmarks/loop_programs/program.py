@@ -27,6 +27,14 @@ def floats(n: int, *shape: int) -> Array:
     return rng(n).uniform(-1.0, 1.0, shape)
 
 
+def float32(n: int, *shape: int) -> Array:
+    return floats(n, *shape).astype(np.float32)
+
+
+def zeros32(*shape: int) -> Array:
+    return np.zeros(shape, np.float32)
+
+
 def whole(n: int, low: int, high: int, *shape: int, dtype: Any = np.int64) -> Array:
     return rng(n).integers(low, high, shape).astype(dtype)
 

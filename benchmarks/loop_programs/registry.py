@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.benchmarks.loop_programs.dynamic import DYNAMIC
 from weft.benchmarks.loop_programs.factorisations import FACTORISATIONS
+from weft.benchmarks.loop_programs.layers import LAYERS
 from weft.benchmarks.loop_programs.mixtures import MIXTURES
 from weft.benchmarks.loop_programs.program import Program
 from weft.benchmarks.loop_programs.stencils import STENCILS
@@ -14,5 +15,6 @@ PROGRAMS: dict[str, Program] = {
     **DYNAMIC,
     **STENCILS,
     **TENSORS,
+    **LAYERS,
     **MIXTURES,
 }

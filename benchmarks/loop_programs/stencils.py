@@ -6,7 +6,7 @@
 import numpy as np
 
 import weft
-from weft.benchmarks.loop_programs.program import Program, floats, whole
+from weft.benchmarks.loop_programs.program import Program, float32, floats, whole, zeros32
 
 
 @weft.kernel
@@ -336,14 +336,6 @@ def nbody(x: weft.f64["N", 3], v: weft.f64["N", 3], m: weft.f64["N"]):
             x[i, k] += 0.01 * v[i, k]
 
 
-def _f32(n: int, *shape: int) -> np.ndarray:
-    return floats(n, *shape).astype(np.float32)
-
-
-def _zeros(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.float32)
-
-
 def _bytes(n: int, *shape: int, high: int = 256) -> np.ndarray:
     return whole(n, 0, high, *shape, dtype=np.uint8)
 
@@ -365,16 +357,18 @@ STENCILS = {
     "lattice": Program(lattice, lambda n: (4, floats(n, 3, n), floats(n, 3, n)), 500_000),
     "advection": Program(advection, lambda n: (20, floats(n, n)), 500_000),
     "sweeps": Program(sweeps, lambda n: (2, floats(n, n, n + 2)), 1500),
-    "convolve_1d": Program(convolve_1d, lambda n: (_f32(n, n), _f32(n, 7), _zeros(n)), 3_000_000),
+    "convolve_1d": Program(
+        convolve_1d, lambda n: (float32(n, n), float32(n, 7), zeros32(n)), 3_000_000
+    ),
     "convolve_strided": Program(
-        convolve_strided, lambda n: (_f32(n, 2 * n + 9), _f32(n, 5), _zeros(n)), 3_000_000
+        convolve_strided, lambda n: (float32(n, 2 * n + 9), float32(n, 5), zeros32(n)), 3_000_000
     ),
     "convolve_2d": Program(
-        convolve_2d, lambda n: (_f32(n, n, n + 1), _f32(n, 3, 3), _zeros(n, n + 1)), 2000
+        convolve_2d, lambda n: (float32(n, n, n + 1), float32(n, 3, 3), zeros32(n, n + 1)), 2000
     ),
     "convolve_layer": Program(
         convolve_layer,
-        lambda n: (_f32(n, 5, n + 2, n + 3), _f32(n, 9, 5, 3, 3), _zeros(9, n, n + 1)),
+        lambda n: (float32(n, 5, n + 2, n + 3), float32(n, 9, 5, 3, 3), zeros32(9, n, n + 1)),
         300,
     ),
     "convolve_3d": Program(
@@ -384,13 +378,13 @@ STENCILS = {
     ),
     "edges": Program(edges, lambda n: (_bytes(n, n, n + 1), _bytes(n, n, n + 1)), 2000),
     "separable_blur": Program(
-        separable_blur, lambda n: (_f32(n, n, n + 1), _zeros(n, n + 1)), 3000
+        separable_blur, lambda n: (float32(n, n, n + 1), zeros32(n, n + 1)), 3000
     ),
     "downsample": Program(
-        downsample, lambda n: (_f32(n, 2 * n, 2 * n + 2), _zeros(n, n + 1)), 2000
+        downsample, lambda n: (float32(n, 2 * n, 2 * n + 2), zeros32(n, n + 1)), 2000
     ),
     "upsample": Program(
-        upsample, lambda n: (_f32(n, n, n + 1), _zeros(2 * n, 2 * n + 2)), 2000
+        upsample, lambda n: (float32(n, n, n + 1), zeros32(2 * n, 2 * n + 2)), 2000
     ),
     "interleave": Program(
         interleave,
@@ -409,7 +403,7 @@ STENCILS = {
     "clamped_bounds": Program(clamped_bounds, lambda n: (floats(n, n, n + 1), n // 3), 3000),
     "dct_8x8": Program(
         dct_8x8,
-        lambda n: (_f32(n, 8 * n, 8 * n + 8), _f32(n, 8, 8), _zeros(8 * n, 8 * n + 8)),
+        lambda n: (float32(n, 8 * n, 8 * n + 8), float32(n, 8, 8), zeros32(8 * n, 8 * n + 8)),
         150,
     ),
     "fft_stage": Program(
@@ -420,7 +414,7 @@ STENCILS = {
     "iir": Program(
         iir,
         lambda n: (
-            _f32(n, n // 100 + 3, n), _zeros(n // 100 + 3, n),
+            float32(n, n // 100 + 3, n), zeros32(n // 100 + 3, n),
             np.float32(0.5), np.float32(-0.3), np.float32(0.1),
         ),
         10_000,

@@ -1,4 +1,4 @@
-"""Products, contractions, neural layers, and kernels that call kernels."""
+"""Products, contractions, and kernels that call kernels."""
 
 # ruff: noqa: B007, F821
 # mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index, operator"
@@ -8,7 +8,14 @@ import math
 import numpy as np
 
 import weft
-from weft.benchmarks.loop_programs.program import Program, dominant, floats, whole
+from weft.benchmarks.loop_programs.program import (
+    Program,
+    dominant,
+    float32,
+    floats,
+    whole,
+    zeros32,
+)
 
 
 @weft.kernel
@@ -118,78 +125,6 @@ def four_index(A: weft.f64["N", "N", "N"], X: weft.f64["N", "N"], B: weft.f64["N
                 B[i, j, k] = 0.0
                 for p in range(N):
                     B[i, j, k] += X[p, j] * A[i, p, k]
-
-
-@weft.kernel
-def softmax_rows(x: weft.f32["N", "M"], y: weft.f32["N", "M"]):
-    for i in range(N):
-        top = weft.f32(-1e30)
-        for j in range(M):
-            top = max(top, x[i, j])
-        total = weft.f32(0.0)
-        for j in range(M):
-            y[i, j] = math.exp(x[i, j] - top)
-            total += y[i, j]
-        for j in range(M):
-            y[i, j] = y[i, j] / total
-
-
-@weft.kernel
-def layer_norm(x: weft.f32["N", "M"], g: weft.f32["M"], b: weft.f32["M"], y: weft.f32["N", "M"]):
-    for i in range(N):
-        mean = weft.f32(0.0)
-        for j in range(M):
-            mean += x[i, j]
-        mean = mean / M
-        var = weft.f32(0.0)
-        for j in range(M):
-            d = x[i, j] - mean
-            var += d * d
-        scale = 1.0 / math.sqrt(var / M + 1e-5)
-        for j in range(M):
-            y[i, j] = (x[i, j] - mean) * scale * g[j] + b[j]
-
-
-@weft.kernel
-def attention(
-    q: weft.f32["N", "D"], k: weft.f32["N", "D"], v: weft.f32["N", "D"], y: weft.f32["N", "D"]
-):
-    s = weft.empty((N,), weft.f32)
-    for i in range(N):
-        top = weft.f32(-1e30)
-        for j in range(N):
-            s[j] = 0.0
-            for d in range(D):
-                s[j] += q[i, d] * k[j, d]
-            top = max(top, s[j])
-        total = weft.f32(0.0)
-        for j in range(N):
-            s[j] = math.exp(s[j] - top)
-            total += s[j]
-        for d in range(D):
-            y[i, d] = 0.0
-        for j in range(N):
-            for d in range(D):
-                y[i, d] += s[j] / total * v[j, d]
-
-
-@weft.kernel
-def causal_attention_scores(q: weft.f32["N", "D"], k: weft.f32["N", "D"], s: weft.f32["N", "N"]):
-    for i in range(N):
-        for j in range(i + 1):
-            s[i, j] = 0.0
-            for d in range(D):
-                s[i, j] += q[i, d] * k[j, d]
-
-
-@weft.kernel
-def rnn(x: weft.f32["T", "N"], W: weft.f32["N", "N"], h: weft.f32["T + 1", "N"]):
-    for t in range(T):
-        for i in range(N):
-            s = x[t, i]
-            for j in range(N):
-                s += W[i, j] * h[t, j]
-            h[t + 1, i] = math.tanh(s)
 
 
 @weft.kernel
@@ -336,14 +271,6 @@ def symv(A: weft.f64["N", "N"], x: weft.f64["N"], y: weft.f64["N"]):
         y[i] += A[i, i] * x[i]
 
 
-def _f32(n: int, *shape: int) -> np.ndarray:
-    return floats(n, *shape).astype(np.float32)
-
-
-def _zeros(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.float32)
-
-
 def _i32(n: int, *shape: int) -> np.ndarray:
     return whole(n, -99, 99, *shape, dtype=np.int32)
 
@@ -360,7 +287,7 @@ TENSORS = {
     ),
     "batched_matmul": Program(
         batched_matmul,
-        lambda n: (_f32(n, 6, n, n + 1), _f32(n, 6, n + 1, n), _zeros(6, n, n)),
+        lambda n: (float32(n, 6, n, n + 1), float32(n, 6, n + 1, n), zeros32(6, n, n)),
         250,
     ),
     "matmul_scalar_sum": Program(matmul_scalar_sum, lambda n: _product(n, np.float64), 600),
@@ -399,21 +326,6 @@ TENSORS = {
     "four_index": Program(
         four_index, lambda n: (floats(n, n, n, n), floats(n, n, n), floats(n, n, n, n)), 120
     ),
-    "softmax_rows": Program(softmax_rows, lambda n: (_f32(n, n, n + 1), _zeros(n, n + 1)), 1500),
-    "layer_norm": Program(
-        layer_norm,
-        lambda n: (_f32(n, n, n + 1), _f32(n, n + 1), _f32(n, n + 1), _zeros(n, n + 1)),
-        2000,
-    ),
-    "attention": Program(
-        attention, lambda n: (*(_f32(n + i, n, 32) for i in range(3)), _zeros(n, 32)), 800
-    ),
-    "causal_attention_scores": Program(
-        causal_attention_scores, lambda n: (_f32(n, n, 40), _f32(n, n, 40), _zeros(n, n)), 1500
-    ),
-    "rnn": Program(
-        rnn, lambda n: (_f32(n, n, n), _f32(n, n, n) / (n + 1), _zeros(n + 1, n)), 400
-    ),
     "conjugate_gradients": Program(
         conjugate_gradients,
         lambda n: (3, dominant(n), floats(n, n), np.ones(n), np.ones(n)),
@@ -433,7 +345,7 @@ TENSORS = {
     "mixed": Program(
         mixed,
         lambda n: (
-            whole(n, 0, 256, n, dtype=np.uint8), _i32(n, n), _f32(n, n),
+            whole(n, 0, 256, n, dtype=np.uint8), _i32(n, n), float32(n, n),
             np.zeros(n), np.zeros(n, np.int64),
         ),
         3_000_000,

@@ -61,6 +61,7 @@ def rfactor(
     if loop not in names:
         raise IllegalScheduleError("WEFT-E0470", f"{statement} is not inside loop {loop}")
     _check(scop, update)
+    _check_loop(update, above[names.index(loop)])
     along, outer = above[names.index(loop)], above[: names.index(loop)]
     tile, use = _partials(scheduled, update, along, outer, name)
     space = _space(scheduled, tile, use)
@@ -104,6 +105,14 @@ def _check(scop: Scop, update: Statement) -> None:
             f"other updates of {update.writes[0].tensor} combine in another way, and nothing says "
             "which of them come between its contributions",
         )
+
+
+def _check_loop(update: Statement, along: Loop) -> None:
+    own = {i.name for i in update.writes[0].indices if isinstance(i, Var)}
+    moving = affine(along.at[update.name]).variables()
+    if moving and moving <= own:
+        why = f"each iteration of {along.name} folds into elements of its own"
+        raise _refuse(update.name, why)
 
 
 def _partials(

@@ -56,8 +56,13 @@ def smooth(A: weft.i64["N"], C: weft.i64["N"]):
 
 
 def line(text: str) -> int:
-    """The number of the one line of this file that is ``text``, or of the first of several."""
-    with open(__file__, encoding="utf-8") as file:
+    """The number of the first line of this file that is ``text``."""
+    return line_in(__file__, text)
+
+
+def line_in(path: str, text: str) -> int:
+    """The same, of another file."""
+    with open(path, encoding="utf-8") as file:
         return next(n for n, found in enumerate(file, 1) if found.strip() == text)
 
 

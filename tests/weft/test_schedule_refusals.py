@@ -8,7 +8,8 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from tests.weft.scheduled_kernels import line, lu, matmul, smooth
+import weft
+from tests.weft.scheduled_kernels import line, line_in, lu, matmul, smooth
 from weft.errors import IllegalScheduleError
 from weft.schedule_value import TRANSFORMATIONS
 
@@ -26,6 +27,17 @@ def test_an_illegal_step() -> None:
         "but parallel loop i may run both at the same time\n"
         "  try: run the loop serially, or move the dependence to an outer loop"
     )
+
+
+def test_tensor_expressions_say_their_lines_too() -> None:
+    x, r = weft.placeholder((8, 9), name="x"), weft.reduce_axis((0, 9), name="r")
+    source = 'rows = weft.compute((8,), lambda i: weft.sum(x[i, r], r), name="rows")'
+    rows = weft.compute((8,), lambda i: weft.sum(x[i, r], r), name="rows")
+    with pytest.raises(IllegalScheduleError) as caught:
+        weft.schedule(rows).parallel("r")
+    number = line_in(__file__, source)
+    where = f"(compute 'rows', test_schedule_refusals.py:{number}: {source})"
+    assert where in caught.value.where
 
 
 def test_a_copy_that_comes_too_early() -> None:

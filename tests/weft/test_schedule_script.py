@@ -31,6 +31,17 @@ def test_a_script_rebuilds_it() -> None:
     assert Schedule.from_script(str(s), matmul).show() == s.show()
 
 
+def test_steps_one_behind_the_other() -> None:
+    """As people write them: nothing of a line is dropped."""
+    made = matmul.schedule().split("i", 4).unroll("i_p")
+    for start in ("weft.schedule(matmul)", "matmul.schedule()", 'weft.schedules(p)["k"]', "s"):
+        for script in (
+            f"s = {start}.split('i', 4).unroll('i_p')",
+            f"s = {start}\ns = (\n    s\n    .split('i', 4)\n    .unroll('i_p')\n)",
+        ):
+            assert Schedule.from_script(script, matmul) == made
+
+
 def test_one_call_has_one_text() -> None:
     s = matmul.schedule()
     texts = [
@@ -64,6 +75,13 @@ def test_diff() -> None:
         ("s = x\nt = s.split('i', 4)", "expected s = s.step(…)", "line 2"),
         ("s = x\ns = s.split(", "it is no Python", "line 2"),
         ("s = \0", "it is no Python", ""),
+        ("", "it has no line s = weft.schedule(…)", ""),
+        ("import weft", "it has no line s = weft.schedule(…)", ""),
+        ("s = 3", "expected s = weft.schedule(…)", "line 1"),
+        ("s = open('x').schedule", "expected s = weft.schedule(…)", "line 1"),
+        ("s = x\ns = s", "expected s = s.step(…)", "line 2"),
+        ("s = x\ns = t.split('i', 4)", "expected s = s.step(…)", "line 2"),
+        ("s = weft.schedule(x).explode(3)", "there is no transformation 'explode'", "line 1"),
     ],
 )
 def test_what_is_no_script(script: str, why: str, where: str) -> None:

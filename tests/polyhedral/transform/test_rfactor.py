@@ -222,7 +222,13 @@ def test_the_first_contribution_may_overwrite() -> None:
 
 @pytest.mark.parametrize(
     ("statement", "loop", "reason"),
-    [("S0", "i", "no update"), ("S1", "z", "E0450"), ("S7", "k", "E0451"), ("S0", "k", "E0470")],
+    [
+        ("S0", "i", "no update"),
+        ("S1", "i", "E0469.*\n.*each iteration of i folds into elements of its own"),
+        ("S1", "z", "E0450"),
+        ("S7", "k", "E0451"),
+        ("S0", "k", "E0470"),
+    ],
 )
 def test_refusals(statement: str, loop: str, reason: str) -> None:
     with pytest.raises(IllegalScheduleError, match=reason):
