@@ -22,7 +22,7 @@ from weft.polyhedral.analysis.dependences import folding, reassociable
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop
-from weft.polyhedral.scop import Access, Body, Scop, Scope, Statement, Update
+from weft.polyhedral.scop import Access, Body, Scope, Statement, Update
 from weft.polyhedral.transform.insert import Place, insert
 from weft.polyhedral.transform.local_tile import (
     Copying,
@@ -60,7 +60,7 @@ def rfactor(
     names = [x.name for x in above]
     if loop not in names:
         raise IllegalScheduleError("WEFT-E0470", f"{statement} is not inside loop {loop}")
-    _check(scop, update)
+    _check(scheduled, update)
     _check_loop(update, above[names.index(loop)])
     along, outer = above[names.index(loop)], above[: names.index(loop)]
     tile, use = _partials(scheduled, update, along, outer, name)
@@ -90,7 +90,7 @@ def _refuse(statement: str, why: str) -> IllegalScheduleError:
     return IllegalScheduleError("WEFT-E0469", f"{statement} cannot be factored", why=why)
 
 
-def _check(scop: Scop, update: Statement) -> None:
+def _check(scheduled: Scheduled, update: Statement) -> None:
     if update.update is None:
         raise _refuse(update.name, "it is no update")
     if len(update.writes) != 1:
@@ -99,7 +99,10 @@ def _check(scop: Scop, update: Statement) -> None:
         raise _refuse(update.name, f"the order of {update.update.monoid.name} is not free")
     if update.writes[0].may or update.writes[0].guard:
         raise _refuse(update.name, "it writes under a condition or at data-dependent indices")
-    if update.name not in folding(scop):
+    source = update.origin.statement if update.origin else update.name
+    original = scheduled.original  # where its target may have been part of another tensor
+    ordered = {s.name for s in original.statements} - folding(original)
+    if update.name not in folding(scheduled.scop) or source in ordered:
         raise _refuse(
             update.name,
             f"other updates of {update.writes[0].tensor} combine in another way, and nothing says "

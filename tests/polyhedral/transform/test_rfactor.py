@@ -260,6 +260,22 @@ def test_updates_of_another_kind() -> None:
             rfactor(initial(scop), name, loop)
 
 
+def test_updates_of_another_kind_in_the_original() -> None:
+    """A tile of the sum alone does not make its order free: what is copied out of it meets maxima
+    (found by `fuzz --sources`, program 20069)."""
+    scop = read("for i in range(N):\n s[0] += A[i]\n s[0] += A[i]", A="in N", s="io 1")
+    first, second = scop.statements
+    assert second.update is not None
+    other = replace(second, update=replace(second.update, monoid=monoid("max", dtypes.int64)))
+    scop = replace(scop, statements=(first, other))
+    own = replace(scop.tensor("s"), name="s_own", role="temp")
+    apart = replace(first, writes=(replace(first.writes[0], tensor="s_own"),))
+    changed = replace(scop, tensors=(*scop.tensors, own), statements=(apart, other))
+    of = replace(initial(scop), scop=changed)
+    with pytest.raises(IllegalScheduleError, match=r"WEFT-E0469(.|\n)*combine in another way"):
+        rfactor(of, "S0", "i")
+
+
 def test_partial_results_in_a_register() -> None:
     now = cache_write(factored(), "P", "S0", "i_t", name="x", scope="register")
     computes(now, *every(total(), (0, 1, 5, 9)))
