@@ -8,7 +8,7 @@ are written out: a sum in each copy is then a sum along the vector loop (unroll 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from weft import dtypes
 from weft.codegen.loop_ir import (
@@ -29,8 +29,10 @@ from weft.codegen.loop_ir import (
     While,
     walk,
 )
+from weft.codegen.tile_floors import Start, start, without_floors
 from weft.frontend.scalar_affine import Range, bounds, simplify
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, substitute
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, literal, substitute
+from weft.frontend.scalar_expr import walk as walk_expr
 
 Ranges = Mapping[str, Range]
 _WRITTEN_OUT = 64  # statements that an unrolled loop in a vector loop may grow to
@@ -47,14 +49,18 @@ def simplify_kernel(kernel: Kernel) -> Kernel:
 @dataclass(frozen=True, slots=True)
 class _Scope:
     """What is known here: ``ranges`` of variables, and ``values`` to put for those that vanish.
-    ``lanes``: in a vector loop."""
+    ``lanes``: in a vector loop. ``starts``: loop variables that stay near a value that is none;
+    ``lets``: bound integers, where they are worked out of other variables."""
 
     ranges: Ranges
     values: Mapping[str, Expr]
     lanes: bool = False
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    lets: Mapping[str, Expr] = field(default_factory=dict)
 
     def expr(self, expr: Expr) -> Expr:
-        return simplify(substitute(expr, dict(self.values)), self.ranges)
+        value = simplify(substitute(expr, dict(self.values)), self.ranges)
+        return without_floors(value, self.ranges, self.starts)
 
     def exprs(self, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(map(self.expr, given))
@@ -105,6 +111,9 @@ class _Scope:
         last = bounds(upper - 1, self.ranges)[1]
         first = bounds(lower, self.ranges)[0]
         inside = self._with_range(loop.var, (first, last))
+        near = start(lower, upper, self.ranges, self.lets)
+        if near is not None:
+            inside = replace(inside, starts={**inside.starts, loop.var: near})
         inside = replace(inside, lanes=True) if loop.kind == "vector" else inside
         body = inside.stmt(loop.body)
         return body if _empty(body) else replace(loop, lower=lower, upper=upper, body=body)
@@ -128,6 +137,7 @@ class _Scope:
                 limits = bounds(value, scope.ranges) if value.dtype == dtypes.int64 else None
                 scope = scope._hiding(stmt.name)
                 scope = scope if limits is None else scope._with_range(stmt.name, limits)
+                scope = scope if limits is None else scope._with_let(stmt.name, value)
                 kept.append((stmt.name, value))
             stmt = stmt.body
         body = scope.stmt(stmt)
@@ -142,16 +152,24 @@ class _Scope:
             {n: r for n, r in self.ranges.items() if n != name},
             {n: v for n, v in self.values.items() if n != name},
             self.lanes,
+            {n: s for n, s in self.starts.items() if n != name and not _names(s.first, name)},
+            {n: v for n, v in self.lets.items() if n != name and not _names(v, name)},
         )
 
     def _with_value(self, name: str, value: Expr) -> _Scope:
-        return _Scope(self.ranges, {**self.values, name: value}, self.lanes)
+        return replace(self, values={**self.values, name: value})
+
+    def _with_let(self, name: str, value: Expr) -> _Scope:
+        """``name`` stands for ``value``, which stays the same while it does."""
+        if any(isinstance(node, Load) for node in walk_expr(value)):
+            return self
+        return replace(self, lets={**self.lets, name: substitute(value, dict(self.lets))})
 
     def _with_range(self, name: str, limits: Range) -> _Scope:
         if limits[0] is not None and limits[0] == limits[1]:
             return self._with_value(name, literal(limits[0]))
         hidden = self._hiding(name)
-        return _Scope({**hidden.ranges, name: limits}, hidden.values, self.lanes)
+        return replace(hidden, ranges={**hidden.ranges, name: limits})
 
     def _given(self, condition: Expr, holds: bool) -> _Scope:
         """This scope where ``condition`` is known to hold (or not)."""
@@ -173,6 +191,10 @@ class _Scope:
         if high is not None:
             old_high = high if old_high is None else min(high, old_high)
         return self._with_range(name, (old_low, old_high))
+
+
+def _names(expr: Expr, name: str) -> bool:
+    return any(isinstance(node, Var) and node.name == name for node in walk_expr(expr))
 
 
 def _short(loop: For, lower: Expr, upper: Expr) -> bool:

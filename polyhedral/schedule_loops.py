@@ -45,6 +45,7 @@ from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.detach import detach
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import private_results
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
@@ -171,7 +172,9 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
     read = scheduled.scop.statement(p.statement).reads[p.operand]
     if read.tensor in kept:
         return scheduled
-    order = [p.dim, *(d for d in range(len(read.indices)) if d != p.dim)]
+    order = list(range(len(read.indices)))
+    if p.width > 1:
+        order = [p.dim, *(d for d in order if d != p.dim)]
     loop = _around(scheduled, p)
     if loop is None:
         return scheduled
@@ -181,12 +184,14 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
             read.tensor,
             p.statement,
             loop,
-            {p.dim: p.width},
+            {p.dim: p.width} if p.width > 1 else {},
             order=order,
             operand=p.operand,
             pad=False,  # register tiles at the edges read no further than they have to
         )
         copy = packed.scop.statements[-1].name
+        if p.maker:
+            packed = inline(packed, p.maker)
         return vectorize(packed, loops_above(packed.tree, copy)[-1].name)
     except IllegalScheduleError:
         return scheduled

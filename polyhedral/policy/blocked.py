@@ -6,6 +6,20 @@ parallel i_t: for j_t:
     pack                                   what jumps along the lanes
     for j_r: for i_r: registers            a row of tiles uses the same lanes
   … = C                                    what comes after them
+
+Where there are many rows (``copied``), everything that is read again comes from copies, which lie
+as they are read; a column of tiles then uses the same rows, in the cache next to the registers:
+
+parallel i_t:
+  C = …
+  for k_t:
+    copy A                                 with the arithmetic that it takes
+    for j_t:
+      copy B
+      for i_r: for j_r: registers
+  … = C
+
+Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.
 """
 
 from __future__ import annotations
@@ -19,10 +33,12 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, from_first, shape, size_of, sums_of
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.polyhedral.scop import Access
 
 STREAM, WIDTH = 384, 96  # steps of the stream and lanes of a cache tile
 BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and for one
 SHARED_BLOCK = 480  # its rows for one thread, where other statements use the sums in the cache
+COPIED_BLOCK, COPIED_WIDTH = 1920, 1536  # rows and lanes of a cache tile of copied operands
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 Tile = tuple[tuple[int, ...], int]  # rows and lanes
@@ -32,16 +48,18 @@ Step = tuple[str, Expr, Kind]
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """The loops of a product down to its register tiles, each with a hint for its name, its value
-    and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``beside``."""
+    and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``beside``.
+    ``copied``: rows go before lanes, and all operands are copied."""
 
     around: tuple[Step, ...]
     stream: tuple[Step, ...]
     beside: tuple[Step, ...]
+    copied: bool = False
 
 
-def blocked(planner: Planner, p: Product) -> Tree:
-    """Register tiles of ``p`` over tiles for the caches."""
-    tiling = _cache_tiles(planner, p, LONE_BLOCK)
+def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
+    """Register tiles of ``p`` over tiles for the caches, with operands read in place or copied."""
+    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, LONE_BLOCK)
     around = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in tiling.around]
     return _with_loops(around, _inner(planner, p, tiling))
 
@@ -100,11 +118,13 @@ def _coincident(search: Hyperplanes, at: At) -> bool:
     return plane is not None and plane.coincident
 
 
-def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane]) -> Tree:
+def shared_tiles(
+    planner: Planner, group: Group, planes: Mapping[str, Hyperplane], *, copied: bool = False
+) -> Tree:
     """``group``, as ``together`` found it, in cache tiles: what comes before and after the sums of
     a tile, and the sums in register tiles."""
     (p,) = sums_of(planner, group)
-    tiling = _cache_tiles(planner, p, SHARED_BLOCK)
+    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, SHARED_BLOCK)
     dims = {dim: plane.at for dim, plane in planes.items()}
     loops: list[Loop] = []
     for hint, value, kind in tiling.around:
@@ -122,8 +142,11 @@ def _inner(planner: Planner, p: Product, tiling: Tiling) -> Tree:
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     tile = shape(planner, p)
     outer, points = _registers(planner, p, tile, whole=False)
+    if tiling.copied:
+        outer.reverse()
     inside = [*loops[len(tiling.stream) :], *outer, *points]
-    planner.packings += _packings(planner, p, inside[0].name, tile[1])
+    packings = _copies if tiling.copied else _packings
+    planner.packings += packings(planner, p, inside[0].name, tile)
     return _with_loops([*loops, *outer], _marked(p, tile, points))
 
 
@@ -178,6 +201,20 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     )
 
 
+def _copied_tiles(planner: Planner, p: Product) -> Tiling:
+    """The loops of ``p`` where its operands are copied: lanes inside of one part of the stream, so
+    that rows are copied once for all of them."""
+    s = planner.scop.statement(p.statement)
+    rows, lanes = shape(planner, p)
+    around: list[Step] = []
+    for row, size in zip(p.rows, rows, strict=True):
+        block = size * max(1, COPIED_BLOCK // size)
+        around.append((f"{row}_t", from_first(s, row) // block, "parallel"))
+    width = lanes * max(1, COPIED_WIDTH // lanes)
+    across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
+    return Tiling(tuple(around), (_part(planner, p), across), (), copied=True)
+
+
 def _part(planner: Planner, p: Product) -> Step:
     """A loop over parts of the stream."""
     return f"{p.stream[-1]}_t", Var(p.stream[-1]) // STREAM, "serial"
@@ -193,13 +230,32 @@ def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
     return tuple(d for d in p.outer if not any(mentions(i, (d,)) for i in indices))
 
 
-def _packings(planner: Planner, p: Product, loop: str, lanes: int) -> Iterator[Packing]:
+def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
     """Operands that jump along the lanes come from panels, made once for each tile."""
     s = planner.scop.statement(p.statement)
     for number in p.jumping:
-        along = [d for d, i in enumerate(s.reads[number].indices) if mentions(i, (p.lanes,))]
+        along = _dims_along(s.reads[number], (p.lanes,))
         if len(along) == 1:
-            yield Packing(p.statement, number, loop, along[0], lanes)
+            yield Packing(p.statement, number, loop, along[0], tile[1])
+
+
+def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
+    """All operands that move along the rows or the lanes come from copies: in panels as wide as a
+    tile, but for rows that lie along the stream."""
+    s = planner.scop.statement(p.statement)
+    rows, lanes = tile
+    for number, read in enumerate(s.reads):
+        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
+        if len(across) + len(down) != 1:
+            continue
+        dim = (across or down)[0]
+        width = lanes if across else rows[0] if dim == len(read.indices) - 1 else 1
+        maker = planner.operands.get(read.tensor, "")
+        yield Packing(p.statement, number, loop, dim, width, maker)
+
+
+def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:
+    return [d for d, i in enumerate(access.indices) if mentions(i, moving)]
 
 
 def _with_loops(loops: Sequence[Loop], tree: Tree) -> Tree:

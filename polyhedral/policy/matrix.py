@@ -20,12 +20,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
+from weft.polyhedral.policy.product import Product, shape, size_of, sum_of, sums_of
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
@@ -35,6 +37,7 @@ from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
 TILE = 192  # of in-place updates, in both directions
+MANY = 256  # rows for which copies of the operands pay
 PANEL = 32  # steps of an update by its own rows and columns that go together
 
 
@@ -78,12 +81,38 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
     if sums and not group.in_tile:
         alone = len(group.names) == 1 and not group.active
         if alone or (len(group.names) > 1 and together(planner, group) is not None):
-            return _prepared(planner, group, sums[0])
+            return _sized(planner, group, sums[0])
     products = [p for p in sums if p.rows]
     return _in_place(planner, group, products) if products else None
 
 
-def _prepared(planner: Planner, group: Group, p: Product) -> Tree:
+def _sized(planner: Planner, group: Group, p: Product) -> Tree:
+    """Register tiles of ``p``, with copies of its operands where its rows are so many that they
+    pay: where the number is not known, that is decided when the program runs."""
+    kept_apart = group.above or p.outer or not p.rows or planner.threads > 1
+    if kept_apart or not planner.in_place.isdisjoint(group.names):
+        return _prepared(planner, group, p)
+    (row,) = p.rows
+    statement = planner.scop.statement(p.statement)
+    size = size_of(statement, row)
+    if size is not None:
+        return _prepared(planner, group, p, copied=size >= MANY)
+    found = bounds(planner.scop, [(statement, Var(row))])
+    if found is None or to_affine(found.size) is None:
+        return _prepared(planner, group, p)
+    where = Constraint(found.size - MANY)
+    edges: list[str] = []
+    for name in group.names:
+        scop, parts = isolate(planner.scop, name, [where])
+        planner.split(scop, name, parts, group)
+        edges += parts
+    planner.in_place |= set(edges)
+    planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
+    many = _prepared(planner, planner.group(group.names), p, copied=True)
+    return TreeSequence((many, planner.nest(planner.group(edges))))
+
+
+def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = False) -> Tree:
     """Register tiles of ``p``, whose operands are worked out before where they take arithmetic."""
     made: tuple[str, ...] = ()
     if not group.above and p.rows:
@@ -91,17 +120,18 @@ def _prepared(planner: Planner, group: Group, p: Product) -> Tree:
         scop, lanes = precompute(scop, p.statement, (*p.stream, p.lanes), p.stream)
         planner.scop, made = scop, (*rows, *lanes)
     if not made:
-        return _tiled(planner, group)
+        return _tiled(planner, group, copied=copied)
+    planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
     before = planner.nest(planner.group(made))
-    return TreeSequence((before, _tiled(planner, planner.group(group.names))))
+    return TreeSequence((before, _tiled(planner, planner.group(group.names), copied=copied)))
 
 
-def _tiled(planner: Planner, group: Group) -> Tree:
+def _tiled(planner: Planner, group: Group, *, copied: bool) -> Tree:
     planes = together(planner, group) if len(group.names) > 1 else None
     if planes is not None:
-        return shared_tiles(planner, group, planes)
+        return shared_tiles(planner, group, planes, copied=copied)
     (p,) = sums_of(planner, group)
-    return blocked(planner, p)
+    return blocked(planner, p, copied=copied)
 
 
 def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:

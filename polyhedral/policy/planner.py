@@ -88,13 +88,15 @@ Share = Callable[["Planner", Group, Hyperplane], Tree]
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Read ``operand`` of ``statement`` is to come from panels of ``width`` along dimension ``dim``
-    of its tensor, made where all of ``loop`` can read them."""
+    of its tensor, made where all of ``loop`` can read them: by copying, or, of a temporary, by what
+    its ``maker`` does."""
 
     statement: str
     operand: int
     loop: str
     dim: int
     width: int
+    maker: str = ""
 
 
 @dataclass(slots=True)
@@ -114,6 +116,8 @@ class Planner:
     packings: list[Packing] = field(default_factory=list)  # once the tree is complete
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
     untiled: set[str] = field(default_factory=set)  # statements for sizes that a cache holds
+    operands: dict[str, str] = field(default_factory=dict)  # their tensors and what makes them
+    in_place: set[str] = field(default_factory=set)  # products too small for copies of operands
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
     blocks: list[At] = field(default_factory=list)  # loops over blocks of steps: serial, no tiles
     given_up: list[str] = field(default_factory=list)  # what a budget did not suffice for

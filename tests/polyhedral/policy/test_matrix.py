@@ -19,13 +19,15 @@ MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in {"TILE": 12, "PANEL": 3}.items():
+    for name, size in {"TILE": 12, "PANEL": 3, "MANY": 9}.items():
         monkeypatch.setattr(matrix, name, size)
     for name, size in {
         "STREAM": 5,
         "WIDTH": 12,
         "LONE_BLOCK": 8,
         "SHARED_BLOCK": 8,
+        "COPIED_BLOCK": 16,
+        "COPIED_WIDTH": 12,
         "BESIDE": 2,
     }.items():
         monkeypatch.setattr(blocked, name, size)
@@ -58,14 +60,51 @@ def in_registers(made: Scheduled) -> set[str]:
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_run_in_registers_and_stay_what_they_are(name: str) -> None:
     made = schedule_loops(PRODUCTS[name], MACHINE)
+    assert in_registers(made) == {"S0", "S0_edge"}  # for many rows, and for few
+    promise(made, *({"N": n} for n in (0, 1, 2, 7, 9, 13)))
+    computes(made, {"N": 7}, {"N": 11}, {"N": 24}, {"N": 25})
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_two_threads_share_the_rows(name: str) -> None:
+    made = schedule_loops(PRODUCTS[name], MACHINE, threads=2)
     assert in_registers(made) == {"S0"}
-    promise(made, *({"N": n} for n in (0, 1, 2, 7, 13)))
-    computes(made, {"N": 11}, {"N": 24}, {"N": 25})
+    promise(made, *({"N": n} for n in (0, 1, 7, 13)))
+    computes(made, {"N": 11}, {"N": 25})
+
+
+def copies(made: Scheduled) -> list[str]:
+    return [s.name for s in made.scop.statements if s.name.startswith("copy_")]
 
 
 def test_what_jumps_along_the_lanes_is_packed() -> None:
-    made = schedule_loops(PRODUCTS["transposed"], MACHINE)
-    assert [s.name for s in made.scop.statements if s.origin is None] == ["copy_B_packed"]
+    made = schedule_loops(PRODUCTS["transposed"], MACHINE, threads=2)
+    assert copies(made) == ["copy_B_packed"]
+
+
+def test_many_rows_read_copies_that_take_the_arithmetic() -> None:
+    made = schedule_loops(PRODUCTS["scaled"], MACHINE)
+    assert copies(made) == ["copy_S0_operand_packed", "copy_B_packed"]
+    operands = {t.name: t.scope for t in made.scop.tensors if t.role == "temp"}
+    assert operands["S0_operand_packed"] == operands["B_packed"] == "local"
+    assert "S0_operand" not in operands  # the copy works it out
+    assert "S0_edge_operand" in operands  # few rows: beforehand
+
+
+@pytest.mark.parametrize(("rows", "made_in"), [(8, "copy_B_packed"), (9, "copy_A_packed")])
+def test_a_known_number_of_rows_decides_beforehand(rows: int, made_in: str) -> None:
+    text = f"""
+    for i in range({rows}):
+        for j in range(N):
+            for k in range(N):
+                C[i, j] += A[i, k] * B[j, k]
+    """
+    scop = read(text, A=f"in {rows} N", B="in N N", C=f"io {rows} N")
+    made = schedule_loops(scop, MACHINE)
+    assert in_registers(made) == {"S0"}
+    assert copies(made)[0] == made_in
+    promise(made, {"N": 7}, {"N": 13})
+    computes(made, {"N": 11}, {"N": 25})
 
 
 @pytest.mark.parametrize(
@@ -153,7 +192,7 @@ def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
             D[i, j] = C[i, j] + A[i, j]
     """
     made = schedule_loops(read(text, A="in N N", B="in N N", C="io N N", D="io N N"), MACHINE)
-    assert in_registers(made) == {"S1"}
+    assert in_registers(made) == {"S1", "S1_edge"}
     assert isinstance(made.tree, Band) and len(made.tree.loops) == 2  # around all of it
     promise(made, *({"N": n} for n in (0, 1, 2, 9)))
     computes(made, {"N": 11}, {"N": 24})

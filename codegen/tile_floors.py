@@ -1,0 +1,74 @@
+"""Floors that a tile's loop decides.
+
+    for t: for k in 384*t .. min(384*t + 384, K): … k // 384 …        k // 384  →  t
+
+Within a tile, a loop variable is its tile's first value and something that has a constant bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weft import dtypes
+from weft.frontend.scalar_affine import Range, bounds, simplify
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, rewrite, substitute, walk
+
+Ranges = Mapping[str, Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A loop variable is ``first`` at least and less than ``size`` more."""
+
+    first: Expr
+    size: int
+
+
+Starts = Mapping[str, Start]
+
+
+def start(lower: Expr, upper: Expr, ranges: Ranges, lets: Mapping[str, Expr]) -> Start | None:
+    """What ``lower`` and ``upper``, in terms of the names bound around and of ``lets``, say of a
+    loop variable; None where the distance between them has no constant bound."""
+    first, end = substitute(lower, dict(lets)), substitute(upper, dict(lets))
+    if isinstance(first, Literal):
+        return None  # a range says as much
+    sizes = [bounds(simplify(e - first, ranges), ranges)[1] for e in _least(end)]
+    known = [size for size in sizes if size is not None and size > 0]
+    return Start(first, min(known)) if known else None
+
+
+def _least(expr: Expr) -> list[Expr]:
+    """What ``expr`` is the least of."""
+    match expr:
+        case Apply("min", (left, right)):
+            return _least(left) + _least(right)
+    return [expr]
+
+
+def without_floors(expr: Expr, ranges: Ranges, starts: Starts) -> Expr:
+    """``expr``, in normal form, without the floors that ``starts`` decide."""
+    if not starts or not any(_is_floor(n) for n in walk(expr)):
+        return expr
+    offsets = {name: f"{name}'" for name in starts}
+    moved = {name: s.first + Var(offsets[name], dtypes.int64) for name, s in starts.items()}
+    hidden = set(offsets.values())
+    inside = {**ranges, **{offsets[n]: (0, s.size - 1) for n, s in starts.items()}}
+
+    def change(node: Expr) -> Expr | None:
+        if not _is_floor(node):
+            return None
+        value = simplify(substitute(node, moved), inside)
+        free = any(isinstance(n, Var) and n.name in hidden for n in walk(value))
+        return None if free else value
+
+    changed = rewrite(expr, change)
+    return expr if changed is expr else simplify(changed, ranges)
+
+
+def _is_floor(node: Expr) -> bool:
+    match node:
+        case Apply("floordiv", (_, Literal())):
+            return node.dtype == dtypes.int64
+    return False
