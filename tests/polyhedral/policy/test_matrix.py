@@ -10,6 +10,7 @@ from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked, matrix
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -193,9 +194,12 @@ def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
     """
     made = schedule_loops(read(text, A="in N N", B="in N N", C="io N N", D="io N N"), MACHINE)
     assert in_registers(made) == {"S1", "S1_edge"}
-    assert isinstance(made.tree, Band) and len(made.tree.loops) == 2  # around all of it
+    assert isinstance(made.tree, TreeSequence)
+    many, few = made.tree.children
+    assert isinstance(many, Band) and len(many.loops) == 1  # rows, around all of it
+    assert isinstance(few, Band) and len(few.loops) == 2  # rows and lanes
     promise(made, *({"N": n} for n in (0, 1, 2, 9)))
-    computes(made, {"N": 11}, {"N": 24})
+    computes(made, {"N": 7}, {"N": 11}, {"N": 24})
 
 
 def test_panels_are_made_once_for_all_that_read_them() -> None:
