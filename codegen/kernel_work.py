@@ -1,179 +1,147 @@
-"""How much threads can take off each other, roughly, as a size expression.
+"""How much threads can take off each other, roughly, as size expressions.
 
 Work is counted in operations, loads and stores, of vectors where a loop runs as one: some 0.15 ns
-each. On n threads a kernel takes S + (W - S) / n at most, where W is its work and S what is left of
-it on any number of threads: one turn of every parallel loop, and all that one thread does alone.
-``kernel_work`` is W - S, ``kernel_barriers`` how often threads meet while they share it.
+each (``statement_cost``). On n threads a kernel takes S + (W - S) / n at most, where W is its work
+and S what is left of it on any number of threads: one turn of every parallel loop, and all that one
+thread does alone. ``kernel_work`` is W and W - S, ``kernel_barriers`` how often threads meet.
 
-A trip count that depends on outer loops is their mean over the first, the middle (four times) and
-the last iteration, which is exact for triangles; one that depends on data counts as ``UNKNOWN``.
+Tiles are cut off at the edges of what they cover: how often a loop turns depends on the turn of the
+loops around it. So each estimate is the mean over ``WALKS`` walks through the kernel; a walk enters
+one turn of each loop and takes the others for alike. What is given here is that of the walk with
+the number ``WALK``. Walks lie on a lattice, which spreads their turns evenly over each loop and
+over any two: the mean comes within a few percent for triangles, within a half for clipped tiles. A
+trip count that depends on data counts as ``UNKNOWN``.
 
-Reference: Brent, The parallel evaluation of general arithmetic expressions, JACM 1974.
+References: Knuth, Estimating the efficiency of backtrack programs, Math. Comp. 1975; Korobov, The
+approximate computation of multiple integrals, 1959 (lattices); Brent, The parallel evaluation of
+general arithmetic expressions, JACM 1974.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from weft.codegen.loop_ir import (
-    Barrier,
-    For,
-    If,
-    Kernel,
-    Let,
-    Stmt,
-    Store,
-    Update,
-    While,
-    children,
-    expressions,
-)
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, apply, literal, substitute, walk
+from weft.codegen.loop_ir import Barrier, For, If, Kernel, Let, Stmt, While, children, walk
+from weft.codegen.statement_cost import LANES, OPERATION, Around, outside, statement_cost
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
+from weft.frontend.scalar_expr import walk as walk_expr
 
 UNKNOWN = 64  # trips of a loop whose bounds are data
-LANES = 8  # elements of a vector
-_COSTLY = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "atan2", "div", "sqrt",
-    "floordiv", "mod", "truncdiv", "rem",
-})  # fmt: skip
-_COSTLY_WORK = 10
+WALKS = 13
+WALK = Var("number of the walk")  # 0 … WALKS - 1
+_NEXT = 6  # at depth d, walk k enters turn k * _NEXT**d mod WALKS of WALKS: each turn once
 
-FIRST, MIDDLE, LAST = range(3)  # iteration of a loop
-
-_Range = tuple[Expr, Expr]  # first and last value of a loop variable, over parameters
-_Ranges = Mapping[str, _Range]
+_Sums = tuple[Expr, Expr]  # all, and what threads share
 
 
-def kernel_work(kernel: Kernel) -> Expr:
-    """Operations of one run of ``kernel`` that threads can take off each other, over its
-    parameters; an estimate."""
-    return _Counter(kernel, _operations).shared(kernel.body, {})
+def kernel_work(kernel: Kernel) -> tuple[Expr, Expr]:
+    """Operations of one run of ``kernel``: all, and those that threads can take off each other."""
+    counter = _Counter(kernel, statement_cost, frozenset(map(id, walk(kernel.body))))
+    total, shared = counter.whole()
+    return total // OPERATION, shared // OPERATION
 
 
 def kernel_barriers(kernel: Kernel) -> Expr:
-    """How many barriers one run of ``kernel`` meets, over its parameters; an estimate."""
-    return _Counter(kernel, _meetings).total(kernel.body, {})
+    """How many barriers one run of ``kernel`` meets."""
+    meeting = _holding(kernel.body, lambda s: isinstance(s, Barrier))
+    return _Counter(kernel, lambda s, _: isinstance(s, Barrier), meeting).whole()[0]
 
 
-def _operations(stmt: Stmt) -> int:
-    own = sum(_cost(expr) for expr in expressions(stmt))
-    match stmt:
-        case Store():
-            return own + 1
-        case Update(_, monoid, _):
-            return own + 1 + sum(_cost(expr) for expr in monoid.combined)
-    return own
+def _holding(body: Stmt, wanted: Callable[[Stmt], bool]) -> frozenset[int]:
+    """Identities of the statements that are wanted, or hold one that is."""
+    found: set[int] = set()
+    for stmt in reversed(list(walk(body))):
+        if wanted(stmt) or any(id(part) in found for part in children(stmt)):
+            found.add(id(stmt))
+    return frozenset(found)
 
 
-def _meetings(stmt: Stmt) -> int:
-    return isinstance(stmt, Barrier)
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """A place on a walk: ``values`` of names there, over the parameters and ``WALK``, where they
+    are known; ``depth``: loops around."""
+
+    around: Around
+    values: Mapping[str, Expr] = field(default_factory=dict)
+    depth: int = 0
+
+    def entered(self, loop: For, first: Expr | None, trips: Expr) -> _Here:
+        """In the turn of ``loop`` that this walk enters."""
+        turn = WALK * (_NEXT**self.depth % WALKS) % WALKS
+        at = None if first is None else first + trips * (turn * 2 + 1) // (2 * WALKS) * loop.step
+        inside = self.named(loop.var, at)
+        return replace(inside, around=self.around.inside(loop), depth=self.depth + 1)
+
+    def given(self, let: Let, value: Expr | None) -> _Here:
+        return replace(self.named(let.name, value), around=self.around.given(let))
+
+    def named(self, name: str, value: Expr | None) -> _Here:
+        others = {n: v for n, v in self.values.items() if n != name}
+        return replace(self, values=others if value is None else {**others, name: value})
 
 
 class _Counter:
-    """Sums of ``count`` over all turns of statements."""
+    """Sums of ``own`` over all turns of the statements of a kernel that are in ``relevant``."""
 
-    def __init__(self, kernel: Kernel, count: Callable[[Stmt], int]) -> None:
+    def __init__(
+        self, kernel: Kernel, own: Callable[[Stmt, Around], int], relevant: frozenset[int]
+    ) -> None:
+        self.kernel, self.own, self.relevant = kernel, own, relevant
         self.parameters = frozenset(kernel.parameters)
-        self.count = count
 
-    def shared(self, stmt: Stmt, ranges: _Ranges) -> Expr:
-        """All of ``stmt`` but what takes as long on any number of threads."""
-        match stmt:
-            case For(kind="parallel"):
-                others = self._trips(stmt, ranges, fewer=1)
-                return others * self.total(stmt.body, self._inside(stmt, ranges))
-            case For():
-                inside = self.shared(stmt.body, self._inside(stmt, ranges))
-                return self._trips(stmt, ranges) * inside
-            case While():
-                return self.shared(stmt.body, ranges) * UNKNOWN
-            case Let(name, value, body):
-                return self.shared(body, self._known(name, value, value, ranges))
-        return _joined(stmt, [self.shared(child, ranges) for child in children(stmt)])
+    def whole(self) -> _Sums:
+        return self.sums(self.kernel.body, _Here(outside(self.kernel)))
 
-    def total(self, stmt: Stmt, ranges: _Ranges) -> Expr:
-        own = literal(self.count(stmt))
+    def sums(self, stmt: Stmt, here: _Here) -> _Sums:
+        """Over all turns of ``stmt``."""
+        if id(stmt) not in self.relevant:
+            return _NOTHING
+        total, shared = self._inside(stmt, here)
+        return total + self.own(stmt, here.around), shared
+
+    def _inside(self, stmt: Stmt, here: _Here) -> _Sums:
         match stmt:
             case For():
-                inside = self.total(stmt.body, self._inside(stmt, ranges))
-                return own + self._trips(stmt, ranges) * inside
+                return self._turns(stmt, here)
             case While():
-                return own + self.total(stmt.body, ranges) * UNKNOWN
-            case Let(name, value, body):
-                return own + self.total(body, self._known(name, value, value, ranges))
-        return own + _joined(stmt, [self.total(child, ranges) for child in children(stmt)])
+                return _each(lambda x: x * UNKNOWN, self.sums(stmt.body, here))
+            case Let(_, value, body):
+                return self.sums(body, here.given(stmt, self._known(value, here)))
+            case If(condition):
+                branches = [self.sums(branch, here) for branch in children(stmt)]
+                asked = self._known(condition, here)
+                if asked is None:
+                    return _each(lambda x, y: apply("max", x, y), *branches)
+                return _each(lambda x, y: select(asked, x, y), *branches)
+        parts = [self.sums(part, here) for part in children(stmt)]
+        return _each(lambda *xs: sum(xs, literal(0)), _NOTHING, *parts)
 
-    def _trips(self, loop: For, ranges: _Ranges, *, fewer: int = 0) -> Expr:
-        """Turns of ``loop``, of vectors where it is one; ``fewer``: less that, but not below 0."""
-        size = loop.step * (LANES if loop.kind == "vector" else 1)
-        turns = (loop.upper - loop.lower + (size - 1)) // size - fewer
-        return apply("max", _midway(turns, ranges, self.parameters), literal(0))
+    def _turns(self, loop: For, here: _Here) -> _Sums:
+        first, end = self._known(loop.lower, here), self._known(loop.upper, here)
+        trips: Expr = literal(UNKNOWN)
+        if first is not None and end is not None:
+            trips = apply("max", (end - first + (loop.step - 1)) // loop.step, literal(0))
+        total, shared = self.sums(loop.body, here.entered(loop, first, trips))
+        if loop.kind == "parallel":
+            return trips * total, apply("max", trips - 1, literal(0)) * total
+        if loop.kind == "vector":
+            trips = (trips + (LANES - 1)) // LANES
+        return trips * total, trips * shared
 
-    def _inside(self, loop: For, ranges: _Ranges) -> _Ranges:
-        return self._known(loop.var, loop.lower, loop.upper - 1, ranges)
-
-    def _known(self, name: str, lower: Expr, upper: Expr, ranges: _Ranges) -> _Ranges:
-        """``ranges`` with that of ``name``, if it is known."""
-        first = _at(lower, ranges, self.parameters, FIRST)
-        last = _at(upper, ranges, self.parameters, LAST)
-        others = {n: range_ for n, range_ in ranges.items() if n != name}
-        return others if first is None or last is None else {**others, name: (first, last)}
-
-
-def _joined(stmt: Stmt, parts: Sequence[Expr]) -> Expr:
-    """The parts one after the other; of a condition, the dearer branch."""
-    joined: Expr = literal(0)
-    for part in parts:
-        joined = apply("max", joined, part) if isinstance(stmt, If) else joined + part
-    return joined
-
-
-def _cost(expr: Expr) -> int:
-    """Operations and loads, each node once; of what addresses take, only the loads: the rest is
-    worked out outside of loops."""
-    total = 0
-    seen: set[int] = set()
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        match node:
-            case Load(_, indices):
-                total += 1
-                stack += [n for index in indices for n in walk(index) if isinstance(n, Load)]
-            case Apply(op):
-                total += _COSTLY_WORK if op in _COSTLY else 1
-                stack += node.children
-            case _:
-                stack += node.children
-    return total
+    def _known(self, expr: Expr, here: _Here) -> Expr | None:
+        """``expr`` over the parameters and ``WALK``; None where it depends on more."""
+        nodes = list(walk_expr(expr))
+        names = {node.name for node in nodes if isinstance(node, Var)}
+        known = names & here.values.keys()
+        if names - known - self.parameters or any(isinstance(node, Load) for node in nodes):
+            return None
+        return substitute(expr, {name: here.values[name] for name in known})
 
 
-def _midway(extent: Expr, ranges: _Ranges, parameters: frozenset[str]) -> Expr:
-    """The mean of ``extent``, by Simpson's rule."""
-    first, last = (_at(extent, ranges, parameters, where) for where in (FIRST, LAST))
-    middle = _at(extent, ranges, parameters, MIDDLE)
-    if first is None or middle is None or last is None:
-        return literal(UNKNOWN)
-    if first == middle == last:
-        return first
-    positive = (apply("max", value, literal(0)) for value in (first, middle * 4, last))
-    return (sum(positive, literal(5))) // 6
+_NOTHING: _Sums = (literal(0), literal(0))
 
 
-def _at(expr: Expr, ranges: _Ranges, parameters: frozenset[str], where: int) -> Expr | None:
-    """``expr`` with all loops around it at their first, middle or last iteration; None if that is
-    not known."""
-    names = {node.name for node in walk(expr) if isinstance(node, Var)}
-    if any(isinstance(node, Load) for node in walk(expr)) or not names <= {*ranges, *parameters}:
-        return None
-    found = names & ranges.keys()
-    return substitute(expr, {name: _value(ranges[name], where) for name in found})
-
-
-def _value(range_: _Range, where: int) -> Expr:
-    first, last = range_
-    return (first + last) // 2 if where == MIDDLE else first if where == FIRST else last
+def _each(combine: Callable[..., Expr], *sums: _Sums) -> _Sums:
+    total, shared = (combine(*parts) for parts in zip(*sums, strict=True))
+    return total, shared

@@ -27,6 +27,7 @@ Entry = ctypes.CFUNCTYPE(
     ctypes.c_int32,  # threads
 )
 ArenaBytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32)
+Threads = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)
 _RUNTIME = (
     "weft_acquire",
     "weft_team",
@@ -86,14 +87,15 @@ def workers() -> int:
 class NativeProgram:
     """The entry point of a linked program, callable with addresses (the GIL is released)."""
 
-    __slots__ = ("arena_bytes", "entry")
+    __slots__ = ("arena_bytes", "entry", "threads")
 
     def __init__(self, objects: Sequence[bytes], entry: str) -> None:
         """``RuntimeError`` where ``objects`` cannot be linked here or do not define ``entry``."""
-        names = (entry, f"{entry}_arena")
+        names = (entry, f"{entry}_arena", f"{entry}_threads")
         imports = {name: address for name, address in runtime().items() if name != "weft_workers"}
         tracker = link(objects, names, imports)
         self.entry = Entry(tracker[entry])
         self.arena_bytes = ArenaBytes(tracker[f"{entry}_arena"])
-        for function in (self.entry, self.arena_bytes):
+        self.threads = Threads(tracker[f"{entry}_threads"])
+        for function in (self.entry, self.arena_bytes, self.threads):
             function.code = tracker  # type: ignore[attr-defined]  # whoever calls keeps it mapped

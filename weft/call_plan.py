@@ -18,10 +18,12 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """``parameters``: int64, alive for its address; ``outputs``: shape, dtype, bytes."""
+    """``parameters``: int64, alive for its address; ``threads`` that it is worth; ``outputs``:
+    shape, dtype, bytes."""
 
     parameters: np.ndarray
     parameters_at: int
+    threads: int
     arena_bytes: int
     outputs: tuple[tuple[tuple[int, ...], np.dtype, int], ...]
 
@@ -30,12 +32,13 @@ def plan_call(
     compiled: Compiled,
     shapes: Shapes,
     values: tuple[int, ...],
-    arena_bytes: Callable[[int], int],
+    needs: Callable[[int], tuple[int, int]],
 ) -> Plan:
     """The plan of a call with inputs of ``shapes``, those that are parameters being ``values``.
 
-    ``arena_bytes`` says how much memory the program needs, given where its parameters lie. Raises
-    ``CallError`` where shapes contradict each other, or what the program was compiled for.
+    ``needs`` says how many threads and how much memory the program needs, given where its
+    parameters lie. Raises ``CallError`` where shapes contradict each other, or what the program was
+    compiled for.
     """
     try:
         names = [compiled.inputs[k].name for k in compiled.scalars]
@@ -63,7 +66,7 @@ def plan_call(
             hint=f"inputs: {listing(compiled.inputs)}",
         ) from None
     at = address(parameters)
-    return Plan(parameters, at, arena_bytes(at), outputs)
+    return Plan(parameters, at, *needs(at), outputs)
 
 
 def _output(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype, int]:

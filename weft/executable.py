@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
-from ctypes import c_int, c_void_p
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -133,15 +132,7 @@ class Executable:
                     hint="bind numpy.ascontiguousarray of it, or call the program instead",
                 )
         frame.fill([at for _, at in call.placed], [at for _, at in call.targets])
-        frame.reserve(call.plan.arena_bytes)
-        inputs_at, outputs_at, status_at = frame.tables
-        places_at = (inputs_at, outputs_at, self._constants_at, frame.arena_at)
-        native = partial(
-            self._native.entry,
-            *map(c_void_p, (*places_at, call.plan.parameters_at, status_at)),
-            c_int(self._threads),
-        )
-        return BoundCall(native, partial(self._failed, frame), call.results, (call, self))
+        return BoundCall(partial(self._enter, call.plan, frame), call.results, (call, self))
 
     def _run(self, given: Sequence[object], out: Out) -> list[np.ndarray]:
         try:
@@ -227,29 +218,25 @@ class Executable:
             frame.arena_at,
             plan.parameters_at,
             status_at,
-            self._threads,
+            plan.threads,
         )
         if code:
             raise self._failure(*frame.status)
-
-    def _failed(self, frame: Frame) -> ExecutionError:
-        """What went wrong in a native call; the next one starts without it."""
-        error = self._failure(*frame.status)
-        frame.status[1] = 0
-        return error
 
     def _plan(self, shapes: Shapes, values: tuple[int, ...]) -> Plan:
         """``values``: of the inputs that are parameters."""
         plan = self._plans.get((shapes, values))
         if plan is None:
-            plan = plan_call(self._compiled, shapes, values, self._arena_bytes)
+            plan = plan_call(self._compiled, shapes, values, self._needs)
             if len(self._plans) >= MAX_PLANS:
                 self._plans.clear()
             self._plans[shapes, values] = plan
         return plan
 
-    def _arena_bytes(self, parameters_at: int) -> int:
-        return int(self._native.arena_bytes(parameters_at, self._threads))
+    def _needs(self, parameters_at: int) -> tuple[int, int]:
+        """Threads and bytes of memory that a call needs."""
+        threads = int(self._native.threads(parameters_at, self._threads))
+        return threads, int(self._native.arena_bytes(parameters_at, threads))
 
     def _results(
         self, given: Sequence[object], inputs: Sequence[np.ndarray], plan: Plan, out: Out

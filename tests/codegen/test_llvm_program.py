@@ -20,14 +20,14 @@ from tests.codegen.program_examples import (
 )
 from weft.codegen.llvm_program import KernelSymbols, emit_program, scratch_stride
 from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.loop_ir import Barrier, Block, Kernel, Store
+from weft.codegen.loop_ir import Barrier, Block, For, Kernel, Single, Store
 from weft.codegen.native_library import NativeProgram
 from weft.codegen.program import Arena, Buffer, Launch, Output, Program
 from weft.codegen.program_interpreter import interpret_program
 from weft.codegen.size_arithmetic import evaluate, text
 from weft.dtypes import float32
 from weft.errors import InternalError
-from weft.frontend.scalar_expr import Load, Var, apply, literal, select
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select
 
 n, i, zero = Var("n"), Var("i"), literal(0.0, float32)
 
@@ -132,8 +132,8 @@ def test_a_region_gets_threads_that_its_barriers_leave_worth_it() -> None:
     y = Buffer("y", float32, (n,), Output(0))
     symbols = {"team": KernelSymbols("team", "team_extent", literal(64), literal(100))}
     for barriers, teams in [
-        (0, {99: 1, 1600: 1, 1601: 2, 5000: 4}),
-        (16, {1601: 1, 1984: 1, 1985: 2, 5000: 4}),
+        (0, {99: 1, 1600: 1, 1610: 2, 5000: 4}),
+        (16, {1610: 1, 2400: 1, 2410: 2, 5000: 4}),
     ]:
         body = Block((turns, *(Barrier() for _ in range(barriers))))
         kernel = Kernel("team", ("n",), (formal("y", n, writable=True),), body, region=True)
@@ -184,12 +184,32 @@ def test_a_launch_gets_the_threads_that_its_work_is_worth() -> None:
     code = [to_object(ends, target)]
     code.append(to_object(emit_program(program, symbols, "run", grain=100), target))
     native = NativeCall(program, code)
-    for size, team in [(1, 1), (99, 1), (1600, 1), (1601, 2), (2401, 3), (3201, 4), (5000, 4)]:
+    for size, team in [(1, 1), (99, 1), (1600, 1), (1610, 2), (2401, 3), (3201, 4), (5000, 4)]:
         assert asleep(native, size) == team
-    for size, least, most in [(200, 1, 1), (201, 1, 2), (5000, 4, 4)]:  # awake or not
+    for size, least, most in [(200, 1, 1), (210, 1, 2), (5000, 4, 4)]:  # awake or not
+        parameters = np.array([size], np.int64)
+        assert native.native.threads(parameters.ctypes.data, 4) == most
         out = np.zeros(size, np.float32)
         native([], [out], [], [size], threads=4)
         assert least <= out.sum() <= most
+
+
+def test_a_team_that_saves_little_of_the_whole_stays_at_home() -> None:
+    def busy(name: str, size: Expr, kind: str) -> For:
+        return For(name, literal(0), size, kind, Store("y", (i,), zero))  # type: ignore[arg-type]
+
+    body = Block((Single(busy("i", Var("m"), "serial")), busy("i", n, "parallel")))
+    kernel = Kernel("team", ("n", "m"), (formal("y", n, writable=True),), body, region=True)
+    y = Buffer("y", float32, (n,), Output(0))
+    launch = Launch("team", ("y",))
+    program = Program("p", ("n", "m"), (), (y,), (), (y,), literal(0), (launch,), (kernel,))
+    symbols = {"team": KernelSymbols("team", "team_extent")}
+    main = to_object(emit_program(program, symbols, "run"), host_target())
+    native = NativeCall(program, [to_object(TEAM_IR, host_target()), main]).native
+    for alone, threads in [(0, 2), (600_000, 2), (1_200_000, 1), (100_000_000, 1)]:
+        sizes = np.array([1_000_000, alone], np.int64)
+        assert native.threads(sizes.ctypes.data, 2) == threads
+        assert native.threads(sizes.ctypes.data, 1) == 1
 
 
 expressions = st.recursive(

@@ -1,0 +1,110 @@
+"""How many threads a launch is worth, as LLVM IR.
+
+Each kernel whose work depends on sizes has a function ``{i32, i32} (ptr parameters, i32 team)``: of
+``team`` threads, how many it is worth if they are awake, and if they sleep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.codegen.kernel_work import WALK, WALKS, kernel_barriers, kernel_work
+from weft.codegen.llvm_sizes import SizeFunction
+from weft.codegen.loop_ir import Kernel
+from weft.codegen.size_arithmetic import LIMIT, SizeError, evaluate
+from weft.frontend.scalar_expr import Expr, Var, apply, literal, select
+
+# Operations (of ``kernel_work``) that are worth a thread: some 5 µs, where sharing them with a
+# worker that still spins costs 1 µs or 2; waking one up that sleeps costs some 40 µs.
+GRAIN = 1 << 15
+ASLEEP = 8  # times as many for a worker that sleeps
+# Threads come to a barrier at different times, and what one wrote is not in the other's cache: some
+# 1.2 µs, of which 0.1 µs is the barrier itself.
+BARRIERS_PER_GRAIN = 4
+# A team that would take off less than this share of all the work stays at home: turns are not all
+# alike, and what a formula promises is not all there.
+LEAST_GAIN = 4  # 1 / share
+
+_TEAM = Var("threads of the team")
+_SUMS = _TOTAL, _SHARED, _MEETINGS = Var("total work"), Var("shared work"), Var("meetings")
+_ONE = literal(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Teams:
+    """How many threads a launch of one kernel is worth: by ``function``, defined by ``lines``; ''
+    where it is one in any case."""
+
+    function: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
+    """What ``kernel`` is worth, as a function of that ``name``; ``grain``: how many operations are
+    worth a thread."""
+    sums = (*kernel_work(kernel), kernel_barriers(kernel))
+    if sums[1] == literal(0):
+        return Teams()
+    if not kernel.parameters:
+        return _fixed([_summed(each) for each in sums], name, grain)
+    function = SizeFunction(kernel.parameters)
+    function.lines.insert(0, "entry:")
+    function.lines += ["  br label %walks", "walks:"]
+    function.parameters[WALK.name] = "%walk"
+    function.lines.append("  %walk = phi i64 [ 0, %entry ], [ %next, %walks ]")
+    names = ("%total", "%shared", "%meetings")
+    for sum_ in names:
+        function.lines.append(f"  {sum_} = phi i64 [ 0, %entry ], [ {sum_}.now, %walks ]")
+    for sum_, expr in zip(names, sums, strict=True):
+        function.do(f"{sum_}.now = add i64 {sum_}, {function.size(expr)}")
+    function.do("%next = add i64 %walk, 1")
+    function.do(f"%more = icmp slt i64 %next, {WALKS}")
+    function.do("br i1 %more, label %walks, label %done")
+    function.lines.append("done:")
+    for sum_, variable in zip(names, _SUMS, strict=True):
+        function.parameters[variable.name] = function.value(f"sdiv i64 {sum_}.now, {WALKS}")
+    return _returned(function, name, grain)
+
+
+def _summed(expr: Expr) -> int:
+    """The mean over all walks; as much as there may be of it where it is more than that."""
+    try:
+        return sum(evaluate(expr, {WALK.name: k}) for k in range(WALKS)) // WALKS
+    except SizeError:
+        return LIMIT // (1 << 20)
+
+
+def _fixed(sums: list[int], name: str, grain: int) -> Teams:
+    """Of a kernel without parameters."""
+    _, shared, meetings = sums
+    if shared < 2 * (grain + meetings * (grain // BARRIERS_PER_GRAIN)):
+        return Teams()
+    function = SizeFunction(())
+    for variable, value in zip(_SUMS, sums, strict=True):
+        function.parameters[variable.name] = str(value)
+    return _returned(function, name, grain)
+
+
+def _returned(function: SizeFunction, name: str, grain: int) -> Teams:
+    function.parameters[_TEAM.name] = function.value("sext i32 %team to i64")
+    awake, asleep = (
+        function.value(f"trunc i64 {function.size(_worth(start, grain))} to i32")
+        for start in (grain, grain * ASLEEP)
+    )
+    pair = function.value(f"insertvalue {{i32, i32}} poison, i32 {awake}, 0")
+    pair = function.value(f"insertvalue {{i32, i32}} {pair}, i32 {asleep}, 1")
+    head = f"define internal {{i32, i32}} {name}(ptr %parameters, i32 %team) noinline {{"
+    return Teams(name, (head, *function.lines, f"  ret {{i32, i32}} {pair}", "}"))
+
+
+def _worth(start: int, grain: int) -> Expr:
+    """How many threads are worth it where it costs ``start`` to get each going; where ``grain`` is
+    less than usual, any gain that much smaller will do.
+
+    On n threads it takes less time by (1 - 1/n) of what they share: on as many as these, that is
+    no less than what it costs to start them and to meet.
+    """
+    cost = _MEETINGS * (grain // BARRIERS_PER_GRAIN) + start
+    threads = apply("max", apply("min", _SHARED // cost, _TEAM), _ONE)
+    saved = _SHARED - _SHARED // threads - cost
+    return select(saved * (LEAST_GAIN * GRAIN) >= _TOTAL * grain, threads, _ONE)
