@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from math import ceil
 
 from weft.errors import WeftError
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, walk
 from weft.polyhedral.analysis.counting import LARGE, Counter, Unbounded, region
 from weft.polyhedral.analysis.operation_counts import KINDS, flops, operation_counts
+from weft.polyhedral.analysis.parallelism import Parallelism, parallelism, reduced
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.analysis.touched import touched_elements
@@ -67,7 +66,7 @@ class Roofline:
 class Costs:
     """``instances`` by statement, ``operations`` by kind, ``touched`` bytes by tensor, ``tiles``:
     bytes that one iteration of a loop touches on average, ``parallel``: iterations that may run at
-    the same time, by the parallel loop. ``missing`` says why there is nothing."""
+    the same time, on average, by the parallel loop. ``missing`` says why there is nothing."""
 
     machine: Machine
     instances: Mapping[str, Polynomial] = field(default_factory=dict)
@@ -75,7 +74,7 @@ class Costs:
     touched: Bytes = field(default_factory=dict)
     tiles: Mapping[str, float] = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
-    parallel: Mapping[str, Polynomial] = field(default_factory=dict)
+    parallel: Mapping[str, Parallelism] = field(default_factory=dict)
     lanes: int = 1
     sizes: Mapping[str, int] = field(default_factory=dict)
     exact: bool = True
@@ -90,7 +89,8 @@ class Costs:
     @property
     def parallelism(self) -> float:
         """Iterations that may run at the same time in the most parallel nest, at ``sizes``."""
-        return max((self._at(p) for p in self.parallel.values()), default=1.0)
+        every = (self._at(p.iterations) / self._at(p.starts) for p in self.parallel.values())
+        return max(every, default=1.0)
 
     def roofline(self, sizes: Mapping[str, int] | None = None, threads: int = 1) -> Roofline:
         """The least time for ``sizes`` (default: those of the costs, and large ones otherwise).
@@ -177,7 +177,10 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
         {name: shown(total) for name, total in touched.items()},
         _tiles(scop, tree, traffic),
         tuple(levels),
-        {name: shown(p) for name, p in _parallel(scop, tree, traffic, counter).items()},
+        {
+            name: reduced(shown(p.iterations), shown(p.starts))
+            for name, p in _parallel(tree, traffic, counter).items()
+        },
         min((machine.lanes(scop.tensor(w.tensor).dtype) for s in scop.statements for w in s.writes),
             default=1),
         sizes,
@@ -251,34 +254,20 @@ def _tiles(scop: Scop, tree: Tree, traffic: Traffic) -> dict[str, float]:
     return {loop: traffic.mean(tuple(names), depth) for loop, (depth, names) in below.items()}
 
 
-def _parallel(scop: Scop, tree: Tree, traffic: Traffic, counter: Counter) -> dict[str, Polynomial]:
-    """Parallel loop → iterations of it and of the parallel loops around it that may run at once."""
-    found: dict[str, Polynomial] = {}
+def _parallel(tree: Tree, traffic: Traffic, counter: Counter) -> dict[str, Parallelism]:
+    """Parallel loop → iterations at once, where there are most."""
+    found: dict[str, Parallelism] = {}
     for name, path in paths(tree).items():
-        total = number(1)
         loops = [entry for entry in path if isinstance(entry, Loop)]
-        for depth, loop in enumerate(loops):
-            if loop.kind == "parallel":
-                total = total * _trips(traffic, name, depth, counter)
-                if loop.name not in found or counter.nominal(total) > counter.nominal(
-                    found[loop.name]
-                ):
-                    found[loop.name] = total
+        for loop, here in parallelism(traffic.nests[name], loops, counter).items():
+            if loop not in found or _nominal(here, counter) > _nominal(found[loop], counter):
+                found[loop] = here
     return found
 
 
-def _trips(traffic: Traffic, name: str, depth: int, counter: Counter) -> Polynomial:
-    """How often the loop at ``depth`` runs, on average, each time that it is reached."""
-    nest = traffic.nests[name]
-    before, after = nest.summed(depth), nest.summed(depth + 1)
-    fixed = nest.fixed[depth]
-    if fixed is not None and fixed.coordinate not in nest.known(depth):
-        each = nest.span(fixed.coordinate, depth) / fixed.step
-        if not each.variables() & set(nest.names):
-            return each
-    least = counter.nominal(before)
-    mean = Fraction(counter.nominal(after) / least) if least else Fraction(1)
-    return number(mean.limit_denominator(100))
+def _nominal(here: Parallelism, counter: Counter) -> float:
+    starts = counter.nominal(here.starts)
+    return counter.nominal(here.iterations) / starts if starts > 0 else 0.0
 
 
 def _lines(costs: Costs) -> Sequence[str]:
@@ -303,7 +292,7 @@ def _lines(costs: Costs) -> Sequence[str]:
         each = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())
         lines.append(f"memory that one iteration touches: {each}")
     if costs.parallel:
-        extents = (f"{loop} {_whole(extent)}" for loop, extent in costs.parallel.items())
+        extents = (f"{loop} {at.shown(costs.rounded)}" for loop, at in costs.parallel.items())
         lines.append(f"iterations that may run in parallel: {', '.join(extents)}")
     needs = ", ".join(f"{name} {_time(seconds)}" for name, seconds in roof.parts.items())
     what = roof.bound.replace("into", "traffic into")
@@ -315,11 +304,6 @@ def _interesting(costs: Costs, size: float) -> bool:
     """Whether the footprint is that of a tile: between a register file and the last cache."""
     least = costs.machine.vector_bytes * costs.machine.vector_registers
     return bool(costs.levels) and least <= size <= costs.levels[-1].capacity
-
-
-def _whole(extent: Polynomial) -> str:
-    """``extent``; a number of its own to the next integer."""
-    return str(extent) if extent.variables() else str(ceil(extent.constant()))
 
 
 def _by_tensor(amounts: Bytes) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from math import gcd
+from math import gcd, lcm
 
 from weft.frontend.scalar_affine import Affine, FloorDiv
 from weft.polyhedral.analysis.counting import Counter, Region, Unbounded, region
@@ -168,17 +168,21 @@ class NestCoordinates:
 
 
 def _stepped(form: Affine, dims: Sequence[str]) -> tuple[Affine, int] | None:
-    """``v`` and ``T`` for a loop over ``v``, ``v // T`` or, inside that, ``v % T``."""
+    """``v`` and ``T`` for a loop over ``v``, ``v // T`` or, inside that, ``v % T``; a sum of such
+    quotients, a wavefront of tiles, counts as the quotient of the sum."""
     floors = [(t, c) for t, c in form.terms if isinstance(t, FloorDiv)]
     linear = Affine(tuple((t, c) for t, c in form.terms if isinstance(t, str)), form.constant)
     if not floors:
         return linear, 1
     if linear.variables() & set(dims):
         return linear, 1
-    (floor, factor), *others = floors
-    if others or abs(factor) != 1 or any(isinstance(t, FloorDiv) for t, _ in floor.numerator.terms):
+    if any(isinstance(t, FloorDiv) for floor, _ in floors for t, _ in floor.numerator.terms):
         return None
-    return floor.numerator, floor.divisor
+    if len(floors) == 1:
+        return floors[0][0].numerator, floors[0][0].divisor
+    step, common = lcm(*(f.divisor for f, _ in floors)), gcd(*(c for _, c in floors))
+    parts = (f.numerator.scaled(c // common * (step // f.divisor)) for f, c in floors)
+    return sum(parts, Affine()), step
 
 
 def _content(form: Polynomial, dims: Sequence[str]) -> Fraction:
