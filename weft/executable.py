@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from ctypes import c_int, c_void_p
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -132,7 +133,15 @@ class Executable:
                     hint="bind numpy.ascontiguousarray of it, or call the program instead",
                 )
         frame.fill([at for _, at in call.placed], [at for _, at in call.targets])
-        return BoundCall(partial(self._enter, call.plan, frame), call.results, (call, self))
+        frame.reserve(call.plan.arena_bytes)
+        inputs_at, outputs_at, status_at = frame.tables
+        places_at = (inputs_at, outputs_at, self._constants_at, frame.arena_at)
+        native = partial(
+            self._native.entry,
+            *map(c_void_p, (*places_at, call.plan.parameters_at, status_at)),
+            c_int(call.plan.threads),
+        )
+        return BoundCall(native, partial(self._failed, frame), call.results, (call, self))
 
     def _run(self, given: Sequence[object], out: Out) -> list[np.ndarray]:
         try:
@@ -222,6 +231,12 @@ class Executable:
         )
         if code:
             raise self._failure(*frame.status)
+
+    def _failed(self, frame: Frame) -> ExecutionError:
+        """What went wrong in a native call; the next one starts without it."""
+        error = self._failure(*frame.status)
+        frame.status[1] = 0
+        return error
 
     def _plan(self, shapes: Shapes, values: tuple[int, ...]) -> Plan:
         """``values``: of the inputs that are parameters."""
