@@ -1,13 +1,14 @@
-"""Division by a number that is known: two operations that come to the same quotient.
+"""Division by a known number, or a whole one: two operations that come to the same quotient.
 
     x / c   →   fma(x, high, x * low)      high + low = 1 / c, to twice the precision
 
 A division takes a processor as long as ten products. The sum is rounded once, and lies so near the
 quotient that it rounds to the same float, unless the quotient lies as near to the middle between
-two floats: for a given ``c`` there are only a few x where it could, and each of them is tried.
-Infinities, NaN and zeros come out as they should, since both products have the sign of the
-quotient. What is left are quotients so near the least normal number that ``x * low`` has lost bits:
-there the last bit may differ.
+two floats: for a given ``c`` there are only a few x where it could, and each of them is tried. By
+whole numbers of fewer bits than a mantissa there are none, so that these may be known as late as at
+run time. Infinities, NaN and zeros come out as they should, since both products have the sign of
+the quotient. What is left are quotients so near the least normal number that ``x * low`` has lost
+bits: there the last bit may differ.
 
 Reference: Brisebarre, Muller, Raina, "Accelerating correctly rounded floating-point division when
 the divisor is known in advance", IEEE Transactions on Computers 53 (2004).
@@ -33,6 +34,49 @@ def divide_by_constant(b: Builder, x: Value, divisor: float) -> Value | None:
         return None
     high, low = (floating(part, x.type) for part in parts)
     return b.intrinsic("fma", x, high, b.binary("fmul", x, low))
+
+
+def divide_by_whole(b: Builder, x: Value, divisor: Value) -> Value:
+    """``x / divisor`` in each lane, by a whole number that all lanes share.
+
+    What depends on the divisor alone LLVM works out before the loop. In units of the last place a
+    quotient by an odd c is 1 / (2 * c) off a middle at least, and the sum is off the quotient by a
+    few times 2**-bits at most.
+    """
+    type_, most = x.type, float(1 << (_PRECISION[x.type] - 5))
+    size, one = b.intrinsic("fabs", divisor), floating(1.0, type_)
+    nearest = b.binary("fdiv", one, size)
+    above = b.compare("fcmp olt", _rest(b, nearest, size), floating(0.0, type_))
+    bits = "i64" if type_ == "double" else "i32"
+    step = b.cast("sext", above, bits)
+    high = b.cast("bitcast", b.binary("add", b.cast("bitcast", nearest, bits), step), type_)
+    rest = _rest(b, high, size)
+    low = b.binary("fdiv", rest, size)
+    # By a power of two nothing is left: halves, so that infinity times what is left is no NaN.
+    whole = b.compare("fcmp oeq", rest, floating(0.0, type_))
+    half = b.binary("fmul", high, floating(0.5, type_))
+    high, low = (b.intrinsic("copysign", b.select(whole, half, v), divisor) for v in (high, low))
+    inside = b.binary(
+        "and",
+        b.compare("fcmp oge", size, one),
+        b.compare("fcmp ole", size, floating(most, type_)),
+    )
+    short, plain, after = (b.new_label(hint) for hint in ("products", "divide", "divided"))
+    result = b.cell(b.splat(floating(0.0, type_), x.lanes))
+    b.branch(inside, short, plain)
+    b.at(short)
+    b.store(b.intrinsic("fma", x, high, b.binary("fmul", x, low)), result)
+    b.jump(after)
+    b.at(plain)
+    b.store(b.binary("fdiv", x, divisor), result)
+    b.jump(after)
+    b.at(after)
+    return b.load(result, type_, x.lanes)
+
+
+def _rest(b: Builder, part: Value, size: Value) -> Value:
+    """1 - part * size, which is exact."""
+    return b.intrinsic("fma", b.negate(part), size, floating(1.0, size.type))
 
 
 @cache

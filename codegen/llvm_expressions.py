@@ -11,8 +11,10 @@ from dataclasses import replace
 
 from weft import dtypes
 from weft.codegen.llvm_builder import Ramp, Value, integer
+from weft.codegen.llvm_division import divide_by_whole
 from weft.codegen.llvm_frame import Frame
 from weft.codegen.llvm_memory import address, load
+from weft.codegen.llvm_small_floats import is_small
 from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var, walk
 from weft.frontend.tensor_expr import Monoid
 
@@ -138,7 +140,12 @@ class _Evaluation:
                         if (op == "floordiv")
                         else base
                     )
-        return self.frame.ops.apply(op, [b.materialise(x) for x in operands], dtype)
+        values = [b.materialise(x) for x in operands]
+        if op == "div" and self.frame.target.fma and _whole(args[1]):
+            x, divisor = values
+            if x.lanes and not divisor.lanes and divisor.const is None and not is_small(dtype):
+                return divide_by_whole(b, x, divisor)
+        return self.frame.ops.apply(op, values, dtype)
 
     # ---- select: lazy where a branch loads ----------------------------------------------------
 
@@ -193,3 +200,8 @@ class _Evaluation:
             b.jump(after)
         b.at(after)
         return b.phi(*incoming)
+
+
+def _whole(expr: Expr) -> bool:
+    """Whether ``expr`` is an integer as a float."""
+    return isinstance(expr, Cast) and expr.arg.dtype.is_integer

@@ -182,8 +182,8 @@ class ScalarOps:
             case "neg":
                 return b.negate(a)
             case "min" | "max":
-                # Of zeros with different signs, either; NaN if any is. Where the second operand comes
-                # out of a recurrence, the question for NaN of the first is none of its steps.
+                # Of zeros with different signs, either; NaN if any is. Where the second operand
+                # comes out of a recurrence, the question for NaN of the first is none of its steps.
                 return b.intrinsic(f"{op}imum", *args, flags="nsz")
             case "isnan":
                 return b.compare("fcmp uno", a, a)

@@ -13,7 +13,7 @@ from tests.codegen.test_llvm_scalar import compare, nasty
 from weft import dtypes
 from weft.codegen.llvm_division import reciprocal
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Load, Var, literal
+from weft.frontend.scalar_expr import Load, Var, cast, literal
 
 DIVISORS = [3.0, 5.0, -7.0, 9.0, 0.1, 1.001, -1e-3, 2.0 / 3.0, 1e30, 255.0, 6.0, 16.0, -1.0, 0.0,
             math.inf, math.nan, 1e-300, 1e300, 5e-324, 0.99, math.pi]  # fmt: skip
@@ -59,6 +59,36 @@ def test_quotients_near_the_middle_between_two_floats_round_as_they_should(dtype
             found += 1
             compare([values], [x / literal(divisor, dtype)], "vector")
     assert found > 20
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32], ids=str)
+def test_quotients_by_whole_numbers_known_at_run_time_are_those_of_a_division(dtype: DType) -> None:
+    bits = int(np.finfo(dtype.numpy).nmant) + 1
+    limit = 1 << (bits - 5)
+    whole = [0, 1, 2, 3, 7, 9, 10, 64, 1000, 999_983, limit - 1, limit, limit + 1, 2**bits - 1,
+             2**bits + 1, 2**62 + 1]  # fmt: skip
+    whole = sorted({sign * n for n in whole for sign in (1, -1)})
+    least = float(np.finfo(dtype.numpy).tiny) * 2.0 ** (bits + 64 if bits > 24 else 40)
+    special = [v for v in nasty(dtype) if not 0 < abs(v) < least]
+    rng = np.random.default_rng(9)
+    near = [n * m + k for n in whole if 0 < n < limit for m in (1, 3, 1023) for k in (-1, 0, 1)]
+    values = np.array(
+        [*special, *rng.uniform(1, 2, 60), *near, *_middles(whole, bits)], dtype.numpy
+    )
+    x = Load("x0", (Var("i"),), dtype)
+    numbers = np.zeros(values.size, np.int64)
+    numbers[: len(whole)] = whole
+    divisors = [cast(Load("x1", (literal(k),), dtypes.int64), dtype) for k in range(len(whole))]
+    compare([values, numbers], [x / divisor for divisor in divisors], "vector")
+
+
+def _middles(whole: list[int], bits: int) -> list[float]:
+    """Floats whose quotients by one of ``whole`` are nearest to the middle between two."""
+    odd = [n for n in whole if n > 2 and n % 2]
+    return [x for n in odd if n < 2**bits for x in _floats(float(n), _WIDE[bits])[:12]]
+
+
+_WIDE = {53: dtypes.float64, 24: dtypes.float32}
 
 
 def test_both_parts_together_are_the_reciprocal_and_have_its_sign() -> None:
