@@ -22,6 +22,8 @@ Semantics:
 
 * Addresses are ``sum(index * stride)`` elements from the buffer's start; buffers of one kernel do
   not overlap unless one is listed in the other's ``aliases``. Sizes are int64.
+* No loop or let binds a name that is bound around it, or a parameter's: a name means one thing
+  wherever it can be mentioned, so that what passes move captures nothing.
 * ``For``: 'serial' runs in order. 'parallel': iterations are independent and may run on any
   threads at the same time, each with its own copy of what the body allocates. 'vector': iterations
   are independent but for ``Update``s, which may meet at one element; those whose monoid has the
