@@ -45,15 +45,10 @@ def loop(lanes: int, chains: int) -> str:
 
     # The chains start from values that LLVM does not know: it folds what 0.5 x + 1 leaves alone.
     names = [f"%a{k}" for k in range(chains)]
-    starts = [f"  %s{k} = fadd double %start, {k}.0" for k in range(chains)]
-    starts += [
-        line
-        for k in range(chains)
-        for line in (
-            f"  %i{k} = insertelement {vector} poison, double %s{k}, i32 0",
-            f"  %v{k} = shufflevector {vector} %i{k}, {vector} poison,"
-            f" <{lanes} x i32> zeroinitializer",
-        )
+    starts = [
+        f"  %one = insertelement {vector} poison, double %start, i32 0",
+        f"  %all = shufflevector {vector} %one, {vector} poison, <{lanes} x i32> zeroinitializer",
+        *(f"  %v{k} = fadd {vector} %all, {splat(f'{k}.0')}" for k in range(chains)),
     ]
     phis = [
         f"  {name} = phi {vector} [ %v{k}, %entry ], [ {name}n, %loop ]"

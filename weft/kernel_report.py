@@ -54,7 +54,7 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
     lines += ["  statements"]
     lines += [f"    {statement_line(s)}" for s in scop.statements]
     lines += _data_dependent(scop)
-    lines += ["  dependences", *(f"    {line}" for line in dependence_lines(scop))]
+    lines += ["  dependences", *(f"    {line}" for line in dependence_lines(scop) or ["none"])]
     lines += ["  schedule, checked against every dependence"]
     if fallback:
         lines += [f"    serial, because: {fallback}"]

@@ -148,7 +148,10 @@ def test_a_single_tile_needs_no_loop() -> None:
 def test_a_single_tile_for_all_sizes_that_there_are() -> None:
     """There is one tile of each 16."""
     of = scop(
-        (tensor("L", (n + 15) // 16, 16, scope="local", contracted=1), tensor("B", n, role="output")),
+        (
+            tensor("L", (n + 15) // 16, 16, scope="local", contracted=1),
+            tensor("B", n, role="output"),
+        ),
         statement("p", box(i=n), at("L", i // 16, i % 16), dims=("i",)),
         statement("c", box(i=n), at("B", i), (at("L", i // 16, i % 16),), position=1,
                   dims=("i",)),

@@ -11,6 +11,7 @@ from tests.polyhedral.test_tile_choice import WIDE, gemm
 from tests.polyhedral.transform.harness import (
     AWKWARD,
     chain,
+    conv_pool,
     matmul,
     promise,
     random_scops,
@@ -19,7 +20,6 @@ from tests.polyhedral.transform.harness import (
 )
 from tests.polyhedral.transform.test_hoist_constants import constant, scaled
 from tests.polyhedral.transform.test_inline_producer import gathered, padded
-from tests.polyhedral.transform.test_overlap import conv_pool
 from weft.frontend import build as w
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.machine import Cache, Machine

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from weft.frontend.scalar_expr import Var
 from weft.polyhedral.legality import check
 from weft.polyhedral.schedule_tree import Band, Leaf, Sequence, walk
 from weft.polyhedral.scop import Scop, Statement
@@ -29,7 +28,6 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.order import order
-from weft.polyhedral.transform.overlap import overlap
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.parallel import parallel
@@ -39,7 +37,6 @@ from weft.polyhedral.transform.reverse import reverse
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 from weft.polyhedral.transform.separate import separate
-from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import skew
@@ -370,50 +367,13 @@ def _promote(r: Random, of: Scheduled) -> Scheduled | None:
     return promote(of, name, [x.name for x in shared[: r.randint(1, len(shared))]])
 
 
-def _overlap(r: Random, of: Scheduled) -> Scheduled | None:
-    """Clones for tiles, and the tile loops of the consumer and of the clones fused."""
-    name = _temporary(r, of.scop)
-    readers = {s.name: s for s, a, w in accesses_of(of.scop, name or "") if not w and s.dims}
-    if name is None or len(readers) != 1:
-        return None
-    [(consumer, reader)] = readers.items()
-    if _copied(of, name):
-        return None
-    write = reader.writes[0]
-    plain = [i.name for i in write.indices if isinstance(i, Var) and i.name in reader.dims]
-    if not plain:
-        return None
-    dims, size = plain[: r.randint(1, len(plain))], r.choice((2, 3, 4))
-    start = _again(of, overlap(of.scop, name, consumer, dict.fromkeys(dims, size)))
-    producers = [s.name for s, _, is_write in accesses_of(start.scop, name) if is_write]
-    users = [consumer, *producers]
-    if any(s.writes == reader.writes for s in start.scop.statements if s.name != consumer):
-        users += [s.name for s in start.scop.statements
-                  if s.writes == reader.writes and s.name != consumer]  # fmt: skip
-    names: dict[str, list[str]] = {}
-    for user in dict.fromkeys(users):
-        above = loops_above(start.tree, user)
-        if user in producers:
-            names[user] = [x.name for x in above[: len(dims)]]
-        else:
-            own = [next((x.name for x in above if x.at[user] == Var(d)), None) for d in dims]
-            if None in own:
-                return None
-            known = {x.name for x in start.loops()}
-            if all(n in known for n in own):
-                start = tile(start, {str(n): size for n in own})
-            names[user] = [tile_name(str(n)) for n in own]
-    shared = {f"q{k}": {u: loops[k] for u, loops in names.items()} for k in range(len(dims))}
-    return share(start, shared, list(names))
-
-
 TEXTUAL: dict[NamedMove, int] = {
-    _pack: 4, _stage: 3, _inline: 3, _expand_all: 2, _separate: 1, _overlap: 5,
+    _pack: 4, _stage: 3, _inline: 3, _expand_all: 2, _separate: 1,
 }  # fmt: skip
 """What begins again from the initial schedule of the changed program."""
 
 LOCAL: dict[NamedMove, int] = {
     _expand: 3, _promote: 3, _cache_read: 5, _cache_write: 5, _contract: 3, _pack_tiles: 3,
-    _compute_at: 6, _double_buffer: 2, _inline_here: 2, _rfactor: 4,
+    _compute_at: 9, _double_buffer: 2, _inline_here: 2, _rfactor: 4,
 }  # fmt: skip
 """What goes by the loops that there are."""

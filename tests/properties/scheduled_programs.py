@@ -20,7 +20,6 @@ from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer
-from weft.polyhedral.transform.overlap import overlap
 from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
@@ -191,19 +190,11 @@ def promoted(of: Scheduled) -> Scheduled:
 
 
 def overlapped(of: Scheduled) -> Scheduled:
-    of = _again(of, overlap(of.scop, "T", "S1", {"i": 2}))
-    of = tile(of, {of.loops()[-1].name: 2})
-    first, last = of.loops()[0].name, of.loops()[-2].name
-    return parallel(share(of, {"q": {"S0": first, "S1": last}}, ["S0", "S1"]), "q")
+    return parallel(computed_at(of), "i_2_t")
 
 
 def overlapped_in_two(of: Scheduled) -> Scheduled:
-    of = _again(of, overlap(of.scop, "T", "S1", {"i": 2, "j": 3}))
-    names = [x.name for x in of.loops() if "S1" in x.at]
-    of = tile(of, dict(zip(names, (2, 3), strict=True)))
-    clones = [x.name for x in of.loops() if "S0" in x.at]
-    shared = {f"q{d}": {"S0": clones[d], "S1": f"{names[d]}_t"} for d in (0, 1)}
-    return share(of, shared, ["S0", "S1"])
+    return compute_at(tile(of, {"i_2": 2, "j_2": 3}), "S0", "j_2_t")
 
 
 def fused(of: Scheduled) -> Scheduled:

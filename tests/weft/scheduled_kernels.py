@@ -55,6 +55,13 @@ def smooth(A: weft.i64["N"], C: weft.i64["N"]):
         C[i] = B[i - 1] + B[i] + B[i + 1]
 
 
+@weft.kernel
+def often(A: weft.i64["N"], B: weft.i64["N"], T: weft.i64):
+    for t in range(T):
+        for i in range(N):
+            B[i] += t * A[i]
+
+
 def line(text: str) -> int:
     """The number of the first line of this file that is ``text``."""
     return line_in(__file__, text)

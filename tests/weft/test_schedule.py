@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from tests.weft.scheduled_kernels import line, lu, matmul, smooth, tiled
+from tests.weft.scheduled_kernels import line, lu, matmul, often, smooth, tiled
 from weft.errors import CompileError
 from weft.polyhedral.isl_context import bounded
 from weft.schedule_value import Schedule
@@ -83,6 +83,19 @@ def test_what_is_compiled_is_right(steps: str) -> None:
         smooth.python(a, expected)
         run(a, found)
         np.testing.assert_array_equal(found, expected, err_msg=f"{n} of {made}")
+
+
+@pytest.mark.parametrize("loop", ["t", "i_t", "i_p"])
+def test_buffers_inside_a_loop_that_a_number_of_the_caller_bounds(loop: str) -> None:
+    """The number may be negative: then there are no iterations, and no buffers."""
+    s = often.schedule().split("i", 4).cache_read("A", "S0", loop).cache_write("B", "S0", loop)
+    run = s.compile()
+    for n, times in ((9, 3), (1, 1), (0, 2), (5, 0), (5, -7)):
+        a, b = np.arange(n), np.arange(n) * 5
+        expected = b.copy()
+        often.python(a, expected, times)
+        run(a, b, times)
+        np.testing.assert_array_equal(b, expected)
 
 
 def test_ways_to_compile() -> None:

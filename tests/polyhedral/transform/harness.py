@@ -166,3 +166,13 @@ __all__ = [
     "j", "k", "legal", "lowered", "matmul", "promise", "random_scop", "random_scops", "refusal",
     "results", "stencil", "tensor",
 ]  # fmt: skip
+
+
+def conv_pool(height: int = 7, width: int = 6) -> Scop:
+    """T = 3×3 sums of X, then Y = 2×2 maxima of T: a reduction recomputed for another."""
+    x = tensor("X", height + 3, width + 3)
+    a, b = w.reduce_axis((0, 3), name="a"), w.reduce_axis((0, 3), name="b")
+    t = w.compute((height + 1, width + 1), lambda i, j: w.sum(x[i + a, j + b], (a, b)), name="T")
+    c, d = w.reduce_axis((0, 2), name="c"), w.reduce_axis((0, 2), name="d")
+    y = w.compute((height, width), lambda i, j: w.max_over(t[i + c, j + d], (c, d)), name="Y")
+    return lowered(y, inputs=(x,))

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.polyhedral.transform.harness import conv_pool
+from tests.polyhedral.transform.harness import promise as promise_tensors
 from tests.polyhedral.transform.integer_programs import every, promise, read, refusal
 from tests.polyhedral.transform.machine_code import computes, outline
 from weft.errors import IllegalScheduleError
@@ -15,6 +17,7 @@ from weft.polyhedral.transform.compute_at import compute_at
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.transform.set_kinds import set_kinds
+from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.tile import tile
 
 
@@ -80,6 +83,20 @@ def test_a_reduction_with_its_beginning() -> None:
     assert stored(now, "s") == []
     computes(now, *every(sums(), (0, 1, 5)))
     computes(compute_at(tile(initial(sums()), {"i_3": 4}), "S0", "i_3_t"), {"N": 0}, {"N": 9})
+
+
+@pytest.mark.parametrize(("height", "width"), [(7, 6), (8, 8), (1, 5), (5, 4)])
+def test_a_reduction_with_a_halo_in_two_dims(height: int, width: int) -> None:
+    of = conv_pool(height, width)
+    start = share(initial(of), _shared("Y_max_init", "Y_max"), ["Y_max_init", "Y_max"])
+    now = compute_at(tile(start, {"p": 4, "q": 4}), "T_add", "q_t")
+    assert stored(now, "T") == [min(5, height + 1), min(5, width + 1)]
+    promise_tensors(of, now)
+
+
+def _shared(*statements: str) -> dict[str, dict[str, str]]:
+    loops = {"Y_max_init": ("i_3", "j_3"), "Y_max": ("i_4", "j_4")}
+    return {new: {s: loops[s][k] for s in statements} for k, new in enumerate(("p", "q"))}
 
 
 def test_chain() -> None:
