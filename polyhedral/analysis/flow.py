@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import islpy as isl
 
+from weft.polyhedral.analysis.implied import Implied, Use
 from weft.polyhedral.analysis.last_writes import Uses, last_writes
 from weft.polyhedral.analysis.times import original_schedule
 from weft.polyhedral.isl_context import bounded
@@ -78,7 +79,8 @@ def flow(
     """
     with bounded(what="the dataflow analysis"):
         times = _times(original_schedule(scop) if schedule is None else schedule)
-        tensors = {t.name: _Problem(scop, times) for t in scop.tensors}
+        known = schedule is None and all(s.position for s in scop.statements)
+        tensors = {t.name: _Problem(scop, times, known) for t in scop.tensors}
         order = [
             read
             for statement in scop.statements
@@ -138,17 +140,29 @@ def _add_statement(
             yield tensors[access.tensor].read(statement, number, access)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """A read, the tuple ``own`` of its instances, what they touch and when; ``use``: of a read by a
+    statement in the initial order."""
+
+    read: Read
+    own: str
+    touched: isl.Map
+    time: isl.Map
+    use: Use | None
+
+
 class _Problem:
     """isl's access analysis of one tensor, with a tuple name of its own for every read."""
 
-    def __init__(self, scop: Scop, times: Mapping[str, isl.Map]) -> None:
+    def __init__(self, scop: Scop, times: Mapping[str, isl.Map], initial: bool = False) -> None:
+        """``initial``: ``times`` are of the initial order, in which all statements have a place."""
         self.scop = scop
         self.times = times
-        empty = isl.UnionMap.empty(parameter_space(scop))
-        self.schedule, self.sinks, self.kills, self.contributions = empty, empty, empty, empty
         self.box: isl.Set | None = None  # the tensor's, where its final values are read
+        self.reads: dict[str, _Reading] = {}  # by a tuple of its own
         self._writes: list[tuple[Statement, Access, bool]] = []
-        self.reads: dict[str, tuple[Read, str]] = {}  # tuple of a read → (read, its own tuple)
+        self._place = {s.name: k for k, s in enumerate(scop.statements)} if initial else {}
 
     def write(self, statement: Statement, access: Access, folds: bool) -> None:
         self._writes.append((statement, access, folds))
@@ -157,13 +171,14 @@ class _Problem:
         read, own = Read(statement.name, number), encode("S", statement.name)
         if own in self.times:
             touched = access_map(self.scop, statement, access)
-            self._add(read, own, touched, self.times[own])
+            use = self._use(statement, access, writes=False)
+            self._add(_Reading(read, own, touched, self.times[own], use))
         return read
 
     def read_elements(self, read: Read, touched: isl.Map) -> None:
         own = encode("S", read.name)
         if own in self.times:
-            self._add(read, own, touched, self.times[own])
+            self._add(_Reading(read, own, touched, self.times[own], None))
 
     def read_finally(self, name: str) -> None:
         """Read every element after all instances.
@@ -175,42 +190,74 @@ class _Problem:
         length = max((target_rank(t) for t in self.times.values()), default=1)
         time = to_constants(box, [1] + [0] * (length - 1))
         touched = isl.Map.identity(box.get_space().map_from_set())
-        self._add(Read(name, FINAL), encode("A", name), touched, time)
+        self._add(_Reading(Read(name, FINAL), encode("A", name), touched, time, None))
 
     def solve(self) -> tuple[dict[Read, isl.UnionMap], dict[Read, isl.UnionMap]]:
         """What reads see of instances, and of initial elements."""
-        if not self.reads:
-            return {}, {}
-        for write in self._writes:
-            self._add_write(*write)
-        if self.kills.is_empty() and self.contributions.is_empty():
-            return {}, self._by_read(self.sinks)
-        found = last_writes(Uses(self.sinks, self.kills, self.contributions, self.schedule))
+        sources: dict[Read, isl.UnionMap] = {}
+        initial: dict[Read, isl.UnionMap] = {}
+        for tags, writes in self._parts():
+            found = self._solved(tags, writes)
+            sources |= found[0]
+            initial |= found[1]
+        return sources, initial
+
+    def _parts(self) -> list[tuple[list[str], list[int]]]:
+        """The reads, those together that may see the same writes, and the numbers of these.
+
+        A write that others hide from all that a read touches (``analysis/implied``) is none.
+        """
+        everything = list(range(len(self._writes)))
+        if not self._place:
+            return [(list(self.reads), everything)] if self.reads else []
+        writing = [self._use(s, access, writes=True) for s, access, _ in self._writes]
+        known = Implied([*writing, *(r.use for r in self.reads.values() if r.use is not None)])
+        last = [k for k in everything if not known.overwritten(writing[k])]
+        parts: dict[tuple[int, ...], list[str]] = {}
+        for tag, r in self.reads.items():
+            seen = last
+            if r.use is not None:
+                seen = [k for k in everything if not known.pair(writing[k], r.use)]
+            parts.setdefault(tuple(seen), []).append(tag)
+        return [(tags, list(seen)) for seen, tags in parts.items()]
+
+    def _solved(
+        self, tags: list[str], writes: list[int]
+    ) -> tuple[dict[Read, isl.UnionMap], dict[Read, isl.UnionMap]]:
+        empty = isl.UnionMap.empty(parameter_space(self.scop))
+        sinks, kills, contributions, times = empty, empty, empty, empty
+        for tag in tags:
+            r = self.reads[tag]
+            sinks = sinks.union(with_source(r.touched, tag).to_union_map())
+            times = times.union(with_source(r.time, tag).to_union_map())
+        for statement, access, folds in (self._writes[k] for k in writes):
+            time = self.times.get(encode("S", statement.name))
+            if time is None:  # it has no instances
+                continue
+            touched = access_map(self.scop, statement, access).to_union_map()
+            times = times.union(time.to_union_map())
+            if folds:
+                contributions = contributions.union(touched)
+            else:
+                kills = kills.union(touched)
+        if kills.is_empty() and contributions.is_empty():
+            return {}, self._by_read(sinks)
+        found = last_writes(Uses(sinks, kills, contributions, times))
         sources = found.seen.range_factor_domain().reverse()
         return self._by_read(sources), self._by_read(found.initial)
 
-    def _add_write(self, statement: Statement, access: Access, folds: bool) -> None:
-        time = self.times.get(encode("S", statement.name))
-        if time is None:  # it has no instances
-            return
-        touched = access_map(self.scop, statement, access).to_union_map()
-        self.schedule = self.schedule.union(time.to_union_map())
-        if folds:
-            self.contributions = self.contributions.union(touched)
-        else:
-            self.kills = self.kills.union(touched)
+    def _use(self, statement: Statement, access: Access, *, writes: bool) -> Use:
+        place = self._place.get(statement.name, 0)
+        return Use(place, statement, access, reads=not writes, writes=writes)
 
-    def _add(self, read: Read, own: str, touched: isl.Map, time: isl.Map) -> None:
-        tag = f"R{len(self.reads)}"
-        self.reads[tag] = read, own
-        self.sinks = self.sinks.union(with_source(touched, tag).to_union_map())
-        self.schedule = self.schedule.union(with_source(time, tag).to_union_map())
+    def _add(self, reading: _Reading) -> None:
+        self.reads[f"R{len(self.reads)}"] = reading
 
     def _by_read(self, found: isl.UnionMap) -> dict[Read, isl.UnionMap]:
         parts: dict[Read, isl.UnionMap] = {}
         for part in union_maps(found):
-            read, own = self.reads[source_identifier(part)]
-            part = with_source(part, own)
+            reading = self.reads[source_identifier(part)]
+            read, part = reading.read, with_source(part, reading.own)
             if read.number == FINAL:
                 part = part.intersect_domain(self.box)
                 if part.is_empty():

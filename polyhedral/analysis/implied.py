@@ -13,7 +13,6 @@ runs a and c at once runs a and b at once, or b and c.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -52,46 +51,52 @@ class Implied:
     """Asks which pairs of some ``uses`` of one tensor are implied; see above."""
 
     def __init__(self, uses: Sequence[Use]) -> None:
-        self._kinds: dict[int, object] = {}  # by the number of the use: what is alike in each turn
-        self._writers: dict[object, list[Use]] = {}  # of one kind, in textual order
-        self._orders: dict[object, list[tuple[object, ...]]] = {}
+        alike: dict[object, list[Use]] = {}
         for use in sorted(uses, key=_order):
             kind = _kind(use)
-            self._kinds[id(use)] = kind
-            if kind is not None and use.writes and use.statement.update is None:
-                self._writers.setdefault(kind, []).append(use)
-                self._orders.setdefault(kind, []).append(_order(use))
+            if kind is not None:
+                alike.setdefault(kind, []).append(use)
+        # use → the plain write of the same elements by the nearest statement behind, or in front
+        self._before: dict[int, Use] = {}
+        self._after: dict[int, Use] = {}
+        for found in alike.values():
+            _enter_last(found, self._before)
+            _enter_last(found[::-1], self._after)
 
     def pair(self, first: Use, second: Use) -> bool:
         """Whether other pairs put ``first`` before ``second`` wherever it has to be."""
+        after, before = self._after.get(id(first)), self._before.get(id(second))
+        if after is None and before is None:
+            return False
         shared, textual = _between(first, second)
         same = first.statement is second.statement
         if not textual and not same and not _between(second, first)[1]:
             return False
-        after, before = self._next(first), self._previous(second)
-        if after is not None:
+        if after is not None and _between(first, after)[1]:
             depth, then = _between(after, second)
-            back = _between(second, after)[1]
-            if depth == shared and _between(first, after)[1] and (then if textual else back):
+            if depth == shared and (then if textual else _between(second, after)[1]):
                 return True
-        if before is not None:
+        if before is not None and _between(before, second)[1]:
             depth, then = _between(first, before)
-            back = _between(before, first)[1]
-            if depth == shared and _between(before, second)[1] and (then if textual else back):
+            if depth == shared and (then if textual else _between(before, first)[1]):
                 return True
         return False
 
-    def _next(self, use: Use) -> Use | None:
-        """The plain write of the same elements by the next statement."""
-        kind = self._kinds[id(use)]
-        writers = self._writers.get(kind, [])
-        place = bisect_right(self._orders.get(kind, []), _order(use))
-        return writers[place] if place < len(writers) else None
+    def overwritten(self, use: Use) -> bool:
+        """Whether plain writes overwrite all elements of ``use`` later on."""
+        after = self._after.get(id(use))
+        return after is not None and _between(use, after)[1]
 
-    def _previous(self, use: Use) -> Use | None:
-        kind = self._kinds[id(use)]
-        place = bisect_left(self._orders.get(kind, []), _order(use)) - 1
-        return self._writers[kind][place] if place >= 0 else None
+
+def _enter_last(uses: Sequence[Use], last: dict[int, Use]) -> None:
+    """``last``: for each of ``uses`` the last plain write so far, by another statement."""
+    written: list[Use] = []  # the last two
+    for use in uses:
+        others = [u for u in written if u.statement is not use.statement]
+        if others:
+            last[id(use)] = others[-1]
+        if use.writes and use.statement.update is None:
+            written = [*(u for u in written if u.statement is not use.statement), use][-2:]
 
 
 def _between(one: Use, two: Use) -> tuple[int, bool]:

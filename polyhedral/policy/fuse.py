@@ -26,6 +26,7 @@ from weft.polyhedral.scop import Statement
 
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
 
+TOGETHER = 64  # statements in a loop that is shared: a search over more takes too long
 LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
 IN_REGISTERS = 4  # vectors of a strip whose results stay in registers through a recurrence
 ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through together, on a thread
@@ -98,10 +99,11 @@ def _partner(
         for place in reversed(range(len(before))):
             first = before[place][0]
             if not any(feeds(first, before[k][0]) for k in needed):
-                both = group.part((*first.names, *part.names))
-                found = choice(first, both)
-                if found is not None:
-                    return _Partner(place, tuple(reversed(needed)), both, found[0])
+                if len(first.names) + len(part.names) <= TOGETHER:
+                    both = group.part((*first.names, *part.names))
+                    found = choice(first, both)
+                    if found is not None:
+                        return _Partner(place, tuple(reversed(needed)), both, found[0])
                 if feeds(first, part):
                     needed.append(place)
             else:

@@ -10,6 +10,7 @@ from random import Random
 import islpy as isl
 import pytest
 
+from tests.polyhedral.analysis.test_implied import crowded_scop
 from tests.polyhedral.example_scops import gemm, gemm_tree
 from tests.polyhedral.scops import (
     Band,
@@ -29,7 +30,7 @@ from tests.polyhedral.scops import (
 from tests.properties.brute_force import Element, all_parameters, touched
 from tests.properties.random_scops import random_scop
 from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow
-from weft.polyhedral.analysis.times import schedule_map
+from weft.polyhedral.analysis.times import original_schedule, schedule_map
 from weft.polyhedral.named_isl import constrained, decode, domain_set, parameter_space, union_maps
 from weft.polyhedral.scop import Scop
 
@@ -93,6 +94,21 @@ def test_random_scops_against_execution(seed: int) -> None:
     seen = flow(of)
     for parameters in all_parameters(of):
         assert _computed(of, seen, parameters) == _executed(of, parameters)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_crowded_scops_against_execution(seed: int) -> None:
+    """Writes that others hide are not even looked at: nothing that is seen is lost by that."""
+    of = crowded_scop(Random(seed))
+    seen, slowly = flow(of), flow(of, original_schedule(of))
+    assert list(seen.sources) == list(slowly.sources) and list(seen.initial) == list(slowly.initial)
+    assert all(seen.sources[r].is_equal(slowly.sources[r]) for r in seen.sources)
+    assert all(seen.initial[r].is_equal(slowly.initial[r]) for r in seen.initial)
+    for size in (3, 4):
+        expected, found = _executed(of, {"n": size}), _computed(of, seen, {"n": size})
+        assert {r: p for r, p in found.items() if p and r.number != FINAL} == {
+            r: p for r, p in expected.items() if r.number != FINAL
+        }
 
 
 def test_folds_show_all_contributions() -> None:

@@ -36,7 +36,7 @@ def test_random_scops(seed: int) -> None:
         _closed(of, parameters)
 
 
-def _crowded(random: Random) -> Scop:
+def crowded_scop(random: Random) -> Scop:
     """Statements on few elements, in loops that some of them share, one of them around others."""
     made: list[Statement] = []
     place: tuple[int, int] = (0, 0)
@@ -66,7 +66,7 @@ def _crowded(random: Random) -> Scop:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_crowded_scops(seed: int) -> None:
-    of = _crowded(Random(seed))
+    of = crowded_scop(Random(seed))
     for size in (2, 4):
         _closed(of, {"n": size})
 

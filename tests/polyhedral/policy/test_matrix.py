@@ -6,13 +6,14 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
+from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked, matrix
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
@@ -130,6 +131,24 @@ def test_an_update_in_place_is_split_twice() -> None:
     assert in_registers(made) == {"S0", "S0_edge", "S2", "S2_edge"}
     promise(made, *({"N": n} for n in (0, 1, 12, 13, 14)))
     computes(made, {"N": 11}, {"N": 24}, {"N": 37})
+
+
+def test_steps_that_meet_the_tile_are_none_of_its_registers() -> None:
+    """Column k is eliminated by step k itself: what runs step by step is no sum in registers."""
+    text = """
+    for k in range(N):
+        for i in range(k + 1, N):
+            F[k, i] = A[i, k] * A[k, k]
+            for j in range(k, N + 1):
+                A[i, j] -= F[k, i] * A[k, j]
+    """
+    made = schedule_loops(read(text, A="io N N+1", F="tmp N N"), MACHINE)
+    assert "S1" in in_registers(made)
+    for name in in_registers(made):
+        steps = [x for x in loops_above(made.tree, name) if mentions(x.at[name], ("k",))]
+        assert len(steps) == 2  # blocks of steps, and steps
+    promise(made, *({"N": n} for n in (0, 1, 12, 13)))
+    computes(made, {"N": 11}, {"N": 25})
 
 
 def test_an_update_by_its_own_rows_and_columns_goes_in_panels() -> None:
