@@ -134,13 +134,16 @@ class Builder:
 
     def branch(self, condition: Value, yes: str, no: str, unrolled: int = 1) -> None:
         """To ``yes`` or ``no``; the back edge of a loop that LLVM unrolls ``unrolled`` times."""
-        note = f", !llvm.loop {self._loop_note(unrolled)}" if unrolled > 1 else ""
+        count = f'!{{!"llvm.loop.unroll.count", i32 {unrolled}}}'
+        loop = f"distinct !{{!self, {count}}}"
+        note = f", !llvm.loop {self._note(loop)}" if unrolled > 1 else ""
         self.line(f"br i1 {condition.text}, label %{yes}, label %{no}{note}")
 
-    def _loop_note(self, unrolled: int) -> str:
-        name = f"!{sum(key.startswith('!') for key in self.support)}"
-        count = f'!{{!"llvm.loop.unroll.count", i32 {unrolled}}}'
-        self.support[name] = f"{name} = distinct !{{{name}, {count}}}"
+    def _note(self, text: str) -> str:
+        """The number of ``text`` among the module's notes: equal ones, unless distinct, are one."""
+        found = [k for k, known in self.support.items() if known == f"{k} = {text}"]
+        name = found[0] if found else f"!{sum(key.startswith('!') for key in self.support)}"
+        self.support[name] = f"{name} = {text.replace('!self', name)}"
         return name
 
     def phi(self, *incoming: tuple[Value, str]) -> Value:
@@ -222,7 +225,9 @@ class Builder:
             return if_true if condition.const else if_false
         lanes = max(condition.lanes, if_true.lanes, if_false.lanes)
         a, b = self.splat(if_true, lanes), self.splat(if_false, lanes)
-        return self.emit(f"select {condition}, {a}, {b}", a.type, lanes)
+        # A scalar that data choose is moved, not jumped to: no one can tell which way it goes.
+        note = "" if lanes else f", !unpredictable {self._note('!{}')}"
+        return self.emit(f"select {condition}, {a}, {b}{note}", a.type, lanes)
 
     def cast(self, op: str, value: Value, type_: str) -> Value:
         return self.emit(f"{op} {value} to {vector_type(type_, value.lanes)}", type_, value.lanes)

@@ -32,6 +32,7 @@ from weft.polyhedral.policy.as_written import as_written
 from weft.polyhedral.policy.fuse import fuse, share
 from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.policy.matrix import matrix
+from weft.polyhedral.policy.names import without_names
 from weft.polyhedral.policy.partial import partial_results
 from weft.polyhedral.policy.planner import Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
@@ -43,12 +44,14 @@ from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.detach import detach
+from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import private_results
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
+from weft.polyhedral.transform.separate import separate
 from weft.polyhedral.transform.vectorize import vectorize
 
 STRATEGIES = (
@@ -120,7 +123,7 @@ def _scheduled(
         inner, names = detach(inner, tensor)
         if names:
             detached[tensor] = names
-    inner = expand_all(inner, kept)
+    inner = without_names(expand_all(inner, kept), kept)
     planner = Planner(
         inner, machine, strategies, fuse, share, as_written, threads, plain=limits.plain
     )
@@ -219,11 +222,32 @@ def _around(scheduled: Scheduled, p: Packing) -> str | None:
 
 def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:
     """``scheduled`` with temporaries as small as its order allows; those of whole nests stay, and
-    so do those that are ``kept``."""
+    so do those that are ``kept``. What several versions of a nest use, each has for itself."""
     for tensor in scheduled.scop.tensors:
         if tensor.role == "temp" and tensor.scope == "global" and tensor.name not in kept:
-            try:
-                scheduled = contract(scheduled, tensor.name)
-            except (IllegalScheduleError, BudgetError):
-                continue
+            scheduled, names = _apart(scheduled, tensor.name)
+            for name in names:
+                try:
+                    scheduled = contract(scheduled, name)
+                except (IllegalScheduleError, BudgetError):
+                    continue
     return scheduled
+
+
+def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...]]:
+    """``scheduled`` with a temporary for each version of a nest that uses ``tensor``; their names.
+
+    There is but one where no statement is there in several versions, where statements without a
+    textual place use it, or where it is none of the program's own.
+    """
+    if tensor not in {t.name for t in scheduled.original.tensors}:
+        return scheduled, (tensor,)
+    users = {s.name: s for s, _, _ in accesses_of(scheduled.scop, tensor)}
+    places = {s.position for s in users.values()}
+    if len(places) == len(users) or () in places:
+        return scheduled, (tensor,)
+    try:
+        scop, names = separate(scheduled.scop, tensor)
+    except BudgetError:
+        return scheduled, (tensor,)
+    return replace(scheduled, scop=scop), names

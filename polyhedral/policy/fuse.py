@@ -250,7 +250,9 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue
             if any(plane.at[p.statement] not in [Var(d) for d in p.outer] for p in products):
                 continue  # what has reuse of its own shares no loop but one around it
-            if _loses_nothing(plane, first, second) and _meet(planner, both, plane, tensor, first):
+            if _loses_nothing(planner, plane, first, second, tensor) and _meet(
+                planner, both, plane, tensor, first
+            ):
                 return plane
     return None
 
@@ -281,11 +283,31 @@ def _agree(one: object, two: object) -> bool:
     return bool(pairs) and all(a == b for a, b in pairs)
 
 
-def _loses_nothing(plane: Hyperplane, first: Group, second: Group) -> bool:
+def _loses_nothing(
+    planner: Planner, plane: Hyperplane, first: Group, second: Group, tensor: str
+) -> bool:
+    """Whether each part is as parallel under ``plane`` as alone; for one thread, and to keep a
+    temporary in the cache, it is enough that its vectors are."""
     if plane.coincident:
         return True
-    alone = [part.search().valid({n: plane.at[n] for n in part.names}) for part in (first, second)]
-    return all(p is not None and not p.coincident for p in alone)
+    vectors = planner.threads == 1 and planner.scop.tensor(tensor).role == "temp"
+    for part in (first, second):
+        alone = part.search().valid({n: plane.at[n] for n in part.names})
+        if alone is None:
+            return False
+        if alone.coincident and not (vectors and _vectors_inside(planner, part, plane)):
+            return False
+    return True
+
+
+def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:
+    """Whether all statements run best in vectors along other loops than this one."""
+    for s in planner.statements(part):
+        dims = planner.free(part, s.name)
+        lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+        if lanes is None or plane.at[s.name] == Var(lanes.dim):
+            return False
+    return True
 
 
 def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str]:

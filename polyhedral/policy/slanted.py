@@ -10,10 +10,12 @@ Reference: wavefronts, Lamport, The parallel execution of DO loops, CACM 1974.
 
 from __future__ import annotations
 
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.frontend.scalar_expr import Apply, Var, walk
+from weft.polyhedral.analysis.hyperplanes import Hyperplane, components
+from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.schedule_tree import Band, Tree
+from weft.polyhedral.scop import Statement
 
 ROWS = 8
 MAX_SLANT = 3
@@ -21,7 +23,7 @@ MAX_SLANT = 3
 
 def slanted(planner: Planner, group: Group) -> Tree | None:
     """``group``, whose loops all carry dependences, in slanted strips; None where one does not."""
-    return None if group.in_tile else slanted_strips(planner, group)
+    return None if group.in_tile or _quick(planner, group) else slanted_strips(planner, group)
 
 
 def slanted_strips(planner: Planner, group: Group) -> Tree | None:
@@ -77,3 +79,32 @@ def waits(planner: Planner, row: Group) -> bool:
         if along is None or not along.coincident:
             return True
     return False
+
+
+def _quick(planner: Planner, group: Group) -> bool:
+    """Whether no row hands on a value by more than a sum of integers or the like: that takes no
+    longer than to load the next element, and one row after the other is easier to fetch."""
+    free = {n: planner.free(group, n) for n in group.names}
+    if not all(free.values()):
+        return False
+    row = group.inside({n: Var(dims[0]) for n, dims in free.items()})
+    flows = [a.dependence for a in row.active if a.dependence.kind == "flow"]
+    tensors = {t.name: t for t in planner.scop.tensors}
+    for names in components(row.names, flows):
+        statements = [planner.scop.statement(n) for n in names]
+        carried = len(names) > 1 or any(d.source.name == d.sink.name == names[0] for d in flows)
+        if carried and (
+            sum(map(operations, statements)) > 1
+            or any(_chooses(s) for s in statements)
+            or any(tensors[w.tensor].dtype.is_float for s in statements for w in s.writes)
+        ):
+            return False
+    return True
+
+
+def _chooses(s: Statement) -> bool:
+    """Whether a statement compares, and moves what it finds."""
+    own = (*(e for _, e in s.body.lets), *s.body.results)
+    combined = s.update.monoid.combined if s.update is not None else ()
+    nodes = (n for e in (*own, *combined) for n in walk(e))
+    return any(isinstance(n, Apply) and n.op in ("min", "max") for n in nodes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import promise, read
-from tests.polyhedral.transform.machine_code import outline
+from tests.polyhedral.transform.machine_code import computes, outline
+from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
@@ -69,3 +70,34 @@ def test_threads_share_strips_of_recurrences_in_each_step() -> None:
     assert outline(made).count("i_t!parallel") == 1
     assert "i_t!parallel" not in outline(schedule_loops(sweeps(), MACHINE))
     promise(made, *({"T": 2, "N": n} for n in (0, 1, 2, 17)))
+
+
+ROTATED = """
+for j in range(N):
+    for i in range(1, N):
+        c[i, j] = A[i - 1, j] + A[i, j] * 2
+        for k in range(N):
+            u = A[i - 1, k]
+            d = A[i, k]
+            A[i - 1, k] = u * c[i, j] + d
+            A[i, k] = d * c[i, j] - u
+"""
+
+
+def test_one_thread_keeps_rows_that_a_serial_loop_hands_on_in_registers() -> None:
+    scop = read(ROTATED, A="io N N", c="io N N", u="tmp", d="tmp")
+    made = schedule_loops(scop, MACHINE)
+    assert outline(made).endswith(
+        "j i { S0_edge; k_2!vector { S2_edge; S1_edge; S4_edge; S3_edge } }"
+    )
+    computes(made, {"N": 9}, {"N": 2})
+
+
+def test_each_version_of_a_nest_has_temporaries_of_its_own() -> None:
+    made = schedule_loops(read(ROTATED, A="io N N", c="io N N", u="tmp", d="tmp"), MACHINE)
+    assert any(s.name == "S0_edge" for s in made.scop.statements)
+    sizes = [
+        size for t in made.scop.tensors if t.role == "temp" for size in t.shape[t.contracted :]
+    ]
+    assert all(isinstance(size, Literal) for size in sizes)
+    promise(made, *({"N": n} for n in (0, 1, 2, 7)))

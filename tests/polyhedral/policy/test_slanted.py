@@ -45,6 +45,18 @@ def test_a_read_from_above_and_ahead_slants_more() -> None:
     assert "for s = 2*i + j" in programs.text(paths_times)
 
 
+def test_rows_that_hand_on_a_sum_run_one_after_the_other() -> None:
+    @weft.kernel
+    def integral(image: weft.u8["N", "M"], S: weft.i64["N", "M"]):
+        for i in range(N):
+            row = 0
+            for j in range(M):
+                row += weft.i64(image[i, j])
+                S[i, j] = row + (S[i - 1, j] if i > 0 else 0)
+
+    assert "unrolled" not in programs.text(integral)
+
+
 def test_rows_that_do_not_wait_stay_vectors() -> None:
     @weft.kernel
     def falls(A: weft.i64["N", "M"]):
