@@ -44,7 +44,7 @@ def bounded(operations: int = 5_000_000, what: str = "the polyhedral analysis") 
         _start_counting()
         try:
             yield
-        except isl.Error as error:
+        except (isl.Error, TypeError) as error:  # some of islpy takes what isl could not give
             if not _exhausted(error):
                 raise
             raise BudgetError(
@@ -69,7 +69,7 @@ def exclusively(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return alone
 
 
-def _exhausted(error: isl.Error) -> bool:
+def _exhausted(error: Exception) -> bool:
     """Whether ``error`` comes from the quota; some calls report it as another failure."""
     if "maximal number of operations" in str(error):
         return True

@@ -10,7 +10,8 @@ What it finds is believed only where unions, differences and emptiness confirm i
 4. contributions that are not seen are hidden by a later write.
 
 That decides: of different answers one at most meets all four. Where isl gives none or a wrong one,
-all that was written before, less what is hidden, has to meet them.
+all that was written before, less what is hidden, has to meet them. Where that takes too long, of a
+hundred accesses to one tensor, only this is asked: that no read is lost.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import islpy as isl
 
 from weft.errors import BudgetError
 from weft.polyhedral.analysis.times import runs_before
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import source_identifier, target_identifier, union_maps
 
+CHECK = 200_000  # isl operations; programs of some statements take a tenth of that
 UNDECIDED = "affine expression involves some of the domain dimensions"
 
 
@@ -50,11 +53,15 @@ def last_writes(uses: Uses) -> Answer:
 
     Raises BudgetError (WEFT-E0402) where isl cannot tell.
     """
+    found = _by_analysis(uses)
+    if found is not None:
+        right = _confirmed(uses, found)
+        if right or (right is None and _is_whole(uses, found)):
+            return found
     order = _Order(uses)
-    for find in (_by_analysis, _by_difference):
-        answer = find(uses, order)
-        if answer is not None and order.confirms(answer):
-            return answer
+    found = _by_difference(uses, order)
+    if order.confirms(found):
+        return found
     raise BudgetError(
         "WEFT-E0402",
         "isl cannot work out which values are read",
@@ -63,7 +70,7 @@ def last_writes(uses: Uses) -> Answer:
     )
 
 
-def _by_analysis(uses: Uses, _: _Order) -> Answer | None:
+def _by_analysis(uses: Uses) -> Answer | None:
     """isl's answer. It fails on some maps with existentials."""
     problem = isl.UnionAccessInfo.from_sink(uses.reads.remove_redundancies())
     problem = problem.set_must_source(uses.writes.remove_redundancies())
@@ -84,6 +91,21 @@ def _by_difference(uses: Uses, order: _Order) -> Answer:
     return Answer(written.union(contributed), uses.reads.subtract(order.written.range().unwrap()))
 
 
+def _confirmed(uses: Uses, answer: Answer) -> bool | None:
+    """Whether ``answer`` is what reads see; None where that takes too long to find out."""
+    try:
+        with bounded(CHECK, "the check of the dataflow analysis"):
+            return _Order(uses).confirms(answer)
+    except BudgetError:
+        return None
+
+
+def _is_whole(uses: Uses, answer: Answer) -> bool:
+    """Whether each read sees a write, or is said to see none."""
+    written = answer.seen.intersect_domain(uses.writes.domain()).range().unwrap()
+    return bool(uses.reads.is_subset(written.union(answer.initial)))
+
+
 class _Order:
     """Pairs of uses of an element in the order in which they run."""
 
@@ -101,13 +123,16 @@ class _Order:
 
     def _in_order(self, pairs: isl.UnionMap) -> isl.UnionMap:
         """Those of ``pairs`` of instances that run in that order."""
-        found = isl.UnionMap.empty(pairs.get_space())
+        found = []
         for part in union_maps(pairs):
             names = source_identifier(part), target_identifier(part)
             if names not in self._order:
                 self._order[names] = runs_before(*(self._times[name] for name in names))
-            found = found.union(part.intersect(self._order[names]).to_union_map())
-        return found
+            found.append(part.intersect(self._order[names]).to_union_map())
+        while len(found) > 1:  # in a tree, since each union copies what it joins
+            odd = found[len(found) & ~1 :]
+            found = [a.union(b) for a, b in zip(found[::2], found[1::2], strict=False)] + odd
+        return found[0] if found else isl.UnionMap.empty(pairs.get_space())
 
     def hidden(self, before: isl.UnionMap) -> isl.UnionMap:
         """What of ``before``, a part of ``written`` or ``contributed``, a write hides that comes
@@ -120,7 +145,8 @@ class _Order:
         return (
             self._is_earlier(answer.seen)
             and self._is_last(answer.seen)
-            and self._is_whole(answer)
+            and _is_whole(self.uses, answer)
+            and self._is_initial(answer.initial)
             and self._are_all(answer.seen)
         )
 
@@ -134,8 +160,5 @@ class _Order:
         missing = self.contributed.subtract(seen)
         return bool(missing.is_subset(self.hidden(missing)))
 
-    def _is_whole(self, answer: Answer) -> bool:
-        written = answer.seen.intersect_domain(self.uses.writes.domain()).range().unwrap()
-        if not self.uses.reads.is_subset(written.union(answer.initial)):
-            return False
-        return bool(self.written.range().unwrap().intersect(answer.initial).is_empty())
+    def _is_initial(self, initial: isl.UnionMap) -> bool:
+        return bool(self.written.range().unwrap().intersect(initial).is_empty())

@@ -134,3 +134,17 @@ def test_where_isl_fails_differences_tell(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.sources.keys() == wanted.sources.keys()
     for read, sources in wanted.sources.items():
         assert found.sources[read].is_equal(sources)
+
+
+@pytest.mark.parametrize("wrong", ["a read less", "an initial element less"])
+def test_no_read_is_lost_where_the_check_takes_too_long(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHECK", 1)
+    monkeypatch.setattr(module, "_by_analysis", lambda *_: RIGHT)
+    monkeypatch.setattr(module, "_by_difference", lambda *_: WRONG[wrong])
+    assert last_writes(USES) is RIGHT
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "CHECK", 1)
+    monkeypatch.setattr(module, "_by_analysis", lambda *_: WRONG[wrong])
+    assert _equal(last_writes(USES), RIGHT)
