@@ -8,7 +8,7 @@ two floats: for a given ``c`` there are only a few x where it could, and each of
 whole numbers of fewer bits than a mantissa there are none, so that these may be known as late as at
 run time. Infinities, NaN and zeros come out as they should, since both products have the sign of
 the quotient. What is left are quotients so near the least normal number that ``x * low`` has lost
-bits: there the last bit may differ.
+bits: there the last bit may differ, which ``strict`` programs do without.
 
 Reference: Brisebarre, Muller, Raina, "Accelerating correctly rounded floating-point division when
 the divisor is known in advance", IEEE Transactions on Computers 53 (2004).

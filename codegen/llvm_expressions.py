@@ -141,7 +141,7 @@ class _Evaluation:
                         else base
                     )
         values = [b.materialise(x) for x in operands]
-        if op == "div" and self.frame.target.fma and _whole(args[1]):
+        if op == "div" and self.frame.ops.quick_division and _whole(args[1]):
             x, divisor = values
             if x.lanes and not divisor.lanes and divisor.const is None and not is_small(dtype):
                 return divide_by_whole(b, x, divisor)

@@ -45,6 +45,12 @@ class ScalarOps:
     contract: bool = True
     fma: bool = True
 
+    @property
+    def quick_division(self) -> bool:
+        """Whether the last bit of a quotient near the least normal number may differ
+        (``llvm_division``)."""
+        return self.fma and self.contract
+
     def literal(self, value: Number, dtype: DType) -> Value:
         if dtype.is_float:
             rounded = dtype.numpy.type(value) if is_small(dtype) else value
@@ -167,7 +173,7 @@ class ScalarOps:
     def _float(self, op: str, args: list[Value]) -> Value:
         b = self.b
         flag = " contract" if self.contract else ""
-        if op == "div" and self.fma and args[1].const is not None:
+        if op == "div" and self.quick_division and args[1].const is not None:
             quotient = divide_by_constant(b, args[0], float(args[1].const))
             if quotient is not None:
                 return quotient

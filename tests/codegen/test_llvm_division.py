@@ -30,7 +30,17 @@ def test_quotients_are_those_of_a_division(dtype: DType, kind: str) -> None:
     values = np.concatenate([special, numbers, -numbers]).astype(dtype.numpy)
     most = float(np.finfo(dtype.numpy).max)
     divisors = [c for c in DIVISORS if not most < abs(c) < math.inf]
-    compare([values], [x / literal(c, dtype) for c in divisors], kind)
+    compare([values], [x / literal(c, dtype) for c in divisors], kind, contract=True)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32], ids=str)
+def test_strict_programs_divide_small_numbers_too(dtype: DType) -> None:
+    x, rng = Load("x0", (Var("i"),), dtype), np.random.default_rng(6)
+    small = rng.uniform(1, 2, 500) * np.finfo(dtype.numpy).tiny * 2.0 ** rng.integers(-9, 64, 500)
+    values = np.concatenate([small, -small]).astype(dtype.numpy)
+    compare([values], [x / literal(c, dtype) for c in (3.0, 0.1, 1.001, -9.0)], "vector")
+    seven = cast(Load("x1", (literal(0),), dtypes.int64), dtype)
+    compare([values, np.full(values.size, 7, np.int64)], [x / seven], "vector")
 
 
 def _floats(divisor: float, dtype: DType) -> list[float]:
@@ -57,7 +67,7 @@ def test_quotients_near_the_middle_between_two_floats_round_as_they_should(dtype
         values = np.array(_floats(divisor, dtype), dtype.numpy)
         if values.size:
             found += 1
-            compare([values], [x / literal(divisor, dtype)], "vector")
+            compare([values], [x / literal(divisor, dtype)], "vector", contract=True)
     assert found > 20
 
 
@@ -79,7 +89,7 @@ def test_quotients_by_whole_numbers_known_at_run_time_are_those_of_a_division(dt
     numbers = np.zeros(values.size, np.int64)
     numbers[: len(whole)] = whole
     divisors = [cast(Load("x1", (literal(k),), dtypes.int64), dtype) for k in range(len(whole))]
-    compare([values, numbers], [x / divisor for divisor in divisors], "vector")
+    compare([values, numbers], [x / divisor for divisor in divisors], "vector", contract=True)
 
 
 def _middles(whole: list[int], bits: int) -> list[float]:

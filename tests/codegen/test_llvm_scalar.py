@@ -63,7 +63,12 @@ def nasty(dtype: DType) -> np.ndarray:
 
 
 def compare(
-    inputs: list[np.ndarray], values: list[Expr], kind: str, target: LlvmTarget | None = None
+    inputs: list[np.ndarray],
+    values: list[Expr],
+    kind: str,
+    target: LlvmTarget | None = None,
+    *,
+    contract: bool = False,
 ) -> None:
     """Each value as a kernel's output, from loads of ``inputs``, and by the interpreter."""
     count, i = inputs[0].size, Var("i")
@@ -78,7 +83,7 @@ def compare(
         stores.append(Store(f"y{k}", (i,), value))
     loop = For("i", literal(0), Var("n"), kind, Block(tuple(stores)))  # type: ignore[arg-type]
     kernel = Kernel("k", ("n",), tuple(buffers), loop)
-    compiled = Compiled(kernel, target or host_target())
+    compiled = Compiled(kernel, target or host_target(), contract)
     actual, _ = compiled({"n": count}, arrays)
     index = {"i": np.arange(count)}
     for k, value in enumerate(values):
