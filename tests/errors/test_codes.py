@@ -15,7 +15,7 @@ import weft
 from tests.errors.hostile_models import model, node, outcome, value
 from tests.polyhedral.scops import at, scop, statement, tensor
 from weft import staging
-from weft.codegen.llvm_program import _Function
+from weft.codegen.llvm_sizes import SizeFunction
 from weft.errors import WeftError
 from weft.frontend import tensor_interpreter
 from weft.frontend.onnx import open_model
@@ -87,7 +87,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "E0192": lambda: definition_of("gather")(_tensor(4), _tensor(2), axis=0),
     "E0311": lambda: verify_places([(Lifetime("a", 64, 0, 1), 64)], [3]),
     "E0451": lambda: path_to(Leaf("s"), "other"),
-    "E0560": lambda: _Function(("n",)).size(Load("x", (Var("n"),), weft.int64)),
+    "E0560": lambda: SizeFunction(("n",)).size(Load("x", (Var("n"),), weft.int64)),
     "E0572": _memory_runs_out,
     "E0940": _endless_domain,
 }
