@@ -30,7 +30,11 @@ FEW_STEPS, MAX_STEPS = 4, 32
 MARGIN = 1.1
 SMALLEST = 12  # log2 of the bytes of the smallest arrays that are asked about
 FRONT = 4  # tiles for each thread between two meetings
+# Of a cache that one step of a tile may touch, by the number of dims that are tiled: rows pass
+# through it; of columns too, only what the step before has written has to be there still.
+STEP_SHARE = {1: 0.75, 2: 1.5}
 SHARE = 0.5  # of a cache that what is to stay there may fill
+BAND_SHARE = 0.75  # … and the rows of a row of tiles, of which half are about to go
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ def _tiles(x: Iterated, machine: Machine, threads: int) -> Iterator[Form]:
     for cache in machine.caches[1:] or machine.caches:
         for dims in range(1, len(x.extents) + 1):
             row = prod(x.extents[dims:]) * x.element
-            side = int((cache.size * 0.75 / row) ** (1 / dims))
+            side = int((cache.size * STEP_SHARE[min(dims, 2)] / row) ** (1 / dims))
             steps = min(side // x.slope, MAX_STEPS)
             if threads > 1:  # sizes differ from what is assumed: some tiles more for each thread
                 apart = 2 * x.extents[0] // (3 * x.slope * FRONT * threads)
@@ -176,9 +180,9 @@ def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
     dims = 2 if form.columns else 1
     band = 2 * form.width * prod(x.extents[1:]) * x.element  # all rows that steps of a tile touch
     now = form.width**dims * prod(x.extents[dims:]) * x.element  # … of a tile in one step
-    if form.name == TILES and band <= held and threads == 1:
+    if form.name == TILES and band <= size * BAND_SHARE and threads == 1:
         return min(once, 2.0 * x.volume / form.steps)
-    return min(once, 2.0 * x.volume * 2**dims / form.steps) if now <= size else once
+    return min(once, 2.0 * x.volume * 2**dims / form.steps) if now <= size * max(1, STEP_SHARE[dims]) else once
 
 
 def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:

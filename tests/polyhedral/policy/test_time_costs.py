@@ -61,7 +61,7 @@ def test_arrays_in_memory_are_tiled(x: Iterated) -> None:
 def test_planes_too_large_for_a_cache_are_tiled_in_columns_as_well() -> None:
     form = best(space(158))
     assert form.columns
-    assert form.width**2 * 158 * 8 * 2 <= CACHES[1].size  # what one step of a tile works on
+    assert form.width**2 * 158 * 8 <= CACHES[1].size  # what one step leaves to the next
 
 
 @pytest.mark.parametrize("x", [plane(4000), line(4_000_000)])
