@@ -182,7 +182,9 @@ def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
     now = form.width**dims * prod(x.extents[dims:]) * x.element  # … of a tile in one step
     if form.name == TILES and band <= size * BAND_SHARE and threads == 1:
         return min(once, 2.0 * x.volume / form.steps)
-    return min(once, 2.0 * x.volume * 2**dims / form.steps) if now <= size * max(1, STEP_SHARE[dims]) else once
+    if now > size * max(1, STEP_SHARE[dims]):
+        return once
+    return min(once, 2.0 * x.volume * 2**dims / form.steps)
 
 
 def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:
