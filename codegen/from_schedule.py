@@ -8,6 +8,8 @@ Register tiles are written in closed form (``scan_tiles``, ``register_tile``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from weft.codegen.isl_ast import scan
 from weft.codegen.loop_ir import (
     Allocate,
@@ -28,6 +30,8 @@ from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Scop, Statement, Tensor
 
+_Storageless = dict[str, dict[int, list[Expr]]]  # by tensor and dimension
+
 
 def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
     """The kernel that runs all instances of ``scop`` in the order of ``tree``.
@@ -38,7 +42,7 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
     """
     instances = Instances(scop)
     statements = {s.name: s for s in scop.statements}
-    storageless: dict[str, list[Expr]] = {t.name: [] for t in scop.tensors if t.contracted}
+    storageless: _Storageless = {t.name: {} for t in scop.tensors if t.contracted}
 
     tiles = scanned_tiles(scop, tree, instances)
 
@@ -56,8 +60,7 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
     ranges = _ranges(body)
     for tensor in scop.tensors:
         if tensor.scope != "global" and tensor.name in used:
-            indices = storageless.get(tensor.name, [])
-            variables = {v for i in indices for v in _variables(simplify(i, ranges))}
+            variables = _followed(storageless.get(tensor.name, {}), ranges)
             body = _allocate(body, _buffer(tensor, True), variables)
     touched = {name for stmt in walk(body) for name in buffers_touched(stmt)}
     buffers = tuple(
@@ -91,18 +94,27 @@ def _note(
     instances: Instances,
     statement: Statement,
     values: tuple[Expr, ...],
-    storageless: dict[str, list[Expr]],
+    storageless: _Storageless,
 ) -> None:
     """Collect the storage-less indices of the accesses of one instance, where there are several."""
     names = dict(zip(statement.dims, values, strict=True))
     for access in (*statement.reads, *statement.writes):
         if access.tensor in storageless:
             tensor = instances.tensor(access.tensor)
-            storageless[access.tensor] += [
-                substitute(access.indices[k], names)
-                for k in range(tensor.contracted)
-                if tensor.shape[k] != literal(1)
-            ]
+            for k in range(tensor.contracted):
+                if tensor.shape[k] != literal(1):
+                    found = storageless[access.tensor].setdefault(k, [])
+                    found.append(substitute(access.indices[k], names))
+
+
+def _followed(indices: Mapping[int, Sequence[Expr]], ranges: Mapping[str, Range]) -> set[str]:
+    """The loop variables that storage-less dimensions follow. All accesses to one element agree on
+    its index, so a variable that one of them does without only seems to matter: 3*t + p in tile t
+    of four, divided by four, is t."""
+    followed = set[str]()
+    for of_one in indices.values():
+        followed |= set[str].intersection(*(_variables(simplify(i, ranges)) for i in of_one))
+    return followed
 
 
 def _variables(expr: Expr) -> set[str]:

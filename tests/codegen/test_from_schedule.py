@@ -24,7 +24,11 @@ from weft.frontend.operators.registry import instantiate
 from weft.frontend.tensor_expr import Program
 from weft.frontend.tensor_interpreter import interpret
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.transform.cache_read import cache_read
+from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.skew import skew
+from weft.polyhedral.transform.tile import tile
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "gemm 1": lambda: p.gemm(1, 1, 1),
@@ -120,3 +124,17 @@ def test_what_no_instance_touches_is_no_buffer() -> None:
     made = executions.compiled(initial(scop))
     found = executions.run_native(made, scop, {"N": 5}, {"B": values}, at_end=True)
     assert (found["B"] == 7).all()
+
+
+@pytest.mark.parametrize("size", [1, 4, 9, 13])
+def test_a_buffer_lives_as_long_as_a_copy_that_runs_ahead(size: int) -> None:
+    """Within a skewed tile, the tile's number is a function of both loops, and follows one."""
+    scop = read("for i in range(N):\n B[i] = A[i] * 2", A="in N", B="io N")
+    tiled = skew(tile(initial(scop), {"i": 4}), "i_p", "i_t")
+    ahead = double_buffer(cache_read(tiled, "A", "S0", "i_p"), "A_tile")
+    kernel = build_kernel(ahead.scop, ahead.tree, "k")
+    verify_kernel(kernel)
+    a, b = np.arange(size) + 5, np.zeros(size, np.int64)
+    status = interpret_kernel(kernel, {"N": size}, {"A": a, "B": b})
+    assert not status.code
+    assert (b == 2 * a).all()
