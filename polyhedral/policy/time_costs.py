@@ -184,7 +184,7 @@ def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
         return min(once, 2.0 * x.volume / form.steps)
     if now > size * max(1, STEP_SHARE[dims]):
         return once
-    return min(once, 2.0 * x.volume * 2**dims / form.steps)
+    return min(once, 2.0 * x.volume * (2 << (dims - 1)) / form.steps)
 
 
 def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:

@@ -289,6 +289,24 @@ def elements(access: Access, env: Mapping[str, Column], count: int) -> tuple[Arr
     return performed, rows
 
 
+def touchable(
+    scop: Scop, access: Access, env: Mapping[str, Column], count: int, sizes: Mapping[str, int]
+) -> tuple[Array, Array]:
+    """As ``elements``; of a may access all elements that have the subscripts which are no data."""
+    if not access.may:
+        return elements(access, env, count)
+    at, _ = elements(Access(access.tensor, (), access.guard), env, count)
+    extent = shape(scop, access.tensor, sizes)
+    every = list(np.ndindex(*extent))
+    box = np.array(every, np.int64).reshape(len(every), len(extent))
+    rows, at = np.tile(box, (at.size, 1)), np.repeat(at, len(box))
+    for k, index in enumerate(access.body_indices):
+        if not any(isinstance(node, Load | Cast) for node in walk(index)):
+            chosen = rows[:, k] == np.broadcast_to(column(index, env), count)[at]
+            rows, at = rows[chosen], at[chosen]
+    return at, rows
+
+
 def shape(scop: Scop, tensor: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(column(e, sizes)) for e in scop.tensor(tensor).shape)
 
@@ -301,20 +319,7 @@ def _touched(
     for use in uses_of(scop):
         columns, access = found[use.statement], use.access
         env: dict[str, Column] = {**sizes, **columns}
-        at, rows = elements(
-            Access(access.tensor, () if access.may else access.indices, access.guard),
-            env,
-            columns[""].size,
-        )
-        if access.may:  # any element that has the subscripts which are no data
-            extent = shape(scop, access.tensor, sizes)
-            every = list(np.ndindex(*extent))
-            box = np.array(every, np.int64).reshape(len(every), len(extent))
-            rows, at = np.tile(box, (at.size, 1)), np.repeat(at, len(box))
-            for k, index in enumerate(access.body_indices):
-                if not any(isinstance(node, Load | Cast) for node in walk(index)):
-                    chosen = rows[:, k] == np.broadcast_to(column(index, env), columns[""].size)[at]
-                    rows, at = rows[chosen], at[chosen]
+        at, rows = touchable(scop, access, env, columns[""].size, sizes)
         cell = np.zeros(len(rows), np.int64)
         for k in range(rows.shape[1]):
             cell = cell * 4099 + (rows[:, k] + 2000)

@@ -9,7 +9,7 @@ that was there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +17,14 @@ import numpy as np
 from tests.properties.enumeration import (
     Column,
     column,
-    elements,
     enumerate_scop,
     reassociable,
     textual_rank,
+    touchable,
 )
 from tests.properties.verdicts import paths, times
 from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop import Access, Scop, Statement
 
 Value = frozenset[object]
 Place = tuple[str, tuple[int, ...]]
@@ -60,7 +60,7 @@ def _run(
         order = np.lexsort(rows.T[::-1])
     folding, mixed = _folding(original), _mixed(original)
     known = {s.name for s in original.statements}
-    touched = [_accesses(scop, s, one.env(k), one.points[k][""].size)
+    touched = [_accesses(scop, s, one.env(k), one.points[k][""].size, sizes)
                for k, s in enumerate(scop.statements)]  # fmt: skip
     memory: dict[Place, Value] = {}
     seen: Seen = {}
@@ -68,10 +68,10 @@ def _run(
         k = int(one.owner[number])
         s, at = scop.statements[k], number - one.first[k]
         reads, writes = touched[k]
-        values = [_value(memory, r[at]) if r[at] else frozenset() for r in reads]
+        values = [_values(memory, r[at]) for r in reads]
         origin = _origin(s, known)
         fold = s.update is not None and (origin is None or origin in folding)
-        old = [_value(memory, w[at]) if w[at] else frozenset() for w in writes]
+        old = [_values(memory, w[at]) for w in writes]
         if origin is None:
             own: Value = frozenset().union(*values)
         else:
@@ -81,13 +81,17 @@ def _run(
                 operands = (frozenset({"different clones"}),)
             seen[origin, point] = operands
             own = frozenset({(origin, point)})
-        for w, before in zip(writes, old, strict=True):
-            if w[at]:
-                start = before
+        for access, w in zip(s.writes, writes, strict=True):
+            for place in w[at]:
+                start = _value(memory, place)
                 if fold and s.update is not None and origin in mixed:
-                    start = _started(before, s.update.monoid.name)
-                memory[w[at]] = start | own if fold else own
+                    start = _started(start, s.update.monoid.name)
+                memory[place] = start | own if fold or access.may else own
     return seen, memory
+
+
+def _values(memory: Mapping[Place, Value], places: Sequence[Place]) -> Value:
+    return frozenset[object]().union(*(_value(memory, place) for place in places))
 
 
 def _value(memory: Mapping[Place, Value], place: Place) -> Value:
@@ -95,19 +99,22 @@ def _value(memory: Mapping[Place, Value], place: Place) -> Value:
 
 
 def _accesses(
-    scop: Scop, s: Statement, env: Mapping[str, Column], count: int
-) -> tuple[list[list[Place | None]], list[list[Place | None]]]:
-    def places(accesses: Iterator) -> list[list[Place | None]]:  # type: ignore[type-arg]
+    scop: Scop, s: Statement, env: Mapping[str, Column], count: int, sizes: Mapping[str, int]
+) -> tuple[list[list[list[Place]]], list[list[list[Place]]]]:
+    """For each read, and each write, what it touches at each point: one element, none where it is
+    not performed, and several where data decide."""
+
+    def places(accesses: Sequence[Access]) -> list[list[list[Place]]]:
         found = []
         for access in accesses:
-            row: list[Place | None] = [None] * count
-            at, indices = elements(access, env, count)
+            row: list[list[Place]] = [[] for _ in range(count)]
+            at, indices = touchable(scop, access, env, count, sizes)
             for point, index in zip(at.tolist(), indices.tolist(), strict=True):
-                row[point] = access.tensor, tuple(index)
+                row[point].append((access.tensor, tuple(index)))
             found.append(row)
         return found
 
-    return places(iter(s.reads)), places(iter(s.writes))
+    return places(s.reads), places(s.writes)
 
 
 def _origin(s: Statement, known: set[str]) -> str | None:
