@@ -51,7 +51,7 @@ def without_floors(expr: Expr, ranges: Ranges, starts: Starts) -> Expr:
     """``expr``, in normal form, without the floors that ``starts`` decide."""
     if not starts or not any(_is_floor(n) for n in walk(expr)):
         return expr
-    offsets = {name: f"{name}'" for name in starts}
+    offsets = {name: f"{name} within its tile" for name in starts}  # no name has spaces
     moved = {name: s.first + Var(offsets[name], dtypes.int64) for name, s in starts.items()}
     hidden = set(offsets.values())
     inside = {**ranges, **{offsets[n]: (0, s.size - 1) for n, s in starts.items()}}

@@ -101,11 +101,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
-    edges: list[str] = []
-    for name in group.names:
-        scop, parts = isolate(planner.scop, name, [where])
-        planner.split(scop, name, parts, group)
-        edges += parts
+    edges = planner.versions(group, where)
     planner.in_place |= set(edges)
     planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
     many = _prepared(planner, planner.group(group.names), p, copied=True)

@@ -30,7 +30,8 @@ from weft.polyhedral.schedule_tree import (
     with_children,
 )
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop import Constraint, Scop, Statement
+from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
@@ -201,6 +202,15 @@ class Planner:
         self.copies |= dict.fromkeys(parts, statement)
         for at in group.above:
             at |= dict.fromkeys(parts, at[statement])
+
+    def versions(self, group: Group, where: Constraint) -> list[str]:
+        """New statements for those of ``group`` where the sizes do not meet ``where``."""
+        others: list[str] = []
+        for name in group.names:
+            scop, parts = isolate(self.scop, name, [where])
+            self.split(scop, name, parts, group)
+            others += parts
+        return others
 
     def completed(self, tree: Tree) -> Tree:
         """``tree`` with values for all parts of statements in the loops around them."""

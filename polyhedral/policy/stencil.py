@@ -38,7 +38,6 @@ from weft.polyhedral.policy.time_loops import (
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.transform.isolate import isolate
 
 
 def stencil(planner: Planner, group: Group) -> Tree | None:
@@ -115,11 +114,7 @@ def _versions(
     where = larger(planner.scop, planner.statements(group), small) if small else None
     if where is None:
         return _tiled(planner, group, loops, form)
-    edges: list[str] = []
-    for name in group.names:
-        scop, parts = isolate(planner.scop, name, [where])
-        planner.split(scop, name, parts, group)
-        edges += parts
+    edges = planner.versions(group, where)
     planner.untiled |= set(edges)
     planner.notes.append(f"arrays of up to about {small:,} bytes: sweeps, chosen when it runs")
     tiled = _tiled(planner, planner.group(group.names), loops, form)
