@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
+from weft import dtypes
 from weft.codegen.loop_ir import Block, For, If, Stmt
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import Apply, Expr, Var, apply, literal, select
@@ -23,6 +24,13 @@ from weft.polyhedral.scop import Scop
 Instance = Callable[[str, tuple[Expr, ...]], Stmt]
 
 _BUDGET = 40_000_000  # isl operations for the loops of one kernel
+_LOGICAL = (
+    isl.ast_expr_op_type.and_,
+    isl.ast_expr_op_type.and_then,
+    isl.ast_expr_op_type.or_,
+    isl.ast_expr_op_type.or_else,
+)
+_CHOICES = (isl.ast_expr_op_type.select, isl.ast_expr_op_type.cond)
 _BINARY = {
     isl.ast_expr_op_type.add: "add",
     isl.ast_expr_op_type.sub: "sub",
@@ -86,11 +94,11 @@ class _Scan:
                 tuple(self.node(children.get_at(k), names) for k in range(children.n_ast_node()))
             )
         if kind == isl.ast_node_type.if_:
-            condition = expression(node.if_get_cond(), names)
+            test = condition(node.if_get_cond(), names)
             then = self.node(node.if_get_then_node(), names)
             if node.if_has_else_node():
-                return If(condition, then, self.node(node.if_get_else_node(), names))
-            return If(condition, then)
+                return If(test, then, self.node(node.if_get_else_node(), names))
+            return If(test, then)
         if kind == isl.ast_node_type.for_:
             return self._for(node, names)
         if kind == isl.ast_node_type.user:
@@ -126,9 +134,9 @@ class _Scan:
         raise InternalError("WEFT-E0911", "isl made a loop that the schedule does not have")
 
     @staticmethod
-    def _upper(condition: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
-        limit = expression(condition.op_get_arg(1), names)
-        kind = condition.op_get_type()
+    def _upper(test: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
+        limit = expression(test.op_get_arg(1), names)
+        kind = test.op_get_type()
         return _next(limit) if kind == isl.ast_expr_op_type.le else limit
 
 
@@ -153,6 +161,13 @@ def _statements(node: isl.AstNode) -> list[str]:
             return [decode(node.user_get_expr().op_get_arg(0).id_get_id().get_name())]
 
 
+def condition(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
+    """An isl condition over iterators and parameters; isl writes 1 for what always holds."""
+    if expr.get_type() == isl.ast_expr_type.int:
+        return literal(expr.int_get_val().to_python() != 0, dtypes.bool_)
+    return expression(expr, names)
+
+
 def expression(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     """An isl expression over iterators and parameters, in int64."""
     kind = expr.get_type()
@@ -162,11 +177,12 @@ def expression(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
         name = expr.id_get_id().get_name()
         return names[name] if name in names else Var(decode(name))
     op = expr.op_get_type()
-    args = [expression(expr.op_get_arg(k), names) for k in range(expr.op_get_n_arg())]
+    given = [expr.op_get_arg(k) for k in range(expr.op_get_n_arg())]
+    if op in _CHOICES:
+        return select(condition(given[0], names), *(expression(e, names) for e in given[1:]))
+    args = [(condition if op in _LOGICAL else expression)(e, names) for e in given]
     if op == isl.ast_expr_op_type.minus:
         return literal(0) - args[0]
-    if op in (isl.ast_expr_op_type.select, isl.ast_expr_op_type.cond):
-        return select(*args)
     total = args[0]
     for arg in args[1:]:
         total = apply(_BINARY[op], total, arg)
