@@ -481,13 +481,17 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Bottom-up: each node with rewritten operands goes through ``change``; None keeps it."""
+    """Bottom-up: each node with rewritten operands goes through ``change``; None keeps it.
+
+    Once: where folding leaves of a node one of its operands, that has been through it.
+    """
     done: dict[int, Expr] = {}
     for node in walk(expr):
         operands = tuple(done[id(child)] for child in node.children)
         same = all(new is old for new, old in zip(operands, node.children, strict=True))
         rebuilt = node if same else node.rebuild(operands)
-        changed = change(rebuilt)
+        folded = any(rebuilt is operand for operand in operands)
+        changed = None if folded else change(rebuilt)
         done[id(node)] = rebuilt if changed is None else changed
     return done[id(expr)]
 

@@ -39,7 +39,7 @@ class Reads:
             operands = tuple(done[id(child)] for child in node.children)
             same = all(a is b for a, b in zip(operands, node.children, strict=True))
             rebuilt = node if same else node.rebuild(operands)
-            if isinstance(rebuilt, Load):
+            if isinstance(node, Load) and isinstance(rebuilt, Load):
                 rebuilt = self._operand(rebuilt, guard_of(paths[id(node)], self._known))
             done[id(node)] = rebuilt
         return tuple(done[id(expr)] for expr in exprs)
