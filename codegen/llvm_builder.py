@@ -269,9 +269,9 @@ class Builder:
         return self.emit(f"insertelement {vector}, {element}, {lane}", vector.type, vector.lanes)
 
     def shuffle(self, a: Value, b: Value | None, lanes: list[int]) -> Value:
-        """Lanes picked by number out of ``a`` followed by ``b``."""
+        """Lanes picked by number out of ``a`` followed by ``b``; anything for a number below 0."""
         second = b.text if b else "poison"
-        mask = ", ".join(f"i32 {i}" for i in lanes)
+        mask = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in lanes)
         return self.emit(
             f"shufflevector {a}, {a.full_type} {second}, <{len(lanes)} x i32> <{mask}>",
             a.type,

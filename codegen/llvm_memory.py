@@ -38,12 +38,12 @@ def address(frame: Frame, buffer: Binding, indices: list[Value | Ramp]) -> Value
 
 def load(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
     """The element at ``offset`` in every active lane."""
-    stored = _load(frame, buffer, offset, memory_type(buffer.dtype))
-    return frame.ops.load_bits(stored, buffer.dtype)
+    return frame.ops.load_bits(load_stored(frame, buffer, offset), buffer.dtype)
 
 
-def _load(frame: Frame, buffer: Binding, offset: Value | Ramp, type_: str) -> Value:
-    b, align = frame.b, buffer.dtype.itemsize
+def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
+    """The bits at ``offset`` in every active lane, in ``memory_type``."""
+    b, align, type_ = frame.b, buffer.dtype.itemsize, memory_type(buffer.dtype)
     lanes = frame.lanes
     mask = lanes.mask
     if isinstance(offset, Ramp) and offset.stride.const == 1:
@@ -213,8 +213,12 @@ def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:
 
 def store(frame: Frame, buffer: Binding, offset: Value | Ramp, value: Value) -> None:
     """Store ``value`` at ``offset`` in every active lane; in lane order where addresses meet."""
+    store_stored(frame, buffer, offset, frame.ops.store_bits(value, buffer.dtype))
+
+
+def store_stored(frame: Frame, buffer: Binding, offset: Value | Ramp, stored: Value) -> None:
+    """Like ``store``, of bits in ``memory_type``."""
     b, align, mask = frame.b, buffer.dtype.itemsize, frame.lanes.mask
-    stored = frame.ops.store_bits(value, buffer.dtype)
     type_ = memory_type(buffer.dtype)
     if isinstance(offset, Ramp) and offset.stride.const == 1:
         stored = b.splat(stored, offset.lanes)

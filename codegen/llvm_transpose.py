@@ -1,10 +1,15 @@
 """Transposed copies between memory and registers: whole vectors and shuffles between them.
 
-    for a in 0 … W unrolled:  for b in 0 … W vector:  T[b, a] = A[i + a, j + b]
+    for a in 0 … A unrolled:  for b in 0 … B vector:  T[b, a] = M[i + a, j + b]
 
-Element by element this would be W² loads or stores. ``W`` vectors are loaded along the rows of one
-side, transposed in log₂ W rounds that exchange blocks of ever larger size, and stored along the
-rows of the other. One of the sides is a register buffer, so nothing overlaps.
+Element by element this would be A · B loads or stores. ``A`` vectors of ``B`` elements are loaded
+along the rows of one side, the squares that they consist of are transposed side by side, and ``B``
+vectors of ``A`` elements stored along the rows of the other. One of the sides is a register buffer,
+so nothing overlaps.
+
+A square of 2ⁿ rows takes n rounds of shuffles between pairs of rows. Written as bits, a round takes
+one of the lane's number for one of the row's: within 16 bytes pairs are interleaved (``unpck``),
+the rounds after that move 16 bytes at a time (``shuf32x4``), so that each is one instruction.
 """
 
 from __future__ import annotations
@@ -14,96 +19,186 @@ from dataclasses import dataclass
 
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate_all
-from weft.codegen.llvm_frame import Frame, Lanes
-from weft.codegen.llvm_memory import address, load, store
+from weft.codegen.llvm_frame import Binding, Frame, Lanes
+from weft.codegen.llvm_memory import address, first_lanes, load_stored, store_stored
 from weft.codegen.loop_ir import For, Store
 from weft.frontend.scalar_expr import Expr, Literal, Load
 
+_CHUNK = 16  # bytes within which processors interleave elements
+_WIDEST = 64  # vectors or lanes of a block
+
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
-    """``store`` of a ``load``, for all values below ``width`` of two variables: ``row`` counts the
-    vectors that are loaded, ``column`` those that are stored."""
+class _Side:
+    """Vectors of ``lanes`` elements of ``buffer`` at ``first``, ``first + step`` …"""
 
-    store: Store
-    load: Load
-    row: str
-    column: str
-    width: int
+    buffer: Binding
+    first: Ramp
+    step: Value
+    lanes: int
+
+    def at(self, b: Builder, number: int) -> Ramp:
+        """The offset of one of the vectors."""
+        found = b.add(self.first, b.mul(self.step, integer(number)))
+        assert isinstance(found, Ramp)
+        return found
+
+    def in_force(self, frame: Frame) -> Lanes:
+        """``lanes``: exactly, in memory; of a whole vector, in registers."""
+        if self.first.lanes == self.lanes:
+            return Lanes(self.lanes)
+        active = integer(self.lanes)
+        return Lanes(self.first.lanes, first_lanes(frame, active, self.first.lanes), first=active)
 
 
 def emit_transpose(frame: Frame, loop: For) -> bool:
-    """Emit ``loop`` as a transposed copy; False, with nothing emitted, if it is none."""
+    """Emit ``loop`` as a transposed copy; False, with nothing that has effects emitted, if it is
+    none."""
     found = _copy(frame, loop)
     if found is None:
         return False
+    source, target = found
     rows = []
-    with frame.within(Lanes(found.width)):
-        for number in range(found.width):
-            indices = _indices(frame, found.load.indices, found, found.row, number)
-            buffer = frame.bindings[str(found.load.source)]
-            rows.append(load(frame, buffer, address(frame, buffer, indices)))
-        for number, value in enumerate(_transposed(frame.b, rows)):
-            indices = _indices(frame, found.store.indices, found, found.column, number)
-            buffer = frame.bindings[found.store.buffer]
-            store(frame, buffer, address(frame, buffer, indices), value)
+    with frame.within(source.in_force(frame)):
+        for number in range(target.lanes):
+            rows.append(load_stored(frame, source.buffer, source.at(frame.b, number)))
+    columns = _transposed(frame.b, rows, source.lanes, source.buffer.dtype.itemsize)
+    with frame.within(target.in_force(frame)):
+        for number, (value, lanes) in enumerate(columns):
+            lanes = (lanes + [-1] * target.first.lanes)[: target.first.lanes]
+            if lanes != list(range(value.lanes)):
+                value = frame.b.shuffle(value, None, lanes)
+            store_stored(frame, target.buffer, target.at(frame.b, number), value)
     return True
 
 
-def _transposed(b: Builder, rows: Sequence[Value]) -> list[Value]:
-    width, half = len(rows), 1
+def _transposed(
+    b: Builder, rows: Sequence[Value], columns: int, size: int
+) -> list[tuple[Value, list[int]]]:
+    """The first ``columns`` columns of ``rows``, elements of ``size`` bytes: each as lanes of a
+    vector, followed by lanes for rows that there are not."""
+    side, width = sorted((_power_above(len(rows)), _power_above(columns)))
+    wide = len(rows) <= columns
+    padded = [_resized(b, row, width if wide else side) for row in rows]
+    padded += [Value("poison", rows[0].type, padded[0].lanes)] * (
+        _power_above(len(rows)) - len(rows)
+    )
+    joined = padded if wide else [_joined(b, padded[k::side]) for k in range(side)]
+    done = _squares(b, joined, side, size)
+    starts = range(0, width, side) if wide else (0,)
+    many = side if wide else width
+    return [(v, list(range(k, k + many))) for k in starts for v in done][:columns]
+
+
+def _squares(b: Builder, rows: Sequence[Value], side: int, size: int) -> list[Value]:
+    """``side`` rows with each square of ``side`` lanes transposed; elements have ``size`` bytes."""
+    lanes = range(rows[0].lanes)
+    inner = min(side, max(_CHUNK // size, 1))  # lanes of a square that lie in one chunk
     found = list(rows)
-    while half < width:
-        lower = [c - half + width if c & half else c for c in range(width)]
-        upper = [c + width if c & half else c + half for c in range(width)]
-        for k in (k for k in range(width) if not k & half):
-            one, two = found[k], found[k + half]
-            found[k], found[k + half] = b.shuffle(one, two, lower), b.shuffle(one, two, upper)
-        half *= 2
+    bit = inner // 2
+    while bit:
+        # Row bit out, highest lane bit of the chunk in; the others move up, the row's is lowest.
+        order = [c % 2 * rows[0].lanes + c // inner * inner + c % inner // 2 for c in lanes]
+        found = _round(b, found, bit, order, inner // 2)
+        bit //= 2
+    bit = inner
+    while bit < side:
+        # The lowest bit of the chunk's number comes out, the row's goes in as the highest.
+        half, chunk = side // 2, 2 * inner
+        order = [
+            c % side // half * rows[0].lanes
+            + c // side * side
+            + c % half // inner * chunk
+            + c % inner
+            for c in lanes
+        ]
+        found = _round(b, found, bit, order, inner)
+        bit *= 2
     return found
 
 
-def _copy(frame: Frame, loop: For) -> _Copy | None:
+def _round(b: Builder, rows: list[Value], bit: int, order: list[int], other: int) -> list[Value]:
+    """Each two rows whose numbers differ in ``bit``: their lanes in ``order``, and those ``other``
+    lanes behind them."""
+    found = list(rows)
+    for k in (k for k in range(len(rows)) if not k & bit):
+        one, two = rows[k], rows[k + bit]
+        if one.text == two.text == "poison":
+            continue
+        found[k] = b.shuffle(one, two, order)
+        found[k + bit] = b.shuffle(one, two, [c + other for c in order])
+    return found
+
+
+def _joined(b: Builder, parts: Sequence[Value]) -> Value:
+    """``parts``, a power of two of vectors, one behind the other."""
+    parts = list(parts)
+    while len(parts) > 1:
+        lanes = list(range(2 * parts[0].lanes))
+        parts = [b.shuffle(parts[k], parts[k + 1], lanes) for k in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def _resized(b: Builder, value: Value, lanes: int) -> Value:
+    """The first ``lanes`` of ``value``; what it has not got is arbitrary."""
+    if value.lanes == lanes:
+        return value
+    return b.shuffle(value, None, [k if k < value.lanes else -1 for k in range(lanes)])
+
+
+def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side] | None:
+    """What is loaded and what is stored, in a transposed copy."""
     inner = loop.body
     if not isinstance(inner, For) or (loop.kind, inner.kind) != ("unrolled", "vector"):
         return None
     copied = inner.body
     if frame.lanes.count or not isinstance(copied, Store) or not isinstance(copied.value, Load):
         return None
-    width = _width(loop)
-    if width is None or width != _width(inner) or width & (width - 1) or width < 2:
+    target, source = (frame.bindings[str(n)] for n in (copied.buffer, copied.value.source))
+    if [target.scope, source.scope].count("register") != 1 or target.dtype != source.dtype:
         return None
-    scopes = [frame.bindings[str(name)].scope for name in (copied.buffer, copied.value.source)]
-    if scopes.count("register") != 1:
-        return None
-    for row, column in ((loop.var, inner.var), (inner.var, loop.var)):
-        found = _Copy(copied, copied.value, row, column, width)
-        loaded = _is_vector(frame, str(copied.value.source), copied.value.indices, found, row)
-        if loaded and _is_vector(frame, copied.buffer, copied.indices, found, column):
-            return found
+    for row, column in ((loop, inner), (inner, loop)):
+        loaded = _side(frame, source, copied.value.indices, row, column)
+        stored = _side(frame, target, copied.indices, column, row)
+        if loaded is not None and stored is not None:
+            return loaded, stored
     return None
 
 
-def _is_vector(frame: Frame, name: str, indices: Sequence[Expr], copy: _Copy, number: str) -> bool:
-    """Whether the access is a vector for each value of ``number``."""
-    buffer = frame.bindings[name]
-    at = address(frame, buffer, _indices(frame, indices, copy, number, 0))
-    return isinstance(at, Ramp) and at.stride.const in (1, -1)
+def _side(
+    frame: Frame, buffer: Binding, indices: Sequence[Expr], number: For, along: For
+) -> _Side | None:
+    """The access as a vector along the loop ``along`` for each turn of ``number``, if it is."""
+    count, lanes = _turns(number), _turns(along)
+    if not (2 <= count <= _WIDEST and 2 <= lanes <= _WIDEST):
+        return None
+    width = _power_above(lanes) if buffer.scope == "register" else lanes
+    turn = Ramp(integer(0), integer(1), count)
+    first = _address(frame, buffer, indices, number, along, Ramp(integer(0), integer(1), width))
+    steps = _address(frame, buffer, indices, along, number, turn)
+    if not isinstance(first, Ramp) or not isinstance(steps, Ramp):
+        return None
+    return _Side(buffer, first, steps.stride, lanes) if first.stride.const in (1, -1) else None
 
 
-def _indices(
-    frame: Frame, indices: Sequence[Expr], copy: _Copy, number: str, value: int
-) -> list[Value | Ramp]:
+def _address(
+    frame: Frame, buffer: Binding, indices: Sequence[Expr], fixed: For, moving: For, lanes: Ramp
+) -> Value | Ramp:
+    """Where the access is in the first turn of ``fixed``, for ``lanes`` turns of ``moving``."""
     names = frame.names
-    other = copy.column if number == copy.row else copy.row
-    lanes = Ramp(integer(0), integer(1), copy.width)
-    frame.names = {**names, number: integer(value), other: lanes}
-    found = evaluate_all(frame, indices)
+    frame.names = {**names, fixed.var: integer(0), moving.var: lanes}
+    with frame.within(Lanes(lanes.lanes)):
+        found = address(frame, buffer, evaluate_all(frame, indices))
     frame.names = names
     return found
 
 
-def _width(loop: For) -> int | None:
+def _turns(loop: For) -> int:
+    """Turns of a loop from 0 in steps of 1; 0 if it is none."""
     if loop.lower != Literal(0, loop.lower.dtype) or loop.step != 1:
-        return None
-    return int(loop.upper.value) if isinstance(loop.upper, Literal) else None
+        return 0
+    return int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
+
+
+def _power_above(value: int) -> int:
+    return 1 << (value - 1).bit_length()

@@ -15,8 +15,9 @@ Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 Change = Callable[[For, Mapping[str, Buffer], frozenset[str]], Stmt | None]
 
 
-def map_serial_loops(kernel: Kernel, change: Change) -> Kernel:
-    """``kernel`` with what ``change`` makes of its serial loops of step 1, outermost first.
+def map_serial_loops(kernel: Kernel, change: Change, *, unrolled: bool = False) -> Kernel:
+    """``kernel`` with what ``change`` makes of its serial loops of step 1, outermost first, and
+    where ``unrolled`` of those that are written out.
 
     ``change`` takes a loop, the buffers in memory there that overlap no other, by name, and the
     names that are bound around it; None: this loop stays as it is, those inside are asked. The
@@ -25,11 +26,12 @@ def map_serial_loops(kernel: Kernel, change: Change) -> Kernel:
     shared = {b.name for b in kernel.buffers if b.aliases}
     shared |= {name for b in kernel.buffers for name in b.aliases}
     made: list[Stmt] = []
+    kinds = ("serial", "unrolled") if unrolled else ("serial",)
 
     def inside(stmt: Stmt, names: frozenset[str], buffers: Mapping[str, Buffer]) -> Stmt:
         if isinstance(stmt, Allocate) and stmt.buffer.scope != "register":
             buffers = {**buffers, stmt.buffer.name: stmt.buffer}
-        if isinstance(stmt, For) and stmt.kind == "serial" and stmt.step == 1:
+        if isinstance(stmt, For) and stmt.kind in kinds and stmt.step == 1:
             changed = change(stmt, buffers, names)
             if changed is not None:
                 made.append(changed)

@@ -9,8 +9,10 @@
 
 A lane of the vector loop is a row, so that each of its accesses would be ``W`` loads or stores of
 elements; a block of ``W`` by ``W`` is ``W`` vectors and their transposition in registers instead.
-More rows than ``W`` are several blocks side by side. Done after ``forward_values``, when
-recurrences along the rows no longer go through memory.
+More rows than ``W`` are several blocks side by side. A loop over ``j`` that is written out, as
+where the results of a register tile are stored, is one block of as many columns as it has turns
+(several, if these are more than ``W``). Done after ``forward_values``, when recurrences along the
+rows no longer go through memory.
 """
 
 from __future__ import annotations
@@ -59,18 +61,19 @@ def transpose_strips(kernel: Kernel) -> Kernel:
     made: list[_Blocked] = []
 
     def strips(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> Stmt | None:
-        if not isinstance(loop.body, For) or not _fits(loop.body):
+        if not isinstance(loop.body, For) or not _fits(loop.body) or not _long_enough(loop):
             return None
         lanes = replace(loop.body, body=_stored((loop.body.body,), {}, 0))
         blocked = _across_rows(loop, lanes, buffers, len(made))
-        width = _width(lanes, blocked)
-        if not width:
+        if not blocked:
             return None
         made.extend(blocked)
+        if loop.kind == "unrolled":
+            return _written_out(loop, lanes, blocked)
         rest = fresh_name(f"{loop.var}.rest", loop, names)
-        return _in_blocks(loop, lanes, blocked, width, Var(rest))
+        return _in_blocks(loop, lanes, blocked, Var(rest))
 
-    return map_serial_loops(kernel, strips)
+    return map_serial_loops(kernel, strips, unrolled=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,50 +150,90 @@ def _across(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bo
     )
 
 
-def _width(lanes: For, blocked: Sequence[_Blocked]) -> int:
-    """Columns of a block; 0 if there are none."""
-    assert isinstance(lanes.upper, Literal)
-    size = max((b.dtype.itemsize for b in blocked), default=VECTOR_BYTES)
-    width = min(int(lanes.upper.value), VECTOR_BYTES // size)
-    return 0 if width < 4 or width & (width - 1) or int(lanes.upper.value) % width else width
+def _long_enough(loop: For) -> bool:
+    """Whether ``loop`` may have blocks; one that is written out has few turns, but at least 2."""
+    if loop.kind == "serial":
+        return True
+    turns = _written(loop)
+    return turns is not None and 2 <= len(turns) <= WIDEST
 
 
-def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], width: int, rest: Var) -> Stmt:
+def _written(loop: For) -> range | None:
+    lower, upper = loop.lower, loop.upper
+    if not isinstance(lower, Literal) or not isinstance(upper, Literal):
+        return None
+    return range(int(lower.value), int(upper.value))
+
+
+def _widest(blocked: Sequence[_Blocked]) -> int:
+    """Elements of the widest type of ``blocked`` in a vector."""
+    return VECTOR_BYTES // max(b.dtype.itemsize for b in blocked)
+
+
+def _written_out(loop: For, lanes: For, blocked: Sequence[_Blocked]) -> Stmt:
+    """One block for each ``_widest`` turns of ``loop``, and for those that are left."""
+    turns, width = _written(loop), _widest(blocked)
+    assert turns is not None
+    starts = range(turns.start, turns.stop, width)
+    return Block(
+        tuple(
+            _block(loop, lanes, blocked, literal(k), (min(width, turns.stop - k), width))
+            for k in starts
+        )
+    )
+
+
+def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], rest: Var) -> Stmt:
     """``rest``: a name for where blocks end."""
     assert isinstance(lanes.upper, Literal)
-    block, column = Var(f"{loop.var}.block"), Var(f"{loop.var}.column")
-    here: dict[str, Expr] = {loop.var: loop.lower + block * width + column}
-    body = map_all_expressions(_computed(lanes, blocked, column), lambda e: substitute(e, here))
-    compute = For(column.name, literal(0), literal(width), "unrolled", replace(lanes, body=body))
-    copies = [(b, _copied(b, loop, lanes, width)) for b in blocked]
-    loads = [copy for b, copy in copies if isinstance(b.access, Load)]
-    saves = [copy for b, copy in copies if isinstance(b.access, Store)]
-    whole: Stmt = Block((*loads, compute, *saves))
-    for b in blocked:
-        shape, strides = (literal(width), lanes.upper), (lanes.upper, literal(1))
-        whole = Allocate(Buffer(b.tile, b.dtype, shape, strides, "register"), whole)
+    width = min(_widest(blocked), 1 << (int(lanes.upper.value).bit_length() - 1))
+    block = Var(f"{loop.var}.block")
+    whole = _block(loop, lanes, blocked, loop.lower + block * width, (width, width))
     many = Apply("max", ((loop.upper - loop.lower) // width, literal(0)))
     blocks = For(block.name, literal(0), many, "serial", whole)
     return Let(rest.name, loop.lower + many * width, Block((blocks, replace(loop, lower=rest))))
 
 
-def _copied(b: _Blocked, loop: For, lanes: For, width: int) -> Stmt:
+def _block(
+    loop: For, lanes: For, blocked: Sequence[_Blocked], start: Expr, shape: tuple[int, int]
+) -> Stmt:
+    """The turns of ``loop`` from ``start`` on, as many as ``shape`` has columns, on tiles; these
+    are copied in squares of as many rows as ``shape`` says."""
+    columns, _ = shape
+    column = Var(f"{loop.var}.column")
+    here: dict[str, Expr] = {loop.var: start + column}
+    body = map_all_expressions(_computed(lanes, blocked, column), lambda e: substitute(e, here))
+    compute = For(column.name, literal(0), literal(columns), "unrolled", replace(lanes, body=body))
+    copies = [(b, _copied(b, loop, lanes, start, shape)) for b in blocked]
+    loads = [copy for b, copy in copies if isinstance(b.access, Load)]
+    saves = [copy for b, copy in copies if isinstance(b.access, Store)]
+    whole: Stmt = Block((*loads, compute, *saves))
+    for b in blocked:
+        sizes, strides = (literal(columns), lanes.upper), (lanes.upper, literal(1))
+        whole = Allocate(Buffer(b.tile, b.dtype, sizes, strides, "register"), whole)
+    return whole
+
+
+def _copied(b: _Blocked, loop: For, lanes: For, start: Expr, shape: tuple[int, int]) -> Stmt:
     """What brings the elements of ``b`` into its tile, or out of it: squares side by side."""
     assert isinstance(lanes.upper, Literal)
-    block, column, row, group = (
-        Var(f"{loop.var}.{part}") for part in ("block", "column", "row", "group")
-    )
-    lane = group * width + row
-    here: dict[str, Expr] = {loop.var: loop.lower + block * width + column, lanes.var: lane}
-    place = tuple(substitute(i, here) for i in b.access.indices)
-    if isinstance(b.access, Load):
-        made = Store(b.tile, (column, lane), Load(b.access.source, place, b.access.dtype))
-    else:
-        made = Store(b.access.buffer, place, Load(b.tile, (column, lane), b.dtype))
-    inner = For(column.name, literal(0), literal(width), "vector", made)
-    square = For(row.name, literal(0), literal(width), "unrolled", inner)
-    groups = literal(int(lanes.upper.value) // width)
-    return For(group.name, literal(0), groups, "unrolled", square)
+    columns, rows = shape
+    column, row, group = (Var(f"{loop.var}.{part}") for part in ("column", "row", "group"))
+
+    def square(first: Expr, many: int) -> Stmt:
+        lane = first + row
+        here: dict[str, Expr] = {loop.var: start + column, lanes.var: lane}
+        place = tuple(substitute(i, here) for i in b.access.indices)
+        if isinstance(b.access, Load):
+            made = Store(b.tile, (column, lane), Load(b.access.source, place, b.access.dtype))
+        else:
+            made = Store(b.access.buffer, place, Load(b.tile, (column, lane), b.dtype))
+        inner = For(column.name, literal(0), literal(columns), "vector", made)
+        return For(row.name, literal(0), literal(many), "unrolled", inner)
+
+    groups, left = divmod(int(lanes.upper.value), rows)
+    whole = For(group.name, literal(0), literal(groups), "unrolled", square(group * rows, rows))
+    return Block((whole, square(literal(groups * rows), left))) if left else whole
 
 
 def _computed(lanes: For, blocked: Sequence[_Blocked], column: Expr) -> Stmt:

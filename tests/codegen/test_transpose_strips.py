@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
 from weft import dtypes
 from weft.codegen.forward_values import forward_values
+from weft.codegen.llvm_kernel import emit_kernel
+from weft.codegen.llvm_target import host_target
 from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Let, Stmt, Store
+from weft.codegen.loop_ir import Allocate, Block, Buffer, For, Kernel, Let, Stmt, Store
 from weft.codegen.loop_printer import print_stmt
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.transpose_strips import transpose_strips
@@ -103,6 +107,66 @@ def test_lets_of_the_loop() -> None:
 )
 def test_not_in_blocks(body: Stmt) -> None:
     assert blocks(loop(body)) == 0
+
+
+def tile(turns: tuple[int, int], lanes: int, dtype: DType, vector_bytes: int = 64) -> Kernel:
+    """The kernel that stores the results of a register tile across rows beside a residual: in
+    blocks, on the same elements as before."""
+    first, stop = turns
+    results = [Var("r"), Var("l")]
+    held = Load("t", tuple(results), dtype)
+    place = (literal(1), Var("l") + n, Var("r") + 2)
+    filled = Load("b", (literal(0), Var("r"), Var("l")), dtype)
+    sums = Store("x", place, held + Load("y", place, dtype))
+
+    def over(body: Stmt) -> For:
+        inner = For("l", literal(0), literal(lanes), "vector", body)
+        return For("r", literal(first), literal(stop), "unrolled", inner)
+
+    strides = (literal(SIDE * SIDE), literal(SIDE), literal(1))
+    shape = (literal(2), literal(SIDE), literal(SIDE))
+    sizes = (literal(stop), literal(lanes))
+    register = Buffer("t", dtype, sizes, (literal(lanes), literal(1)), "register")
+    body = Allocate(register, Block((over(Store("t", tuple(results), filled)), over(sums))))
+    buffers = tuple(Buffer(name, dtype, shape, strides) for name in "xyb")
+    original = Kernel("k", ("n",), buffers, body, ())
+    changed = transpose_strips(original)
+    verify_kernel(changed)
+    assert print_stmt(changed.body).count("allocate block") >= (2 if stop - first > 1 else 0)
+    rng = np.random.default_rng(stop)
+    arrays = {b.name: rng.integers(0, 9, 2 * SIDE * SIDE).astype(dtype.numpy) for b in buffers}
+    expected = {name: a.copy() for name, a in arrays.items()}
+    size = {"n": SIDE - lanes}
+    interpret(original, size, expected)
+    actual = {name: a.copy() for name, a in arrays.items()}
+    interpret(changed, size, actual)
+    target = replace(host_target(), vector_bytes=vector_bytes)
+    native, _ = Compiled(changed, target)(size, arrays)
+    for name, values in expected.items():
+        assert_same(actual[name], values, 0.0, name)
+        assert_same(native[name], values, 0.0, name)
+    return changed
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("lanes", [4, 5, 16, 21, 32])
+@pytest.mark.parametrize("turns", [(0, 1), (0, 2), (1, 4), (0, 6), (0, 13), (0, 17)])
+def test_results_of_register_tiles(turns: tuple[int, int], lanes: int, vector_bytes: int) -> None:
+    tile(turns, lanes, dtypes.float32, vector_bytes)
+
+
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.int64]
+)
+@pytest.mark.parametrize("turns", [(0, 3), (0, 8), (2, 35)])
+def test_register_tiles_of_any_type(turns: tuple[int, int], dtype: DType) -> None:
+    tile(turns, 24, dtype)
+
+
+def test_results_of_tiles_are_stored_as_vectors() -> None:
+    text = emit_kernel(tile((0, 6), 16, dtypes.float32), host_target()).text
+    assert text.count("store <6 x float>") == text.count("load <6 x float>") == 16
+    assert "store float" not in text
 
 
 def test_buffers_that_overlap_are_left_alone() -> None:
