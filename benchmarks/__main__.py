@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from weft.benchmarks import blind, chain, models
+from weft.benchmarks import blind, chain, environment, gemm, models, report, suite
+from weft.benchmarks.case import Planned
 from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.polybench.benchmark import DATASETS
 from weft.benchmarks.polybench.run import Settings
@@ -56,6 +58,51 @@ def _common(command: Command) -> Command:
 @click.group()
 def main() -> None:
     """Run one suite, check its answers and print a row for each case, losses included."""
+
+
+class _Apart(click.Command):
+    """A suite that remembers its arguments, to be run again in the peers' own environment."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["arguments"] = [str(ctx.info_name), *args]
+        return super().parse_args(ctx, args)
+
+
+def _measured(command: Command) -> Command:
+    """The options of suites beside peers."""
+    for option in (
+        click.option("--cpu-time", is_flag=True, help="Processor time, for a busy machine."),
+        click.option("--only", default="", help="Patterns of names with commas between."),
+    ):
+        command = option(command)
+    return _common(command)
+
+
+@main.command("gemm", cls=_Apart)
+@_measured
+def _gemm(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+    """Matrix products beside onnxruntime, OpenBLAS, PyTorch and oneDNN."""
+    _beside("gemm", gemm.cases(quick), _settings(threads, quick, only, cpu_time), path)
+
+
+def _settings(threads: int, quick: bool, only: str, cpu_time: bool) -> suite.Settings:
+    return suite.Settings(threads, quick, _names(only), _allowed(cpu_time, threads))
+
+
+def _beside(
+    name: str, cases: Iterable[Planned], settings: suite.Settings, path: Path | None
+) -> None:
+    """A suite beside its peers, in an environment that suits them all; exits with 1 on failures."""
+    changes = environment.wanted(settings.threads, os.environ)
+    if changes:
+        arguments = click.get_current_context().meta["arguments"]
+        sys.exit(environment.run_apart(arguments, changes))
+    found = suite.run(cases, settings, lambda row: click.echo(report.line(row), err=True))
+    report.show(name, found.rows, found.limits, found.left_out)
+    if path is not None:
+        path.write_text(json.dumps(found.rows, indent=1))
+    if report.failures(found.rows):
+        sys.exit(1)
 
 
 @main.command("models")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 
 
 def interleaved(
@@ -64,3 +64,54 @@ def interleaved_restored(
             break
     warm = 1 if done > 3 else 0
     return {name: times[warm:] for name, times in samples.items()}
+
+
+Loop = Callable[[int], object]  # runs something as often as it is told
+
+
+def interleaved_loops(
+    loops: Mapping[str, Loop],
+    *,
+    seconds: float,
+    turn: float = 0.002,
+    rounds: int = 40,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
+    """Milliseconds of one call of each contestant, for each round.
+
+    A turn is as many calls as take about ``turn`` seconds, after one that is not timed: it wakes
+    threads that slept and brings back what the others drove out of the caches. Every other round
+    goes backwards. There are at least three rounds, one where a call takes longer than ``seconds``.
+    """
+    counts: dict[str, int] = {}
+    longest = 0.0
+    for name, loop in loops.items():
+        loop(1)
+        start = clock()
+        loop(1)
+        once = max(clock() - start, 1e-9)
+        counts[name] = min(max(1, round(turn / once)), 100_000)
+        longest = max(longest, once)
+    samples: dict[str, list[float]] = {name: [] for name in loops}
+    end = time.perf_counter() + seconds
+    least = 3 if longest < seconds else 1
+    for number in range(rounds):
+        for name in list(loops)[:: -1 if number % 2 else 1]:
+            loop = loops[name]
+            if counts[name] > 1:
+                loop(1)
+            start = clock()
+            loop(counts[name])
+            samples[name].append((clock() - start) / counts[name] * 1e3)
+        if time.perf_counter() > end and number + 1 >= least:
+            break
+    return samples
+
+
+def spread(samples: list[float]) -> float:
+    """Half the 95% interval of the median, relative to it, as box plots notch it: 1.57 quartile
+    ranges over √n (McGill, Tukey, Larsen, "Variations of box plots", 1978). 1 for one sample."""
+    if len(samples) < 2:
+        return 1.0
+    low, middle, high = quantiles(samples, n=4, method="inclusive")
+    return float(1.57 * (high - low) / len(samples) ** 0.5 / middle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -22,7 +23,7 @@ class BoundCall:
 
     def __init__(
         self,
-        native: Callable[[], int],
+        native: partial[int],
         failure: Callable[[], Exception],
         results: Sequence[np.ndarray],
         held: Sequence[object],
@@ -40,3 +41,11 @@ class BoundCall:
             if self._native():
                 raise self._failure()
         return self._results
+
+    @property
+    def native(self) -> partial[int]:
+        """The program's C function with all of its arguments, for callers that are not Python.
+
+        It returns 0, or something else where the program failed.
+        """
+        return self._native

@@ -247,6 +247,15 @@ def _print_json(data: Mapping[str, object]) -> None:
     click.echo(json.dumps(data))
 
 
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def bench(arguments: tuple[str, ...]) -> None:
+    """Measure Weft beside onnxruntime, PyTorch and BLAS; `weft bench --help` lists the suites."""
+    from weft.benchmarks.__main__ import main as benchmarks  # and NumPy's peers, with it
+
+    benchmarks.main(args=list(arguments), prog_name="weft bench", standalone_mode=False)
+
+
 # ---- compile, explain, cache --------------------------------------------------------------------
 
 

@@ -2,9 +2,17 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from weft.benchmarks import fma_peak
 from weft.benchmarks.fma_peak import FmaPeak
-from weft.benchmarks.timing import Contestant, interleaved, interleaved_restored
+from weft.benchmarks.timing import (
+    Contestant,
+    interleaved,
+    interleaved_loops,
+    interleaved_restored,
+    spread,
+)
 from weft.codegen.llvm_target import host_target, inspect
 
 
@@ -34,11 +42,48 @@ def test_medians_of_plain_contestants() -> None:
     assert interleaved({"a": lambda: time.sleep(0.001)}, seconds=0.01, rounds=6)["a"] >= 1.0
 
 
-def test_the_peak_performs_what_it_counts() -> None:
-    lanes, chains, turns = 4, 12, 200_000
-    code = inspect(fma_peak.loop(lanes, chains), host_target()).optimised
+@pytest.mark.parametrize("unit", fma_peak.UNITS, ids=lambda unit: unit.dtype)
+@pytest.mark.parametrize("width", [32, 64])
+def test_the_peak_performs_what_it_counts(unit: fma_peak.Unit, width: int) -> None:
+    if fma_peak.unit_of(unit.dtype, host_target()) is not unit or (unit.depth > 1 and width < 64):
+        pytest.skip("another processor's instruction")
+    chains = fma_peak.accumulators(width)
+    code = inspect(fma_peak.loop(unit, width, chains), host_target()).optimised
     body = code[code.index("\nloop:") : code.index("\ndone:")]
-    assert body.count("@llvm.fma.v4f64") == chains  # LLVM once knew the value of one of them
+    name = unit.intrinsic if unit.depth > 1 else "@llvm.fma.v"
+    assert body.count(name) == chains  # LLVM once knew the value of one of them
+    assert body.count(" call ") == chains or body.count("tail call") == chains
+
+
+def test_the_rate_is_that_of_a_processor() -> None:
     peak = FmaPeak()
-    assert peak.operations in (2 * turns * 4 * 12, 2 * turns * 8 * 24)
+    assert peak.operations in (2 * 200_000 * 4 * 12, 2 * 200_000 * 8 * 24)
     assert 0.1 < peak.gflops(0.02) < 1000
+
+
+def test_loops_take_turns_forwards_and_backwards() -> None:
+    log: list[tuple[str, int]] = []
+    loops = {name: lambda times, n=name: log.append((n, times)) for name in "ab"}  # type: ignore[misc]
+    samples = interleaved_loops(loops, seconds=10.0, rounds=4)
+    turns = [name for name, times in log if times > 1]
+    assert turns == list("abbaabba")
+    assert [len(found) for found in samples.values()] == [4, 4]
+
+
+def test_a_loop_that_takes_longer_than_its_time_has_one_round() -> None:
+    calls: list[int] = []
+
+    def slow(times: int) -> None:
+        calls.append(times)
+        time.sleep(0.02 * times)
+
+    samples = interleaved_loops({"slow": slow}, seconds=0.001)
+    assert calls == [1, 1, 1] and samples["slow"][0] >= 20
+
+
+def test_the_spread_is_that_of_the_median() -> None:
+    steady, wild = [1.0] * 9, [1.0, 2.0, 3.0] * 3
+    assert spread(steady) == 0.0
+    assert spread(wild) == pytest.approx(1.57 * 2.0 / 3 / 2.0)
+    assert spread(wild * 4) == pytest.approx(spread(wild) / 2)
+    assert spread([1.0]) == 1.0

@@ -1,0 +1,93 @@
+"""What the machine could do in the very run that is measured: arithmetic, and copying memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from weft.benchmarks.copy_bandwidth import Copy
+from weft.benchmarks.fma_peak import FmaPeak
+from weft.codegen.machines.host import host_machine
+
+_LEAST_MOVED = 64 << 20  # bytes in one run of a copy: a millisecond or more
+SAMPLES = 20
+
+
+@dataclass(slots=True)
+class Probe:
+    """A loop of known ``work`` (operations or bytes) and its best rate so far, per second."""
+
+    work: float
+    run: Callable[[], object]
+    best: float = 0.0
+
+    def loop(self, times: int) -> None:
+        """``run``, ``times`` times."""
+        for _ in range(times):
+            self.run()
+
+    def note(self, milliseconds: Sequence[float]) -> None:
+        """Times of one run each."""
+        self.best = max([self.best, *(self.work / (1e-3 * ms) for ms in milliseconds)])
+
+
+class Limits:
+    """The probes of one run, on as many threads as everybody else; made when they are asked for."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(max_workers=threads)
+        self._probes: dict[tuple[str, int], Probe] = {}
+
+    def of(self, limit: str, size: int = 0) -> dict[str, Probe]:
+        """By name the probes whose best is the limit: of the multiply-adds of a dtype, of "copy"
+        where ``size`` bytes are read and written in all (0: more than any cache holds); none of
+        ""."""
+        if not limit:
+            return {}
+        if limit != "copy":
+            return {f"{limit} peak": self._probe(limit, 0)}
+        moved = size or beyond_caches()
+        return {name: self._probe(name, moved) for name in ("plain copy", "streaming copy")}
+
+    def best(self, limit: str, size: int = 0) -> float:
+        """Operations or bytes per second, the best so far."""
+        return max((probe.best for probe in self.of(limit, size).values()), default=0.0)
+
+    def _probe(self, name: str, moved: int) -> Probe:
+        key = (name, moved)
+        if key not in self._probes:
+            self._probes[key] = self._copy(name, moved) if moved else self._arithmetic(name)
+        return self._probes[key]
+
+    def _arithmetic(self, dtype: str) -> Probe:
+        loop = FmaPeak(dtype)
+        return Probe(self._threads * loop.operations, self._together([loop] * self._threads))
+
+    def _copy(self, name: str, moved: int) -> Probe:
+        share = moved // self._threads
+        repeat = max(1, _LEAST_MOVED // max(moved, 1))
+        copies = [
+            Copy(share, streaming=name == "streaming copy", repeat=repeat)
+            for _ in range(self._threads)
+        ]
+        return Probe(float(sum(copy.moved for copy in copies) * repeat), self._together(copies))
+
+    def _together(self, runs: Sequence[Callable[[], object]]) -> Callable[[], object]:
+        """All at once, each on a thread of its own; the caller runs the first."""
+        if len(runs) == 1:
+            return runs[0]
+
+        def run() -> None:
+            others = [self._pool.submit(one) for one in runs[1:]]
+            runs[0]()
+            for other in others:
+                other.result()
+
+        return run
+
+
+def beyond_caches() -> int:
+    """Bytes that no cache holds: four times the last one."""
+    return 4 * max(cache.size for cache in host_machine().caches)

@@ -1,0 +1,1 @@
+"""Other software beside which Weft is measured, each one optional."""

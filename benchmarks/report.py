@@ -1,0 +1,128 @@
+"""What a run found, for people: every row, limits, overheads, geometric means, every loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from weft.benchmarks.row import Row
+
+TOO_FAST = 1.02  # of the machine's peak: the measurement is wrong
+_WIDTH = 200  # columns where the output is no terminal
+
+
+def failures(rows: Iterable[Row]) -> list[str]:
+    """What must not be: wrong answers, refusals, rows above the machine's arithmetic peak."""
+    found = []
+    for row in rows:
+        if row["failure"]:
+            found.append(f"{row['name']}: {row['failure']}")
+        elif not row["right"]:
+            found.append(f"{row['name']}: wrong, max_error {row['max_error']:.1e}")
+        elif row["limit"] != "copy" and (row["peak_fraction"] or 0.0) > TOO_FAST:
+            found.append(f"{row['name']}: {row['peak_fraction']:.2f} of the peak cannot be")
+    return found
+
+
+def show(
+    title: str, rows: Sequence[Row], limits: Sequence[str], left_out: Sequence[str] = ()
+) -> None:
+    """Print everything; ``limits``: a line for each limit of the machine."""
+    console = Console()
+    console = console if console.is_terminal else Console(width=_WIDTH)
+    console.print(_table(title, rows), markup=False)
+    for line in [*limits, *_overheads(rows), *_means(rows), *_losses(rows), *_absent(rows)]:
+        console.print(line, markup=False, highlight=False)
+    for name in left_out:
+        console.print(f"no time for {name}", markup=False, highlight=False)
+    for line in failures(rows):
+        console.print(f"FAILED {line}", markup=False, highlight=False)
+
+
+def line(row: Row) -> str:
+    """``row`` as it comes."""
+    return "  ".join(f"{text}" for text in _cells(row))
+
+
+def _table(title: str, rows: Sequence[Row]) -> Table:
+    table = Table("name", "weft ms", "of limit", "ratio", "peers ms", "error", title=title)
+    for row in rows:
+        table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: Row) -> list[str]:
+    peers = sorted(row["peers"].items(), key=lambda item: float(item[1]))
+    return [
+        row["name"],
+        _number(row["weft_ms"], ".4f") or row["failure"],
+        _number(row["peak_fraction"], ".3f"),
+        _number(row["best_peer_ratio"], ".3f"),
+        ", ".join(f"{name} {ms:.4f}" for name, ms in peers),
+        _number(row["max_error"], ".0e"),
+    ]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def _overheads(rows: Sequence[Row]) -> list[str]:
+    """Of an empty call of each peer, already subtracted."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for name, ms in row["overhead_ms"].items():
+            found.setdefault(name, []).append(1e3 * ms)
+    return [
+        f"empty call of {name}: {min(us):.1f} to {max(us):.1f} us, subtracted"
+        for name, us in found.items()
+    ]
+
+
+def _means(rows: Sequence[Row]) -> list[str]:
+    """Of each group, and of all."""
+    lines = []
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    for group in groups:
+        inside = [row for row in rows if row["group"] == group]
+        speed = _mean(inside, "best_peer_ratio", "of the best peer's speed")
+        fraction = _mean(inside, "peak_fraction", "of the limit")
+        if speed or fraction:
+            lines.append(f"geometric mean, {group}: {'; '.join(filter(None, (speed, fraction)))}")
+    whole = _mean(rows, "best_peer_ratio", "of the best peer's speed")
+    return [*lines, f"geometric mean, all: {whole}"] if whole and len(groups) > 1 else lines
+
+
+def _mean(rows: Sequence[Row], key: str, what: str) -> str:
+    values = [row[key] for row in rows if row[key]]
+    if not values:
+        return ""
+    mean, least = geometric_mean(values), min(values)
+    return f"{mean:.3f} {what} (least {least:.3f}, {len(values)} rows)"
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of positive numbers."""
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _losses(rows: Sequence[Row]) -> list[str]:
+    lost = [
+        row for row in rows if row["best_peer_ratio"] is not None and row["best_peer_ratio"] < 1
+    ]
+    lost.sort(key=lambda row: float(row["best_peer_ratio"]))
+    return [f"{len(lost)} losses:"] + [
+        f"  {row['best_peer_ratio']:.3f} {row['name']} against {row['best_peer']}" for row in lost
+    ]
+
+
+def _absent(rows: Sequence[Row]) -> list[str]:
+    """Each reason once for each group."""
+    found: dict[str, None] = {}
+    for row in rows:
+        for peer, reason in row["absent"].items():
+            found[f"{peer} took no part in {row['group']}: {reason}"] = None
+    return list(found)

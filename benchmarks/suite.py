@@ -1,0 +1,96 @@
+"""A suite from its cases to its rows, in the time that there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from weft.benchmarks.call_overhead import rows as call_rows
+from weft.benchmarks.case import Planned
+from weft.benchmarks.limits import SAMPLES, Limits
+from weft.benchmarks.peers.numpy_blas import NumPyBlas
+from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
+from weft.benchmarks.peers.peer import Peer
+from weft.benchmarks.peers.pytorch import Eager, OneDnn
+from weft.benchmarks.row import Bench, Row, settle
+from weft.benchmarks.timing import interleaved_loops
+
+PEERS: tuple[Peer, ...] = (OnnxRuntime(), NumPyBlas(), Eager(), OneDnn())
+QUICK_SECONDS = 36.0  # of a whole suite, besides starting it
+_ROW_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``only``: patterns of rows' names (empty: all). ``cpu_time``: processor time of the process
+    instead of the clock's, where other programs take turns with it."""
+
+    threads: int = 1
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    cpu_time: bool = False
+
+    def takes(self, name: str) -> bool:
+        """Whether the row called ``name`` is wanted."""
+        return not self.only or any(fnmatch(name, pattern) for pattern in self.only)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``limits``: a line for each limit of the machine; ``left_out``: rows that had no time."""
+
+    rows: list[Row]
+    limits: list[str]
+    left_out: list[str]
+
+
+def run(
+    cases: Iterable[Planned],
+    settings: Settings,
+    tell: Callable[[Row], object] = lambda row: None,
+) -> Found:
+    """The rows of ``cases``, each told as it comes, and those of empty calls."""
+    end = time.perf_counter() + QUICK_SECONDS if settings.quick else float("inf")
+    clock = time.process_time if settings.cpu_time else time.perf_counter
+    bench = Bench(settings.threads, _ROW_SECONDS, PEERS, Limits(settings.threads), clock)
+    _sample(bench)
+    rows: list[Row] = []
+    wanted = [case for case in cases if settings.takes(case.name)]
+    left_out: list[str] = []
+    for number, case in enumerate(wanted):
+        left = end - time.perf_counter()
+        if left <= 0:
+            left_out.append(case.name)
+            continue
+        bench.seconds = min(_ROW_SECONDS, 0.4 * left / (len(wanted) - number))
+        rows.append(bench.row(case.build()))
+        tell(rows[-1])
+    for row in call_rows(bench):
+        if settings.takes(row["name"]):
+            rows.append(row)
+            tell(row)
+    for row in rows:  # the best rate may have come after it
+        settle(row, bench.limits.best(row["limit"], row["bytes"]))
+    return Found(rows, _limits(bench), left_out)
+
+
+def _sample(bench: Bench) -> None:
+    """The machine's limits that every run reports, before the rows; rows take more samples."""
+    probes = {**bench.limits.of("float32"), **bench.limits.of("float64"), **bench.limits.of("copy")}
+    loops = {name: probe.loop for name, probe in probes.items()}
+    found = interleaved_loops(loops, seconds=2.0, rounds=SAMPLES, clock=bench.clock)
+    for name, probe in probes.items():
+        probe.note(found[name])
+
+
+def _limits(bench: Bench) -> list[str]:
+    lines = [
+        f"multiply-add peak of {dtype}, {bench.threads} threads: {rate / 1e9:.1f} GFLOP/s"
+        for dtype in ("float32", "float64")
+        if (rate := bench.limits.best(dtype))
+    ]
+    kinds = {name: probe.best / 1e9 for name, probe in bench.limits.of("copy").items()}
+    each = ", ".join(f"{name} {rate:.2f}" for name, rate in kinds.items())
+    return [*lines, f"bandwidth of copying memory, read and written: {each} GB/s"]
