@@ -16,6 +16,10 @@ class SizeFunction:
         self.count = 0
         self.parameters: dict[str, str] = {}
         self.known: dict[int, tuple[Expr, str]] = {}  # by identity: structure may be deep
+        self.load(parameters)
+
+    def load(self, parameters: Sequence[str]) -> None:
+        """``parameters`` from the table at ``%parameters``."""
         for number, name in enumerate(parameters):
             at = self.value(f"getelementptr i64, ptr %parameters, i64 {number}")
             self.parameters[name] = self.value(f"load i64, ptr {at}, align 8")

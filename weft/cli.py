@@ -28,6 +28,7 @@ from weft.cache import open_cache
 from weft.cli_models import Loaded, make_inputs, open_program
 from weft.cli_progress import compile_progress, progress
 from weft.cli_report import PeerRun, Run, print_run, run_data
+from weft.codegen.c_interface import identifier
 from weft.errors import CallError, WeftError
 from weft.executable import available_threads
 from weft.frontend.zoo.registry import MODELS
@@ -261,7 +262,14 @@ def bench(arguments: tuple[str, ...]) -> None:
 
 @cli.command("compile", epilog=MODEL_HELP)
 @_model
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="By default NAME.weft.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="By default NAME.weft; NAME.o or NAME.so: a library for C programs.",
+)
+@click.option("--header", type=click.Path(path_type=Path), help="Of a library: where it goes.")
+@click.option("--name", help="Of a library: what its functions' names start with.")
 @_shape
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
 @_json
@@ -269,17 +277,30 @@ def bench(arguments: tuple[str, ...]) -> None:
 def compile_(
     model: str,
     output: Path | None,
+    header: Path | None,
+    name: str | None,
     shapes: Shapes,
     texts: bool,
     as_json: bool,
 ) -> None:
-    """Compile MODEL to an artifact that runs without compiling."""
+    """Compile MODEL to an artifact that runs without compiling, or to a library for C programs."""
+    library = output is not None and output.suffix in (".o", ".so")
+    if not library and (header is not None or name is not None):
+        raise CallError(
+            "WEFT-E0807",
+            "--header and --name are for libraries",
+            hint="-o NAME.o, or -o NAME.so where there is a linker",
+        )
     loaded = _open(model, None, shapes)
     path = output or Path(f"{loaded.name}.weft")
-    loaded.program.save(path, texts=texts)
+    if library:
+        loaded.program.export(path, header=header, name=name or identifier(loaded.name))
+    else:
+        loaded.program.save(path, texts=texts)
     size = path.stat().st_size
     if as_json:
-        _print_json({"artifact": str(path), "bytes": size, "stats": dict(loaded.program.stats)})
+        made = {"artifact": str(path), "header": str(header)} if header else {"artifact": str(path)}
+        _print_json({**made, "bytes": size, "stats": dict(loaded.program.stats)})
     else:
         click.echo(f"{path}: {size:,} bytes")
 

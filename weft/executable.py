@@ -38,6 +38,7 @@ from weft.codegen.llvm_target import inspect
 from weft.codegen.native_library import NativeProgram
 from weft.compiled import ArraySpec, Compiled
 from weft.errors import ArtifactError, CallError, ExecutionError
+from weft.library import write_library
 
 MAX_PLANS = 256  # bindings of the size symbols that are remembered
 MAX_FRAMES = 8  # arenas kept between calls
@@ -380,6 +381,23 @@ class Executable:
         # Where this process got it from is nothing to remember.
         stats = {k: v for k, v in self._compiled.stats.items() if k != "from_cache"}
         artifact.write(replace(self._compiled, stats=stats), Path(path), texts=texts)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        header: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write a library that C programs call: ``NAME.o``, or ``NAME.so`` where there is a linker.
+
+        It holds everything, constants included, and needs libc alone. ``header``: where its
+        declarations go, and how to use them. ``name``: what its functions' names start with.
+        Raises ``ArtifactError``.
+        """
+        write_library(
+            self._compiled, Path(path), header=None if header is None else Path(header), name=name
+        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))

@@ -182,6 +182,23 @@ class Model:
 
         ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program.
         """
+        self._one().save(path, texts=texts)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        header: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write a library that C programs call, as ``Executable.export`` does.
+
+        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program.
+        """
+        self._one().export(path, header=header, name=name)
+
+    def _one(self) -> Executable:
+        """The one compiled program that this is."""
         whole = _whole(self._onnx)
         if whole is None:
             raise ArtifactError(
@@ -191,7 +208,7 @@ class Model:
                 hint="give open sizes: weft.compile(model, shapes={'x': (1, 3, 224, 224)}), or"
                 " weft compile --shape x=1,3,224,224",
             )
-        whole.save(path, texts=texts)
+        return whole
 
     @property
     def _inputs(self) -> str:

@@ -129,6 +129,22 @@ def test_compile_then_run_the_artifact(models, tmp_path):
     assert json.loads(again.output)["bytes"] == artifact.stat().st_size
 
 
+def test_compile_to_a_library(models, tmp_path):
+    library, header = tmp_path / "linear.o", tmp_path / "linear.h"
+    made = weft_command("compile", models / "fixed.onnx", "-o", library, "--header", header)
+    assert made.exit_code == 0 and f"{library.stat().st_size:,} bytes" in made.output
+    assert "int fixed_run(" in header.read_text()
+    assert library.read_bytes().startswith(b"\x7fELF")
+    options = ("-o", library, "--header", header, "--name", "mine", "--json")
+    found = json.loads(weft_command("compile", models / "fixed.onnx", *options).output)
+    assert (found["artifact"], found["header"]) == (str(library), str(header))
+    assert "int mine_run(" in header.read_text()
+    artifact = tmp_path / "again.weft"
+    weft_command("compile", models / "fixed.onnx", "-o", artifact)
+    weft_command("compile", artifact, "-o", library, "--header", header)
+    assert "int again_run(" in header.read_text()
+
+
 def test_explain(models):
     fixed = models / "fixed.onnx"
     text = weft_command("explain", fixed).output
@@ -168,6 +184,11 @@ def test_cache_info_and_clear(models, tmp_path, monkeypatch):
         (["run", "MODEL", "--shape", "x=2,3"], "E0013", "size 1 in dimension 0"),
         (["run", "BROKEN"], "E0266", "not an ONNX model"),
         (["compile", "OPEN", "-o", "x.weft"], "E0706", "x: float32[n, 3]"),
+        (["compile", "OPEN", "-o", "x.o"], "E0706", "x: float32[n, 3]"),
+        (["compile", "MODEL", "--header", "x.h"], "E0807", "-o NAME.o"),
+        (["compile", "MODEL", "-o", "x.weft", "--name", "x"], "E0807", "are for libraries"),
+        (["compile", "MODEL", "-o", "x.o", "--name", "a b"], "E0711", "a_b, say"),
+        (["compile", "MODEL", "-o", "/no/such/x.o"], "E0700", "/no/such/x.o"),
         (["explain", "OPEN"], "E0620", "nothing of"),
         (["explain", "MODEL", "--stage", "nope"], "E0609", "stages:"),
     ],

@@ -1,0 +1,150 @@
+"""A compiled program → a library for C programs: one object file or shared library, one header.
+
+interface      names and structs for C                       codegen/c_interface.py
+objects        the program's own, the thread pool, the interface's functions
+merge          one object file, constants embedded           codegen/merge_objects.py
+link           a shared library of it, where asked for       weft/linker.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from weft.codegen.c_header import c_header
+from weft.codegen.c_interface import Field, Interface, Result, identifier, identifiers
+from weft.codegen.llvm_interface import emit_interface
+from weft.codegen.llvm_runtime import runtime_ir
+from weft.codegen.llvm_target import LlvmTarget, to_object
+from weft.codegen.merge_objects import Blob, merge_objects
+from weft.compiled import ArraySpec, Compiled
+from weft.dtypes import int64
+from weft.errors import ArtifactError
+from weft.files import write_atomically
+from weft.linker import link_shared
+
+FUNCTIONS = ("run", "workspace_bytes", "message")  # what a library defines, behind its name
+
+
+def write_library(
+    compiled: Compiled, path: Path, *, header: Path | None = None, name: str | None = None
+) -> None:
+    """Write ``compiled`` to ``path``: an object file (``.o``), or a shared library (``.so``).
+
+    ``header``: where its C header goes. ``name``: what its functions' names start with; by default
+    made from the program's own. Raises ``ArtifactError``: WEFT-E0711 for another suffix or a name
+    that is no C identifier, E0712 for a target that it cannot be made for, E0713 where there is no
+    linker, E0714 where that fails, E0700 where a file cannot be written.
+    """
+    if path.suffix not in (".o", ".so"):
+        raise ArtifactError(
+            "WEFT-E0711",
+            f"{path.name!r} is neither an object file nor a shared library",
+            hint="write to NAME.o or NAME.so",
+        )
+    interface = interface_of(compiled, name)
+    merged = library_object(compiled, name)
+    try:
+        if path.suffix == ".o":
+            write_atomically(path, merged)
+        else:
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".weft-tmp-") as folder:
+                objects_path = Path(folder) / f"{interface.name}.o"
+                write_atomically(objects_path, merged)
+                linked = Path(folder) / path.name
+                link_shared(objects_path, linked, compiled.target.triple)
+                linked.replace(path)
+        if header is not None:
+            write_atomically(header, [c_header(interface).encode()])
+    except OSError as error:
+        raise ArtifactError(
+            "WEFT-E0700", "the library cannot be written", where=str(path), why=str(error)
+        ) from None
+
+
+def library_object(compiled: Compiled, name: str | None = None) -> Iterator[bytes | memoryview]:
+    """The object file, in pieces. Raises ``ArtifactError`` as ``write_library`` does."""
+    interface, target = interface_of(compiled, name), compiled.target
+    parts = [emit_interface(interface, target.triple), _runtime(target)]
+    objects = [*compiled.objects, *(to_object(part, target) for part in parts)]
+    public = [f"{interface.name}_{function}" for function in FUNCTIONS]
+    return merge_objects(objects, public, _blobs(compiled))
+
+
+def interface_of(compiled: Compiled, name: str | None = None) -> Interface:
+    """What C programs see of ``compiled``. Raises ``ArtifactError`` (WEFT-E0711)."""
+    chosen = identifier(compiled.name) if name is None else name
+    if identifier(chosen) != chosen:
+        raise ArtifactError(
+            "WEFT-E0711",
+            f"names cannot start with {chosen!r}",
+            why="it is no C identifier, or C, C++ or a usual macro means something else by it",
+            hint=f"{identifier(chosen)}, say",
+        )
+    determined = {n for n, _ in compiled.derived}
+    numbers = [compiled.inputs[k].name for k in compiled.scalars]
+    symbols = [p for p in compiled.parameters if p not in determined and p not in numbers]
+    labels = [*numbers, *symbols]
+    pairs = zip(identifiers(labels), labels, strict=True)
+    sizes = tuple(Field(each, label, int64, by_value=True) for each, label in pairs)
+    in_place = {pair.output: pair for pair in compiled.in_place}
+    written = {pair.input for pair in compiled.in_place}
+    inputs = [k for k in range(len(compiled.inputs)) if k not in compiled.scalars]
+    outputs = [k for k in range(len(compiled.outputs)) if k not in in_place]
+    places = {k: number for number, k in enumerate(inputs)}
+    places |= {k: -1 - number for number, k in enumerate(compiled.scalars)}
+    return Interface(
+        name=chosen,
+        title=compiled.name,
+        entry=compiled.entry,
+        inputs=_fields([compiled.inputs[k] for k in inputs], [k in written for k in inputs]),
+        outputs=_fields([compiled.outputs[k] for k in outputs], [True] * len(outputs)),
+        sizes=sizes,
+        arguments=tuple(places[k] for k in range(len(compiled.inputs))),
+        results=tuple(
+            Result(places[pair.input], in_place=True, copied=not pair.shared)
+            if (pair := in_place.get(k)) is not None
+            else Result(outputs.index(k))
+            for k in range(len(compiled.outputs))
+        ),
+        parameters=compiled.parameters,
+        derived=compiled.derived,
+        guards=tuple((guard.condition, guard.text) for guard in compiled.guards),
+        checks=compiled.checks,
+        constants=len(compiled.constants),
+        signed=frozenset(numbers),
+    )
+
+
+def _fields(specs: Sequence[ArraySpec], written: Sequence[bool]) -> tuple[Field, ...]:
+    names = identifiers(spec.name for spec in specs)
+    return tuple(_field(*each) for each in zip(names, specs, written, strict=True))
+
+
+def _field(name: str, spec: ArraySpec, written: bool) -> Field:
+    natural = spec.dtype.itemsize
+    by_value = not spec.shape and not written and spec.alignment <= natural
+    return Field(
+        name, spec.name, spec.dtype, spec.shape, max(spec.alignment, natural), by_value, written
+    )
+
+
+def _runtime(target: LlvmTarget) -> str:
+    try:
+        return runtime_ir(target.triple)
+    except KeyError:
+        raise ArtifactError(
+            "WEFT-E0712",
+            f"there are no libraries for {target.triple}",
+            why="their threads are those of Linux on x86-64, AArch64 or RISC-V",
+        ) from None
+
+
+def _blobs(compiled: Compiled) -> list[Blob]:
+    arrays = [np.ascontiguousarray(array) for _, array in compiled.constants]
+    return [
+        Blob(f"weft_constant_{k}", a.reshape(-1).view(np.uint8).data) for k, a in enumerate(arrays)
+    ]
