@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from weft.benchmarks import blind, chain, environment, gemm, models, report, suite
+from weft.benchmarks import blind, chain, conv, environment, gemm, memory, models, report, suite
 from weft.benchmarks.case import Planned
 from weft.benchmarks.loop_programs import run as loop_programs
+from weft.benchmarks.peers.peer import Peer
 from weft.benchmarks.polybench.benchmark import DATASETS
 from weft.benchmarks.polybench.run import Settings
 from weft.benchmarks.polybench.run import run as run_polybench
@@ -82,7 +83,23 @@ def _measured(command: Command) -> Command:
 @_measured
 def _gemm(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
     """Matrix products beside onnxruntime, OpenBLAS, PyTorch and oneDNN."""
-    _beside("gemm", gemm.cases(quick), _settings(threads, quick, only, cpu_time), path)
+    _beside("gemm", gemm.cases(quick), gemm.PEERS, _settings(threads, quick, only, cpu_time), path)
+
+
+@main.command("conv", cls=_Apart)
+@_measured
+def _conv(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+    """Convolutions of ResNet-18, ResNet-50 and MobileNetV2, with what follows them."""
+    _beside("conv", conv.cases(quick), conv.PEERS, _settings(threads, quick, only, cpu_time), path)
+
+
+@main.command("memory", cls=_Apart)
+@_measured
+def _memory(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+    """What moves data: softmax, normalisations, transposes, reductions, at each cache's size."""
+    _beside(
+        "memory", memory.cases(quick), memory.PEERS, _settings(threads, quick, only, cpu_time), path
+    )
 
 
 def _settings(threads: int, quick: bool, only: str, cpu_time: bool) -> suite.Settings:
@@ -90,14 +107,18 @@ def _settings(threads: int, quick: bool, only: str, cpu_time: bool) -> suite.Set
 
 
 def _beside(
-    name: str, cases: Iterable[Planned], settings: suite.Settings, path: Path | None
+    name: str,
+    cases: Iterable[Planned],
+    peers: Sequence[Peer],
+    settings: suite.Settings,
+    path: Path | None,
 ) -> None:
     """A suite beside its peers, in an environment that suits them all; exits with 1 on failures."""
     changes = environment.wanted(settings.threads, os.environ)
     if changes:
         arguments = click.get_current_context().meta["arguments"]
         sys.exit(environment.run_apart(arguments, changes))
-    found = suite.run(cases, settings, lambda row: click.echo(report.line(row), err=True))
+    found = suite.run(cases, peers, settings, lambda row: click.echo(report.line(row), err=True))
     report.show(name, found.rows, found.limits, found.left_out)
     if path is not None:
         path.write_text(json.dumps(found.rows, indent=1))

@@ -9,6 +9,12 @@ from functools import partial
 import numpy as np
 
 from weft.benchmarks.case import TOLERANCE, Case, Planned, one_node, random_array
+from weft.benchmarks.peers.numpy_blas import NumPyBlas
+from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
+from weft.benchmarks.peers.peer import Peer
+from weft.benchmarks.peers.pytorch import Eager, OneDnn
+
+PEERS: tuple[Peer, ...] = (OnnxRuntime(), NumPyBlas(), Eager(), OneDnn())
 
 WIDTHS = (
     (384, 384), (768, 768), (768, 3072), (3072, 768), (1024, 1024), (1024, 4096), (4096, 1024),

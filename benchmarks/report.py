@@ -83,25 +83,28 @@ def _overheads(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """Of each group, and of all."""
+    """Of each group, of all but calls of nothing, and beside each peer alone."""
     lines = []
-    groups = list(dict.fromkeys(row["group"] for row in rows))
-    for group in groups:
+    for group in dict.fromkeys(row["group"] for row in rows):
         inside = [row for row in rows if row["group"] == group]
-        speed = _mean(inside, "best_peer_ratio", "of the best peer's speed")
-        fraction = _mean(inside, "peak_fraction", "of the limit")
+        speed = _mean([row["best_peer_ratio"] for row in inside], "of the best peer's speed")
+        fraction = _mean([row["peak_fraction"] for row in inside], "of the limit")
         if speed or fraction:
             lines.append(f"geometric mean, {group}: {'; '.join(filter(None, (speed, fraction)))}")
-    whole = _mean(rows, "best_peer_ratio", "of the best peer's speed")
-    return [*lines, f"geometric mean, all: {whole}"] if whole and len(groups) > 1 else lines
+    work = [row for row in rows if row["limit"] and row["weft_ms"]]
+    whole = _mean([row["best_peer_ratio"] for row in work], "of the best peer's speed")
+    lines += [f"geometric mean, all: {whole}"] if whole else []
+    for peer in dict.fromkeys(name for row in work for name in row["peers"]):
+        ratios = [row["peers"][peer] / row["weft_ms"] for row in work if peer in row["peers"]]
+        lines.append(f"geometric mean beside {peer}: {_mean(ratios, 'of its speed')}")
+    return lines
 
 
-def _mean(rows: Sequence[Row], key: str, what: str) -> str:
-    values = [row[key] for row in rows if row[key]]
-    if not values:
+def _mean(values: Sequence[float | None], what: str) -> str:
+    known = [value for value in values if value]
+    if not known:
         return ""
-    mean, least = geometric_mean(values), min(values)
-    return f"{mean:.3f} {what} (least {least:.3f}, {len(values)} rows)"
+    return f"{geometric_mean(known):.3f} {what} (least {min(known):.3f}, {len(known)} rows)"
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -120,9 +123,12 @@ def _losses(rows: Sequence[Row]) -> list[str]:
 
 
 def _absent(rows: Sequence[Row]) -> list[str]:
-    """Each reason once for each group."""
-    found: dict[str, None] = {}
+    """Each reason once, with the groups of rows that it is about."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
         for peer, reason in row["absent"].items():
-            found[f"{peer} took no part in {row['group']}: {reason}"] = None
-    return list(found)
+            found.setdefault((peer, reason), {})[row["group"]] = None
+    return [
+        f"{peer} took no part in {', '.join(groups)}: {reason}"
+        for (peer, reason), groups in found.items()
+    ]

@@ -47,6 +47,8 @@ def test_everything_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         "empty call of p: 2.0 to 2.0 us, subtracted",
         "geometric mean, g: 1.100",
         "geometric mean, h: 0.632",
+        "geometric mean, all: 0.761",
+        "geometric mean beside p: 1.100 of its speed (least 1.100, 3 rows)",
         "2 losses:\n  0.500 three against p\n  0.800 two against p",
         "q took no part in h: not installed",
         "no time for left",
