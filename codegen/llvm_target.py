@@ -6,11 +6,13 @@ assembles one module; ``native_library`` maps objects into this process.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
 
+from weft.codegen.architectures import architecture_of
 from weft.errors import InternalError
 
 
@@ -27,34 +29,50 @@ class LlvmTarget:
     fma: bool = True
     half: bool = True
 
+    @property
+    def enabled(self) -> frozenset[str]:
+        """LLVM's names of the features that code may use."""
+        return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
+
 
 @cache
-def _initialise() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+def initialise() -> None:
+    """Make LLVM ready to compile for any processor."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()
 
 
 @cache
 def host_target() -> LlvmTarget:
     """The processor that runs this process."""
-    _initialise()
+    initialise()
     features = llvm.get_host_cpu_features()
     has = {name for name, on in features.items() if on}
-    if "avx512f" in has and "avx512vl" in has and "avx512bw" in has and "avx512dq" in has:
-        width = 64
-    else:
-        width = 32 if "avx2" in has else 16
     triple = llvm.get_process_triple()
-    x86 = triple.startswith(("x86_64", "i386", "i686"))
+    return llvm_target(triple, llvm.get_host_cpu_name(), has, features.flatten())
+
+
+def llvm_target(triple: str, cpu: str, features: Set[str], text: str = "") -> LlvmTarget:
+    """The processor that LLVM calls ``cpu`` and that has ``features``; ``text``: all that LLVM is
+    told of them, by default just these."""
+    family = architecture_of(triple)
     return LlvmTarget(
         triple,
-        llvm.get_host_cpu_name(),
-        features.flatten(),
-        width,
-        fma="fma" in has or not x86,
-        half="f16c" in has or not x86,
+        cpu,
+        text or ",".join([family.always, *(f"+{name}" for name in sorted(features))]).strip(","),
+        family.register_file(features).bytes,
+        fma=not family.fma or family.fma in features,
+        half=not family.half or family.half in features,
     )
+
+
+def lacking(target: LlvmTarget) -> tuple[str, ...]:
+    """What is missing here to run code for ``target``: features, or its triple; (): nothing."""
+    host = host_target()
+    if target.triple.split("-")[0] != host.triple.split("-")[0]:
+        return (target.triple,)
+    return tuple(sorted(target.enabled - host.enabled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +96,7 @@ def inspect(module_text: str, target: LlvmTarget) -> Inspected:
 
 
 def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    _initialise()
+    initialise()
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
     )
@@ -91,7 +109,12 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.Targ
         ) from error
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
-    # Vectors, register tiles and unrolling are the emitter's own decisions.
+    optimise(module, machine)
+    return module, machine
+
+
+def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    """LLVM's passes, in place, but for what the emitter decides: vectors, tiles, unrolling."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False
     tuning.slp_vectorization = False
@@ -99,4 +122,3 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.Targ
     tuning.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
-    return module, machine

@@ -10,11 +10,13 @@ import ctypes
 import itertools
 from collections.abc import Sequence
 from functools import cache
+from typing import NoReturn
 
 import llvmlite.binding as llvm
 
 from weft.codegen.llvm_runtime import runtime_ir
-from weft.codegen.llvm_target import host_target, to_object
+from weft.codegen.llvm_target import LlvmTarget, host_target, lacking, to_object
+from weft.errors import CallError
 
 Entry = ctypes.CFUNCTYPE(
     ctypes.c_int32,
@@ -99,3 +101,30 @@ class NativeProgram:
         self.threads = Threads(tracker[f"{entry}_threads"])
         for function in (self.entry, self.arena_bytes, self.threads):
             function.code = tracker  # type: ignore[attr-defined]  # whoever calls keeps it mapped
+
+
+class ForeignProgram:
+    """In place of a ``NativeProgram``: code for ``target``, which this processor cannot run."""
+
+    __slots__ = ("_target",)
+
+    def __init__(self, target: LlvmTarget) -> None:
+        self._target = target
+
+    def entry(self, *_: object) -> NoReturn:
+        raise CallError(
+            "WEFT-E0613",
+            f"the program was compiled for another processor ({self._target.cpu})",
+            why=f"{host_target().cpu} lacks {', '.join(lacking(self._target))}",
+            hint="save it and run it there, or compile it for this one",
+        )
+
+    arena_bytes = threads = entry
+
+
+def load(
+    objects: Sequence[bytes], entry: str, target: LlvmTarget
+) -> NativeProgram | ForeignProgram:
+    """The entry point of ``objects``, code for ``target``; one that refuses calls if the processor
+    here is another. Raises ``RuntimeError`` as ``NativeProgram`` does."""
+    return ForeignProgram(target) if lacking(target) else NativeProgram(objects, entry)

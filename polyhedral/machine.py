@@ -21,11 +21,13 @@ Layout = Literal["anywhere", "contiguous"]
 @dataclass(frozen=True, slots=True)
 class Cache:
     """One level: ``size`` and ``line`` in bytes, as one core sees it; ``bandwidth``: bytes that it
-    hands to the level above per cycle (default: typical of second and third levels)."""
+    hands to the level above per cycle (default: typical of second and third levels); ``cores``:
+    how many have it together."""
 
     size: int
     line: int = 64
     bandwidth: float = 24.0
+    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Machine:
     cycles, ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions. ``frequency`` is in
     cycles per second, ``memory_bandwidth`` in bytes per second for one core: typical of servers, as
     is what costs are estimated from; no record is measured unasked, since it is part of cache keys.
+    ``barrier`` is in seconds: all threads of a program meet. ``features``: names, as LLVM writes
+    them ("avx512vnni", "dotprod"), of what it has that instructions ask for.
     """
 
     name: str
@@ -69,6 +73,8 @@ class Machine:
     loads_per_cycle: int = 2
     frequency: float = 3.0e9
     memory_bandwidth: float = 12.0e9
+    barrier: float = 2.0e-6
+    features: tuple[str, ...] = ()
 
     def bandwidths(self) -> tuple[float, ...]:
         """Bytes per second out of each memory into the next smaller one: out of the second cache

@@ -9,7 +9,6 @@ from typing import Any
 
 import onnx
 
-from weft.codegen.machines.host import host_machine
 from weft.compiler import cluster_scops, lower_graph, no_such_cluster
 from weft.errors import CallError, CompileError, ExpressionError
 from weft.executable import Executable
@@ -29,10 +28,9 @@ from weft.polyhedral.schedule import schedule as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.schedule_value import Schedule, Subject, not_a_schedule
+from weft.targets import target_for
 from weft.verify_full import compile_and_verify
 from weft.verify_kernel import compile_and_verify_kernel
-
-TARGETS = ("host",)
 
 Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto
 
@@ -54,17 +52,19 @@ def compile(
     shapes gives one ``Executable``; another a ``Model``, which compiles for the shapes and data of
     its calls and remembers them.
 
-    ``target``: "host" (also None), this processor. ``options``: by default what the environment
-    says (``Options.from_environment``). ``in_place``: output name -> name of the input that the
-    call overwrites with it. ``shapes``: input name -> shape, where an ONNX model leaves sizes
-    open. ``schedule``: one that ``weft.schedule(source)`` began, or some of
-    ``weft.schedules(source)``, by name; what has none is scheduled by Weft. Raises
-    ``CompileError``.
+    ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
+    a name that ``weft targets`` lists or LLVM knows. What cannot run here can be saved.
+    ``options``: by default what the environment says (``Options.from_environment``).
+    ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
+    input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that
+    ``weft.schedule(source)`` began, or some of ``weft.schedules(source)``, by name; what has none
+    is scheduled by Weft. Raises ``CompileError``.
     """
     chosen = _chosen(target, options)
     given = _given(schedule)
     if isinstance(source, Kernel):
-        return _compiled_kernel(source, options, given, in_place, shapes)
+        chosen = _for(target, options_or_default(options or source.options))
+        return _compiled_kernel(source, chosen, given, in_place, shapes)
     if _is_onnx(source):
         if in_place:
             raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX models")
@@ -79,7 +79,7 @@ def compile(
 
 
 def _compiled_kernel(
-    kernel: Kernel, options: Options | None, given: Mapping[str, Scheduled], *unfit: object
+    kernel: Kernel, options: Options, given: Mapping[str, Scheduled], *unfit: object
 ) -> Executable:
     if any(unfit):
         raise CompileError(
@@ -87,8 +87,7 @@ def _compiled_kernel(
             "in_place and shapes are not for loop kernels",
             why="a kernel overwrites the arrays that it writes, and takes any sizes",
         )
-    chosen = options or kernel.options
-    return compile_and_verify_kernel(kernel.lowered, chosen, _for_kernel(kernel, given))
+    return compile_and_verify_kernel(kernel.lowered, options, _for_kernel(kernel, given))
 
 
 def _for_kernel(kernel: Kernel, given: Mapping[str, Scheduled]) -> Scheduled | None:
@@ -120,6 +119,7 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
     if isinstance(source, Kernel):
         return {source.scop.name: source.schedule()}
     chosen = _chosen(None, options)
+    machine = target_for(chosen).machine
     graph = import_model(open_model(source)[0]) if _is_onnx(source) else _graph(source, None)
     scops = cluster_scops(graph, chosen)
 
@@ -129,7 +129,7 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
         return Subject(
             whole if len(scops) == 1 else part,
             lambda made, options: compile(source, options=options, schedule=made),
-            lambda scop: automatic(scop, host_machine()),
+            lambda scop: automatic(scop, machine),
         )
 
     return {name: Schedule(initial(scop), subject(name)) for name, scop in scops.items()}
@@ -217,13 +217,14 @@ def program(outputs: Tensor | Sequence[Tensor], *, name: str = "program") -> Pro
 
 
 def _chosen(target: str | None, options: Options | None) -> Options:
-    if target is not None and target not in TARGETS:
-        raise CompileError(
-            "WEFT-E0002",
-            f"there is no target {target!r}",
-            hint=f"targets: {', '.join(TARGETS)} (this processor)",
-        )
-    return options_or_default(options)
+    return _for(target, options_or_default(options))
+
+
+def _for(target: str | None, options: Options) -> Options:
+    """``options`` with ``target``, if it is given; refused now where there is no such target."""
+    chosen = options if target is None else replace(options, target=target)
+    target_for(chosen)
+    return chosen
 
 
 def _is_onnx(source: Source) -> bool:

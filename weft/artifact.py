@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.artifact_header import MALFORMED, decode_header, encode_header, pack_texts
-from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.llvm_target import LlvmTarget, host_target, lacking
 from weft.compiled import Compiled
 from weft.errors import ArtifactError
 from weft.files import write_atomically
@@ -54,7 +54,9 @@ def read(path: Path) -> Compiled:
         raise ArtifactError(
             "WEFT-E0700", "the artifact cannot be read", where=str(path), why=str(error)
         ) from None
-    return decode(memoryview(buffer), str(path))
+    compiled = decode(memoryview(buffer), str(path))
+    _check_target(compiled.target, str(path))
+    return compiled
 
 
 def encode(compiled: Compiled, *, texts: bool = True) -> Iterator[bytes | memoryview]:
@@ -101,13 +103,11 @@ def decode(buffer: memoryview, where: str, *, checked: bool = False) -> Compiled
     header_bytes = _check(buffer, where, checked)
     header = buffer[_PREFIX.size : _PREFIX.size + header_bytes]
     try:
-        compiled = decode_header(header, buffer[_PREFIX.size + _aligned(header_bytes) :])
+        return decode_header(header, buffer[_PREFIX.size + _aligned(header_bytes) :])
     except MALFORMED as error:
         raise ArtifactError(
             "WEFT-E0702", "the artifact is malformed", where=where, why=str(error)
         ) from None
-    _check_target(compiled.target, where)
-    return compiled
 
 
 def _check(buffer: memoryview, where: str, checked: bool) -> int:
@@ -141,19 +141,12 @@ def _check(buffer: memoryview, where: str, checked: bool) -> int:
 
 def _check_target(target: LlvmTarget, where: str) -> None:
     """The machine here has everything that the code was compiled for."""
-    host = host_target()
-    missing = sorted(_enabled(target.features) - _enabled(host.features))
-    if target.triple.split("-")[0] != host.triple.split("-")[0]:
-        missing = [target.triple]
+    missing = lacking(target)
     if missing:
         raise ArtifactError(
             "WEFT-E0705",
             f"the artifact is for another processor ({target.cpu})",
             where=where,
-            why=f"{host.cpu} lacks {', '.join(missing)}",
-            hint="compile the model on this machine",
+            why=f"{host_target().cpu} lacks {', '.join(missing)}",
+            hint="compile the model on this machine, or for a target whose code runs on both",
         )
-
-
-def _enabled(features: str) -> set[str]:
-    return {f[1:] for f in features.split(",") if f.startswith("+")}

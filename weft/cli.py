@@ -95,6 +95,9 @@ _shape = click.option(
     metavar="NAME=SIZES",
     help="Fix an open shape: x=1,3,224,224.",
 )
+_target = click.option(
+    "--target", metavar="NAME", help="The processor to compile for, one of `weft targets`."
+)
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object, errors included.")
 
 
@@ -134,6 +137,7 @@ def main() -> None:
     "--output", "outputs", multiple=True, metavar="NAME=@FILE.npy", help="Where to write an output."
 )
 @_threads
+@_target
 @_shape
 @click.option("--seed", type=click.IntRange(0), default=0, help="Of random inputs.")
 @click.option(
@@ -148,6 +152,7 @@ def run(
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     threads: int | None,
+    target: str | None,
     shapes: Shapes,
     seed: int,
     repeat: int | None,
@@ -156,7 +161,7 @@ def run(
 ) -> None:
     """Run MODEL: its results, its latency beside onnxruntime's, and what the compiler did."""
     started = time.perf_counter()
-    loaded = _open(model, threads, shapes)
+    loaded = _open(model, shapes, threads=threads, target=target)
     given = make_inputs(loaded, inputs, seed)
     with compile_progress(f"running {loaded.name}", watched=False):
         results = loaded.program.run(given)  # a model of open shapes compiles here
@@ -173,10 +178,10 @@ def run(
         sys.exit(DIFFERENT)
 
 
-def _open(model: str, threads: int | None, shapes: Shapes) -> Loaded:
-    options = Options.from_environment()
-    if threads is not None:
-        options = replace(options, threads=threads)
+def _open(model: str, shapes: Shapes, **choices: Any) -> Loaded:
+    """The model compiled with the environment's options, but for the ``choices`` that are made."""
+    given = {name: value for name, value in choices.items() if value is not None}
+    options = replace(Options.from_environment(), **given)
     watched = bool(options.logs or options.print_after)
     with compile_progress(f"compiling {model}", watched=watched):
         return open_program(model, options, shapes)
@@ -270,6 +275,7 @@ def bench(arguments: tuple[str, ...]) -> None:
 )
 @click.option("--header", type=click.Path(path_type=Path), help="Of a library: where it goes.")
 @click.option("--name", help="Of a library: what its functions' names start with.")
+@_target
 @_shape
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
 @_json
@@ -279,6 +285,7 @@ def compile_(
     output: Path | None,
     header: Path | None,
     name: str | None,
+    target: str | None,
     shapes: Shapes,
     texts: bool,
     as_json: bool,
@@ -291,7 +298,7 @@ def compile_(
             "--header and --name are for libraries",
             hint="-o NAME.o, or -o NAME.so where there is a linker",
         )
-    loaded = _open(model, None, shapes)
+    loaded = _open(model, shapes, target=target)
     path = output or Path(f"{loaded.name}.weft")
     if library:
         loaded.program.export(path, header=header, name=name or identifier(loaded.name))
@@ -307,6 +314,7 @@ def compile_(
 
 @cli.command(epilog=MODEL_HELP)
 @_model
+@_target
 @_shape
 @click.option("--stage", help="The text after this stage of the compiler instead.")
 @click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
@@ -314,6 +322,7 @@ def compile_(
 @_reported
 def explain(
     model: str,
+    target: str | None,
     shapes: Shapes,
     stage: str | None,
     source: str | None,
@@ -324,7 +333,7 @@ def explain(
     Clusters, their statements, dependences and schedules, and for each pair of neighbouring
     operators why they were fused or not.
     """
-    program = _open(model, None, shapes).program
+    program = _open(model, shapes, target=target).program
     if source is not None:
         text = program.source(source)
     else:

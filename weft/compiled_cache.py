@@ -16,6 +16,7 @@ import weft
 from weft import artifact
 from weft.cache import Cache
 from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.target import Target
 from weft.compiled import Compiled
 from weft.errors import ArtifactError
 from weft.options import Options
@@ -24,7 +25,7 @@ from weft.options import Options
 def cache_key(
     program: str,
     constants: Iterable[tuple[str, np.ndarray]],
-    target: LlvmTarget,
+    target: Target,
     options: Options,
 ) -> bytes:
     """All that a compiled program depends on.
@@ -35,7 +36,7 @@ def cache_key(
     """
     hashes = [(name, str(array.dtype), array.shape, _digest(array)) for name, array in constants]
     return msgspec.msgpack.encode(
-        (program, hashes, target, options.key, _weft_fingerprint(), llvm.llvm_version_info)
+        (program, hashes, repr(target), options.key, _weft_fingerprint(), llvm.llvm_version_info)
     )
 
 
@@ -58,16 +59,19 @@ def _weft_fingerprint() -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find(cache: Cache | None, key: bytes) -> Compiled | None:
-    """The program stored under ``key``; None where there is none that works here."""
+def find(cache: Cache | None, key: bytes, target: LlvmTarget) -> Compiled | None:
+    """The program stored under ``key``; None where there is no sound one for ``target``."""
     payload = cache.get(key) if cache is not None else None
     if cache is None or payload is None:
         return None
     try:
-        return artifact.decode(payload, str(cache.path(key)), checked=True)
+        found = artifact.decode(payload, str(cache.path(key)), checked=True)
     except ArtifactError:
+        found = None
+    if found is None or found.target != target:
         cache.discard(key)
         return None
+    return found
 
 
 def store(cache: Cache | None, key: bytes, compiled: Compiled) -> bool:

@@ -21,11 +21,11 @@ from weft.assemble import Assembly, assemble
 from weft.cache import open_cache
 from weft.cluster_code import ClusterCode, cluster_code, cluster_scop
 from weft.codegen.llvm_target import LlvmTarget, host_target
-from weft.codegen.machines.host import host_machine
 from weft.codegen.program import Program as HostProgram
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
 from weft.codegen.size_arithmetic import evaluate
+from weft.codegen.target import Target
 from weft.compiled import ArraySpec, Compiled, InPlace
 from weft.compiled_cache import cache_key, find, store
 from weft.errors import CompileError
@@ -53,6 +53,7 @@ from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.program_code import program_code
+from weft.targets import target_for
 
 Schedules = Mapping[str, Scheduled]
 """Name of a cluster -> the schedule that the user gives it; Weft schedules all others."""
@@ -61,18 +62,18 @@ Schedules = Mapping[str, Scheduled]
 def compile_graph(
     graph: Graph, options: Options | None = None, schedules: Schedules | None = None
 ) -> Executable:
-    """``graph`` as machine code for this processor, from the cache if it is there.
+    """``graph`` as machine code for ``options.target``, from the cache if it is there.
 
     Raises ``CompileError``; WEFT-E0015 for a schedule of something that ``graph`` is not.
     """
     given = schedules or {}
     chosen = options or Options()
-    target = host_target()
+    target = target_for(chosen)
     cached = chosen.cache and not chosen.watched
     cache = open_cache(chosen.cache_dir, chosen.cache_bytes) if cached else None
     identity = _identity(graph, given)
     key = cache_key(identity, graph.constants.items(), target, chosen) if cache else b""
-    found = find(cache, key)
+    found = find(cache, key, target.llvm)
     if found is not None:
         found = replace(found, stats={**found.stats, "from_cache": True})
         return Executable(found, threads=chosen.threads)
@@ -85,19 +86,20 @@ def _identity(graph: Graph, schedules: Schedules) -> str:
     """All of ``graph`` but its constants' data: what it computes, and the names that users see."""
     programs = [canonical_text(node.program) for node in graph.nodes]
     chosen = [repr((name, given.scop, given.tree)) for name, given in sorted(schedules.items())]
-    return "\n".join([print_graph(graph), *programs, *chosen, repr(host_machine())])
+    return "\n".join([print_graph(graph), *programs, *chosen])
 
 
-def _compiled(graph: Graph, target: LlvmTarget, options: Options, schedules: Schedules) -> Compiled:
+def _compiled(graph: Graph, target: Target, options: Options, schedules: Schedules) -> Compiled:
     """Every stage, in order."""
-    return machine_code(graph, lower_graph(graph, options, schedules=schedules), target)
+    lowered = lower_graph(graph, options, target.machine, schedules)
+    return machine_code(graph, lowered, target.llvm)
 
 
 def machine_code(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled:
     """``lowered``, which computes ``graph``, with its constants packed, as object code."""
     constants = dict(lowered.constants)
     if lowered.assembly.prepare is not None:
-        constants |= _prepare(lowered.assembly.prepare, constants, target, lowered.passes)
+        constants |= _prepare(lowered.assembly.prepare, constants, lowered.passes)
     compiled = program_code(lowered.assembly.main, constants, target, lowered.passes)
     return replace(
         compiled,
@@ -124,19 +126,19 @@ def lower_graph(
     machine: Machine | None = None,
     schedules: Schedules | None = None,
 ) -> Lowered:
-    """``graph`` down to a host program of kernels in loop IR, for this processor or another."""
+    """``graph`` down to a host program of kernels in loop IR, for ``options.target`` unless for
+    ``machine``."""
     chosen = options or Options()
+    machine = machine or target_for(chosen).machine
     passes = Passes(chosen, graph.name)
     graph = optimised(graph, passes)
     parts = passes.run("partition", lambda: partition(graph))
-    codes = _cluster_codes(
-        graph, parts.clusters, machine or host_machine(), passes, schedules or {}
-    )
+    codes = _cluster_codes(graph, parts.clusters, machine, passes, schedules or {})
     assembly = passes.run(
         "program", lambda: _assemble(graph, parts.clusters, codes), show=_print_assembly
     )
     verify_program(assembly.main)
-    return Lowered(graph, parts, codes, assembly, graph.constants, passes)
+    return Lowered(graph, parts, codes, assembly, graph.constants, machine, passes)
 
 
 def optimised(graph: Graph, passes: Passes) -> Graph:
@@ -252,16 +254,14 @@ def _print_assembly(assembly: Assembly) -> str:
 
 
 def _prepare(
-    program: HostProgram,
-    constants: Mapping[str, np.ndarray],
-    target: LlvmTarget,
-    passes: Passes,
+    program: HostProgram, constants: Mapping[str, np.ndarray], passes: Passes
 ) -> dict[str, np.ndarray]:
-    """Constants computed from constants, packed weights say, by running their kernels now.
+    """Constants computed from constants, packed weights say, by running their kernels now: those
+    that were made for the target, where data lie is theirs, in code for the processor here.
 
     What padding the kernels leave out is 0: artifacts are the same each time.
     """
-    compiled = program_code(program, constants, target, passes)
+    compiled = program_code(program, constants, host_target(), passes)
     zeros = {
         spec.name: np.zeros([evaluate(n, {}) for n in spec.shape], spec.dtype.numpy)
         for spec in compiled.outputs

@@ -8,7 +8,6 @@ from math import prod
 
 from weft.assemble import Assembly
 from weft.cluster_code import ClusterCode
-from weft.codegen.machines.host import host_machine
 from weft.codegen.program import Program
 from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Literal
@@ -18,6 +17,7 @@ from weft.graph.partition import Cluster
 from weft.lowered import Lowered
 from weft.polyhedral.analysis.costs import costs
 from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -82,7 +82,8 @@ def explain(lowered: Lowered) -> str:
         if new and code is not None:
             estimated += len(code.scheduled.scop.statements)
             within = estimated <= ESTIMATED
-            lines += cost_lines(code.scheduled) if within else ["  costs: not estimated"]
+            told = cost_lines(code.scheduled, lowered.machine) if within else []
+            lines += told or ["  costs: not estimated"]
     lines += ["", "why neighbouring operators were or were not fused"]
     lines += [
         f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
@@ -132,9 +133,9 @@ def statement_line(s: Statement) -> str:
     return f"{s.name}[{', '.join(s.dims)}] writes {written}{kind}{source}"
 
 
-def cost_lines(scheduled: Scheduled) -> list[str]:
-    """What the schedule costs on this processor, in the symbolic sizes."""
-    found = costs(scheduled, host_machine())
+def cost_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
+    """What the schedule costs on ``machine``, in the symbolic sizes."""
+    found = costs(scheduled, machine)
     return ["  costs, estimated", *(f"    {line}" for line in found.text().splitlines())]
 
 

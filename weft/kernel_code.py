@@ -16,8 +16,7 @@ from functools import partial
 from weft.assemble import Step, Storage, host_program
 from weft.cache import open_cache
 from weft.cluster_code import ClusterKernel, given_schedule, kernels_of, proved, serial_schedule
-from weft.codegen.llvm_target import LlvmTarget, host_target
-from weft.codegen.machines.host import cpu_count, host_machine
+from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.program import Buffer, Input, Output, Place, Program
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
@@ -42,6 +41,7 @@ from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.scop_verifier import verify as verify_scop
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.program_code import program_code
+from weft.targets import target_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +52,27 @@ class LoweredKernel:
     scheduled: Scheduled
     fallback: str  # why the serial schedule was taken; '': it was not
     program: Program
+    machine: Machine
     passes: Passes
 
 
 def compile_kernel(
     kernel: LoopKernel, options: Options, scheduled: Scheduled | None = None
 ) -> Executable:
-    """``kernel`` as machine code for this processor, from the cache if it is there.
+    """``kernel`` as machine code for ``options.target``, from the cache if it is there.
 
     Raises ``CompileError``; ``IllegalScheduleError`` where ``scheduled`` is not legal.
     """
-    target = host_target()
+    target = target_for(options)
     cached = options.cache and not options.watched
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
-    key = cache_key(_identity(kernel, scheduled, options), (), target, options) if cache else b""
-    found = find(cache, key)
+    identity = _identity(kernel, scheduled, options)
+    key = cache_key(identity, (), target, options) if cache else b""
+    found = find(cache, key, target.llvm)
     if found is not None:
         found = replace(found, stats={**found.stats, "from_cache": True})
         return Executable(found, threads=options.threads)
-    compiled = kernel_machine_code(lower_loops(kernel, options, scheduled), target)
+    compiled = kernel_machine_code(lower_loops(kernel, options, scheduled), target.llvm)
     store(cache, key, compiled)
     return Executable(compiled, threads=options.threads)
 
@@ -78,12 +80,12 @@ def compile_kernel(
 def _identity(kernel: LoopKernel, scheduled: Scheduled | None, options: Options) -> str:
     arguments = [(a.name, a.kind, a.dtype, a.shape) for a in kernel.arguments]
     chosen = "" if scheduled is None else repr((scheduled.scop, scheduled.tree))
-    machine = f"{host_machine()!r} x {_threads(options)}"
-    return "\n".join([repr(kernel.scop), repr(arguments), chosen, machine])
+    threads = f"{_threads(options)} threads"
+    return "\n".join([repr(kernel.scop), repr(arguments), chosen, threads])
 
 
 def _threads(options: Options) -> int:
-    return options.threads or cpu_count()
+    return options.threads or target_for(options).cores
 
 
 @exclusively
@@ -105,14 +107,15 @@ def lower_loops(
     scheduled: Scheduled | None = None,
     machine: Machine | None = None,
 ) -> LoweredKernel:
-    """``kernel`` down to a host program of kernels in loop IR."""
+    """``kernel`` down to a host program of kernels in loop IR, for ``options.target`` unless for
+    ``machine``."""
     passes = Passes(options, kernel.scop.name)
-    target = machine or host_machine()
+    machine = machine or target_for(options).machine
     scop = assumed(kernel.scop, passes)
     if options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     if scheduled is None:
-        scheduled, kernels, fallback = _automatic(scop, target, passes)
+        scheduled, kernels, fallback = _automatic(scop, machine, passes)
     else:
         scheduled, fallback = _given(scop, scheduled, passes), ""
         kernels = kernels_of(scheduled, _kernel_name(scop), passes)
@@ -120,7 +123,7 @@ def lower_loops(
         "program", lambda: _program(kernel, scheduled, kernels), show=print_program
     )
     verify_program(program)
-    return LoweredKernel(kernel, scheduled, fallback, program, passes)
+    return LoweredKernel(kernel, scheduled, fallback, program, machine, passes)
 
 
 def _automatic(
@@ -211,5 +214,5 @@ def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
         guards=range_guards(lowered.scheduled) + guards_of([lowered.scheduled.scop]),
         stats=statistics(lowered.scheduled, lowered.program, lowered.fallback, lowered.passes),
         texts=lowered.passes.texts,
-        explanation=explain(lowered.scheduled, lowered.program, lowered.fallback),
+        explanation=explain(lowered.scheduled, lowered.program, lowered.machine, lowered.fallback),
     )

@@ -9,6 +9,7 @@ from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.frontend.scalar_printer import python_text
 from weft.guards import guards_of
 from weft.passes import Passes
+from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.scop_printer import tensor_text
@@ -43,7 +44,7 @@ def statistics(
     }
 
 
-def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
+def explain(scheduled: Scheduled, program: Program, machine: Machine, fallback: str) -> str:
     """Statements, what is not known before data are, dependences, schedule, memory."""
     scop = scheduled.original
     lines = [f"{scop.name}({', '.join(scop.parameters)})", "  tensors"]
@@ -60,7 +61,7 @@ def explain(scheduled: Scheduled, program: Program, fallback: str) -> str:
         lines += [f"    serial, because: {fallback}"]
     lines += [f"    {_in_words(note)}" for note in scheduled.notes]
     lines += [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
-    lines += cost_lines(scheduled)
+    lines += cost_lines(scheduled, machine)
     nests = len(program.steps)
     lines += [f"  arena: {text(program.arena)} bytes, {nests} launch{'es' * (nests != 1)}"]
     return "\n".join(lines) + "\n"

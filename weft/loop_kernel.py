@@ -10,7 +10,6 @@ import numpy as np
 
 from weft.arguments import arrange
 from weft.bound_call import BoundCall
-from weft.codegen.machines.host import host_machine
 from weft.codegen.size_arithmetic import SizeError, bind
 from weft.compiled import ArraySpec
 from weft.errors import CallError
@@ -25,6 +24,7 @@ from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.schedule_value import Schedule, Subject, not_a_schedule
+from weft.targets import target_for
 from weft.verify_kernel import compile_and_verify_kernel
 
 
@@ -104,7 +104,7 @@ class Kernel(LoopFunction):
         return Subject(
             f"weft.schedule({self.__name__})",
             lambda schedule, options: self.compile(schedule, options=options),
-            lambda scop: schedule_loops(scop, host_machine()),
+            lambda scop: schedule_loops(scop, target_for(self.options).machine),
         )
 
     def explain(self) -> str:

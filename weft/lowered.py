@@ -12,6 +12,7 @@ from weft.cluster_code import ClusterCode
 from weft.graph.operator_graph import Graph
 from weft.graph.partition import Partition
 from weft.passes import Passes
+from weft.polyhedral.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +24,5 @@ class Lowered:
     codes: tuple[ClusterCode | None, ...]  # by cluster; None: a view, which needs no code
     assembly: Assembly
     constants: Mapping[str, np.ndarray]
+    machine: Machine
     passes: Passes

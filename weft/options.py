@@ -4,6 +4,7 @@ Only ``Options.from_environment`` reads the environment, and only the API's edge
 that nothing is ambient.
 
     WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count
+    WEFT_TARGET=x86-64-v3    the processor to compile for: a name of `weft targets`, by default host
     WEFT_THREADS=2           threads of a call; WEFT_WORKERS=2: processes that compile (0: none)
     WEFT_VERIFY=full         interpret every IR on a shrunken instance
     WEFT_CACHE_DIR=folder    where compiled programs are kept; "off": nowhere
@@ -24,8 +25,8 @@ from typing import Any, Literal
 from weft.errors import CompileError, WeftWarning
 
 VARIABLES = (
-    "WEFT_STRICT", "WEFT_THREADS", "WEFT_WORKERS", "WEFT_VERIFY", "WEFT_CACHE_DIR", "WEFT_DUMP",
-    "WEFT_PRINT_AFTER", "WEFT_LOGS",
+    "WEFT_STRICT", "WEFT_TARGET", "WEFT_THREADS", "WEFT_WORKERS", "WEFT_VERIFY", "WEFT_CACHE_DIR",
+    "WEFT_DUMP", "WEFT_PRINT_AFTER", "WEFT_LOGS",
 )  # fmt: skip
 _TOPIC = re.compile(r"[+-]?[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -35,6 +36,7 @@ class Options:
     """Raises ``CompileError`` (WEFT-E0001) for a value that is out of range."""
 
     strict: bool = False  # keep the order of every sum
+    target: str = "host"  # the processor to compile for
     threads: int | None = None  # of a call; None: one per processor
     workers: int | None = None  # compiler processes; None: one per processor, 0: none
     verify: Literal["normal", "full"] = "normal"
@@ -51,6 +53,7 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("strict", "cache", "texts"):
             _check(isinstance(getattr(self, name), bool), name, self, "True or False")
+        _check(isinstance(self.target, str), "target", self, "the name of a processor")
         _check(_integer(self.threads, 1, 1024, optional=True), "threads", self, "1 to 1024 or None")
         _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
         _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')
@@ -71,7 +74,8 @@ class Options:
 
     @property
     def key(self) -> str:
-        """What of these options can change the code: part of every cache key."""
+        """What of these options can change the code: part of every cache key, as the record of
+        the target is."""
         return f"strict={self.strict} fold_bytes={self.fold_bytes}"
 
     @property

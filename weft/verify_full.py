@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 
 from weft.codegen.llvm_target import LlvmTarget, host_target
-from weft.codegen.machines.host import machine_of
+from weft.codegen.target import machine_of
 from weft.compiler import Schedules, compile_graph, graph_stages
 from weft.errors import ExecutionError, WeftWarning
 from weft.executable import Executable

@@ -18,10 +18,10 @@ from functools import partial
 import numpy as np
 
 from weft.codegen.llvm_target import host_target
-from weft.codegen.machines.host import machine_of
 from weft.codegen.program_interpreter import interpret_program
 from weft.codegen.program_printer import print_program
 from weft.codegen.size_arithmetic import evaluate
+from weft.codegen.target import machine_of
 from weft.errors import ExecutionError, WeftWarning
 from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel

@@ -6,24 +6,22 @@ import os
 from functools import cache
 from pathlib import Path
 
-from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.llvm_target import host_target
+from weft.codegen.target import TYPICAL, Target, machine_of
 from weft.polyhedral.machine import Cache, Machine
 
 _CPU0 = Path("/sys/devices/system/cpu/cpu0/cache")
-_TYPICAL = (Cache(32 * 1024), Cache(1024 * 1024), Cache(16 * 1024 * 1024))
 
 
-def machine_of(target: LlvmTarget, caches: tuple[Cache, ...] = _TYPICAL) -> Machine:
-    """The scheduler's view of an LLVM target."""
-    wide = target.vector_bytes == 64
-    registers = 32 if wide or not target.triple.startswith("x86") else 16
-    return Machine(target.cpu or target.triple, target.vector_bytes, registers, caches)
+def host() -> Target:
+    """This processor; its cores are those that this process may run on now."""
+    return Target("host", host_target(), host_machine(), cpu_count())
 
 
 @cache
 def host_machine() -> Machine:
     """This processor, its own cache sizes where the kernel tells them."""
-    return machine_of(host_target(), _host_caches() or _TYPICAL)
+    return machine_of(host_target(), _host_caches() or TYPICAL)
 
 
 def cpu_count() -> int:
@@ -39,13 +37,20 @@ def _host_caches() -> tuple[Cache, ...]:
             level = int((folder / "level").read_text())
             size = _bytes((folder / "size").read_text().strip())
             line = int((folder / "coherency_line_size").read_text())
+            cores = _count((folder / "shared_cpu_list").read_text())
         except (OSError, ValueError):
             return ()  # no such tables here: typical sizes serve
         if kind in ("Data", "Unified"):
-            found[level] = Cache(size, line)
+            found[level] = Cache(size, line, cores=cores)
     return tuple(found[level] for level in sorted(found))
 
 
 def _bytes(text: str) -> int:
     scale = {"K": 1024, "M": 1024 * 1024}.get(text[-1:], 1)
     return int(text.rstrip("KM")) * scale
+
+
+def _count(text: str) -> int:
+    """How many processors a list like "0-3,8" names."""
+    ranges = (part.partition("-") for part in text.split(","))
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from weft.codegen.architectures import X86_64
+from weft.codegen.llvm_cpus import cpu_names
+from weft.codegen.llvm_target import lacking
+from weft.codegen.machines.host import cpu_count, host
+from weft.codegen.machines.named import RECORDS, target_named
+from weft.codegen.target import machine_of
+from weft.errors import CompileError
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "instructions"),
+    [
+        ("x86-64", (16, 16), set()),
+        ("x86-64-v3", (32, 16), {"fma"}),
+        ("x86-64-v4", (64, 32), {"fma"}),
+        ("znver5", (64, 32), {"fma", "avx512vnni", "avx512bf16"}),
+        ("knl", (32, 16), {"fma"}),  # AVX-512 without what kernels need of it
+        ("aarch64", (16, 32), {"dotprod"}),
+        ("cortex-a53", (16, 32), set()),
+        ("neoverse-v2", (16, 32), {"dotprod", "i8mm", "bf16"}),
+    ],
+)
+def test_registers_and_instructions(name: str, file: tuple[int, int], instructions: set) -> None:
+    target = target_named(name)
+    machine = target.machine
+    assert (machine.vector_bytes, machine.vector_registers) == file
+    assert target.llvm.vector_bytes == file[0]
+    assert set(machine.features) >= instructions
+    assert bool(instructions) == bool(machine.features)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+def test_records_are_sound(record) -> None:
+    target = target_named(record.name)
+    sizes = [cache.size for cache in target.machine.caches]
+    assert target.name == target.machine.name == record.name
+    assert sizes == sorted(sizes) and len(set(sizes)) == len(sizes) >= 2
+    assert target.llvm.cpu == record.llvm and target.cores >= 1
+    assert target.llvm.triple.startswith(record.architecture.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("haswell", "x86-64-v3"),
+        ("znver3", "x86-64-v3"),
+        ("skylake-avx512", "x86-64-v4"),
+        ("graniterapids", "sapphirerapids"),
+        ("nehalem", "x86-64"),
+        ("cortex-a53", "aarch64"),  # the nearest there is
+    ],
+)
+def test_what_only_llvm_knows_has_the_caches_of_the_nearest_record(name: str, like: str) -> None:
+    found, nearest = target_named(name), target_named(like)
+    assert found.machine.caches == nearest.machine.caches
+    assert found.llvm.cpu == found.machine.name == name
+
+
+def test_names_that_llvm_knows_resolve_or_say_why() -> None:
+    resolved = 0
+    for name in cpu_names(X86_64)[::7]:
+        try:
+            resolved += target_named(name).machine.vector_bytes in (16, 32, 64)
+        except CompileError as error:
+            assert error.code == "WEFT-E0002" and "32 bits" in error.why
+    assert resolved > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [("znver55", "znver5"), ("skylake_avx51", "skylake_avx512"), ("neverse-n1", "neoverse-n1")],
+)
+def test_unknown_names_suggest_others(name: str, suggestion: str) -> None:
+    with pytest.raises(CompileError, match=f"WEFT-E0002: there is no target '{name}'") as caught:
+        target_named(name)
+    assert f"did you mean {suggestion}" in caught.value.hint
+    assert "targets: host, x86-64, " in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["", "generic", "help", "x" * 100_000, 'a"\n}', "i486"])
+def test_hostile_names(name: str) -> None:
+    with pytest.raises(CompileError, match="WEFT-E0002") as caught:
+        target_named(name)
+    assert len(str(caught.value)) < 600
+
+
+def test_the_host() -> None:
+    found = host()
+    assert not lacking(found.llvm) and found.cores == cpu_count()
+    assert found.machine.vector_bytes == found.llvm.vector_bytes
+
+
+def test_short_vectors_have_the_registers_of_their_kind() -> None:
+    if not host().llvm.triple.startswith("x86_64"):
+        pytest.skip("elsewhere all vectors are alike")
+    short = replace(host().llvm, vector_bytes=16)
+    assert machine_of(short).vector_registers == 16
