@@ -10,7 +10,6 @@ import ctypes
 import itertools
 from collections.abc import Sequence
 from functools import cache
-from typing import NoReturn
 
 import llvmlite.binding as llvm
 
@@ -111,7 +110,7 @@ class ForeignProgram:
     def __init__(self, target: LlvmTarget) -> None:
         self._target = target
 
-    def entry(self, *_: object) -> NoReturn:
+    def entry(self, *_: object) -> int:
         raise CallError(
             "WEFT-E0613",
             f"the program was compiled for another processor ({self._target.cpu})",

@@ -141,7 +141,7 @@ def test_what_cannot_run_here_is_compiled_and_saved_but_not_called(tmp_path: Pat
         run.run({"a": a, "b": b})
     with pytest.raises(CallError, match="WEFT-E0601"):
         run(a)  # its own rules come first
-    assert run.source("asm") and "kernel" in run.explain()
+    assert run.source("asm") and "schedule, checked" in run.explain()
     run.save(tmp_path / "a.weft")
     with pytest.raises(ArtifactError, match=r"WEFT-E0705.*another processor"):
         weft.load(tmp_path / "a.weft")
