@@ -10,37 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.codegen.c_interface import Field, Interface
-from weft.codegen.llvm_sizes import SizeFunction
+from weft.codegen.llvm_sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
 from weft.codegen.size_arithmetic import SizeError, evaluate
-from weft.frontend.scalar_expr import Apply, Expr, literal
+from weft.frontend.scalar_expr import Expr, literal
 
 MAX_THREADS = 256
 MAX_SIZE = 1 << 40
 STATUS_BYTES = 64
+TOO_LARGE = "the sizes are too large"
 UNKNOWN = "there is no such status"
 
 
 def emit_interface(interface: Interface, triple: str) -> str:
     """The module that defines the functions of ``interface``."""
     return _Emitter(interface).module(triple)
-
-
-class _Checked(SizeFunction):
-    """Arithmetic on sizes that remembers whether anything overflowed."""
-
-    def __init__(self, parameters: Sequence[str]) -> None:
-        self.overflow = "false"
-        super().__init__(parameters)
-
-    def _node(self, node: Expr) -> str:
-        if not (isinstance(node, Apply) and node.op in ("add", "sub", "mul")):
-            return super()._node(node)
-        left, right = (self.known[id(child)][1] for child in node.children)
-        function = f"@llvm.s{node.op}.with.overflow.i64"
-        pair = self.value(f"call {{i64, i1}} {function}(i64 {left}, i64 {right})")
-        over = self.value(f"extractvalue {{i64, i1}} {pair}, 1")
-        self.overflow = self.value(f"or i1 {self.overflow}, {over}")
-        return self.value(f"extractvalue {{i64, i1}} {pair}, 0")
 
 
 class _Emitter:
@@ -70,7 +53,7 @@ class _Emitter:
             f'declare i32 @"{entry}_threads"(ptr, i32)',
             "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
             "declare i32 @llvm.smin.i32(i32, i32)",
-            *(f"declare {{i64, i1}} @llvm.s{op}.with.overflow.i64(i64, i64)" for op in _CHECKED),
+            *CHECKED_DECLARATIONS,
             *(f"@weft_constant_{k} = external hidden constant i8" for k in constants),
             f"@constants = internal constant [{len(constants)} x ptr] [{table}]",
             *functions,
@@ -93,7 +76,7 @@ class _Emitter:
     def parameters(self) -> list[str]:
         """``parameters(sizes, parameters)`` fills the table of parameters; 0, or why not."""
         interface = self.interface
-        f = _Checked(())
+        f = CheckedSizeFunction(())
         for number, size in enumerate(interface.sizes):
             at = self.field(f, "sizes", number)
             value = f.parameters[size.label] = f.value(f"load i64, ptr {at}, align 8")
@@ -106,7 +89,7 @@ class _Emitter:
         for array in (*interface.inputs, *interface.outputs):
             self.bound(f, array)
         fits = f.value(f"xor i1 {f.overflow}, true")
-        self.require(f, fits, "the sizes are too large")
+        self.require(f, fits, TOO_LARGE)
         for condition, text in interface.guards:
             self.require(f, f.size(condition), f"this was compiled for {text}")
         for number, name in enumerate(interface.parameters):
@@ -115,7 +98,7 @@ class _Emitter:
         head = "define internal i32 @parameters(ptr %sizes, ptr %parameters) noinline {"
         return [head, *f.lines, "  ret i32 0", "}"]
 
-    def bound(self, f: _Checked, array: Field) -> None:
+    def bound(self, f: CheckedSizeFunction, array: Field) -> None:
         """No size of ``array`` is negative, and its bytes can be counted."""
         if _known_bytes(array) is not None:
             return
@@ -127,7 +110,7 @@ class _Emitter:
     def workspace_bytes(self) -> list[str]:
         f = SizeFunction(())
         self.prepare(f, "i64 0")
-        total = self.staged(f)[1]
+        total = self.staged(f, "i64 0")[1]
         name, given = self.interface.name, self.given(arrays=False)
         head = f"define i64 @{name}_workspace_bytes({given}i32 %threads) {{"
         return [head, *f.lines, f"  ret i64 {total}", "}"]
@@ -152,10 +135,12 @@ class _Emitter:
         entry = self.interface.entry
         f.do(f'%team = call i32 @"{entry}_threads"(ptr %parameters, i32 %most)')
 
-    def staged(self, f: SizeFunction) -> tuple[dict[int, str], str]:
-        """The offsets in the workspace of results that are copied at the end, and its bytes."""
+    def staged(self, f: SizeFunction, otherwise: str) -> tuple[dict[int, str], str]:
+        """The offsets in the workspace of results that are copied at the end, and its bytes;
+        returns as ``prepare`` does where these cannot be counted."""
         entry = self.interface.entry
         end = f.value(f'call i64 @"{entry}_arena"(ptr %parameters, i32 %team)')
+        self.require(f, f.value(f"icmp sge i64 {end}, 0"), TOO_LARGE, otherwise)
         end = f.value(f"add i64 {end}, {STATUS_BYTES + 63}")
         end = f.value(f"and i64 {end}, -64")
         places: dict[int, str] = {}
@@ -175,7 +160,7 @@ class _Emitter:
         self.aligned(f, "%workspace", "workspace", 64, "false")
         pointers = {g: self.pointers(f, g) for g in ("inputs", "outputs")}
         sizes = [self.field(f, "sizes", k) for k in range(len(interface.sizes))]
-        staged, _ = self.staged(f)
+        staged, _ = self.staged(f, "")
         inputs = [pointers["inputs"][k] if k >= 0 else sizes[-1 - k] for k in interface.arguments]
         outputs = []
         for number, result in enumerate(interface.results):
@@ -304,9 +289,6 @@ class _Emitter:
             "  ret ptr %text",
             "}",
         ]
-
-
-_CHECKED = ("add", "sub", "mul")
 
 
 def _type(field: Field) -> str:

@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.codegen.llvm_sizes import SizeFunction
+from weft.codegen.llvm_sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
 from weft.codegen.llvm_teams import GRAIN, Teams, emit_teams
 from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
+from weft.codegen.size_arithmetic import LIMIT
 from weft.frontend.scalar_expr import Expr, Var, apply, literal, substitute
 
 
@@ -38,6 +39,7 @@ def emit_program(
     used = [symbols[kernel.name] for kernel in program.kernels]
     lines = [
         f"; host program {_comment(program.name)}",
+        *CHECKED_DECLARATIONS,
         "declare i32 @weft_acquire(i32)",
         "declare void @weft_release(i32)",
         "declare i32 @weft_team(i32, i32)",
@@ -219,19 +221,22 @@ def _parameters(
 
 
 def _arena(program: Program, symbols: Mapping[str, KernelSymbols], entry: str) -> list[str]:
-    function = SizeFunction(program.parameters)
+    function = CheckedSizeFunction(program.parameters)
     arena = function.size(_round_up(program.arena))
     stride = function.size(scratch_stride(program, symbols))
     some = function.value("icmp sgt i32 %threads, 1")
     team = function.value(f"select i1 {some}, i32 %threads, i32 1")
     wide = function.value(f"sext i32 {team} to i64")
-    scratch = function.value(f"mul i64 {stride}, {wide}")
+    scratch = function.checked("mul", stride, wide)
     shared = function.size(shared_scratch(program, symbols))
-    fixed = function.value(f"add i64 {arena}, {shared}")
-    total = function.value(f"add i64 {fixed}, {scratch}")
+    fixed = function.checked("add", arena, shared)
+    total = function.checked("add", fixed, scratch)
+    huge = function.value(f"icmp sgt i64 {total}, {LIMIT}")
+    none = function.value(f"or i1 {function.overflow}, {huge}")
+    known = function.value(f"select i1 {none}, i64 -1, i64 {total}")
     return [
         f"define i64 {_symbol(entry + '_arena')}(ptr %parameters, i32 %threads) {{",
         *function.lines,
-        f"  ret i64 {total}",
+        f"  ret i64 {known}",
         "}",
     ]

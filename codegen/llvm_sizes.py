@@ -96,6 +96,32 @@ class SizeFunction:
         return self.value(f"select i1 {zero}, i64 0, i64 {exact}")
 
 
+class CheckedSizeFunction(SizeFunction):
+    """Likewise, and ``overflow``, an i1: whether any of it left int64 on the way."""
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self.overflow = "false"
+        super().__init__(parameters)
+
+    def _node(self, node: Expr) -> str:
+        if not (isinstance(node, Apply) and node.op in _PLAIN):
+            return super()._node(node)
+        left, right = (self.known[id(child)][1] for child in node.children)
+        return self.checked(node.op, left, right)
+
+    def checked(self, op: str, left: str, right: str) -> str:
+        """The sum ("add"), difference ("sub") or product ("mul") of two i64."""
+        pair = self.value(
+            f"call {{i64, i1}} @llvm.s{op}.with.overflow.i64(i64 {left}, i64 {right})"
+        )
+        over = self.value(f"extractvalue {{i64, i1}} {pair}, 1")
+        self.overflow = self.value(f"or i1 {self.overflow}, {over}")
+        return self.value(f"extractvalue {{i64, i1}} {pair}, 0")
+
+
 _PLAIN = {"add": "add", "sub": "sub", "mul": "mul"}
 _LOGIC = frozenset({"and", "or", "xor"})
+CHECKED_DECLARATIONS = [
+    f"declare {{i64, i1}} @llvm.s{op}.with.overflow.i64(i64, i64)" for op in _PLAIN
+]
 _COMPARE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}

@@ -37,8 +37,8 @@ def plan_call(
     """The plan of a call with inputs of ``shapes``, those that are parameters being ``values``.
 
     ``needs`` says how many threads and how much memory the program needs, given where its
-    parameters lie. Raises ``CallError`` where shapes contradict each other, or what the program was
-    compiled for.
+    parameters lie, or raises ``SizeError``. Raises ``CallError`` where shapes contradict each
+    other, or what the program was compiled for.
     """
     try:
         names = [compiled.inputs[k].name for k in compiled.scalars]
@@ -55,6 +55,8 @@ def plan_call(
                 )
         outputs = tuple(_output(spec, sizes) for spec in compiled.outputs)
         parameters = np.array([*(sizes[name] for name in compiled.parameters), 0], np.int64)
+        at = address(parameters)
+        return Plan(parameters, at, *needs(at), outputs)
     except (SizeError, KeyError) as error:
         raise CallError(
             "WEFT-E0605",
@@ -65,8 +67,6 @@ def plan_call(
             ),
             hint=f"inputs: {listing(compiled.inputs)}",
         ) from None
-    at = address(parameters)
-    return Plan(parameters, at, *needs(at), outputs)
 
 
 def _output(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype, int]:

@@ -36,6 +36,7 @@ from weft.call_frame import Frame
 from weft.call_plan import Plan, Shapes, plan_call
 from weft.codegen import native_library
 from weft.codegen.llvm_target import inspect
+from weft.codegen.size_arithmetic import SizeError
 from weft.compiled import ArraySpec, Compiled
 from weft.errors import ArtifactError, CallError, ExecutionError
 from weft.library import write_library
@@ -252,7 +253,10 @@ class Executable:
     def _needs(self, parameters_at: int) -> tuple[int, int]:
         """Threads and bytes of memory that a call needs."""
         threads = int(self._native.threads(parameters_at, self._threads))
-        return threads, int(self._native.arena_bytes(parameters_at, threads))
+        arena_bytes = int(self._native.arena_bytes(parameters_at, threads))
+        if arena_bytes < 0:
+            raise SizeError("intermediates would be too large")
+        return threads, arena_bytes
 
     def _results(
         self, given: Sequence[object], inputs: Sequence[np.ndarray], plan: Plan, out: Out

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.weft.compiled_examples import chain, transpose, two_outputs, update
+from tests.weft.compiled_examples import (
+    chain,
+    chain_program,
+    compiled,
+    transpose,
+    two_outputs,
+    update,
+)
 from weft.codegen.llvm_interface import UNKNOWN
 from weft.codegen.native_library import link
 from weft.compiled import Compiled
+from weft.frontend.scalar_expr import Var
 from weft.library import library_object
 
 
@@ -123,6 +132,16 @@ def test_overflow_of_sizes_and_guards() -> None:
     assert flip.message(flip.run([x], [x], [2**40, 2**40])) == "the sizes are too large"
     assert "less than 1,000,000" in flip.message(flip.run([x], [x], [1000, 1000]))
     assert flip.workspace_bytes([1000, 1000]) == 0 < flip.workspace_bytes([999, 1000])
+
+
+def test_intermediates_that_nobody_can_count() -> None:
+    n = Var("n")
+    program = replace(chain_program(), arena=n * n * 64)
+    large = Library(compiled(program, [("b", np.zeros(1, np.float32))]))
+    assert large.workspace_bytes([2**20]) == 2**46 + 64 < large.workspace_bytes([2**28])
+    assert large.workspace_bytes([2**30]) == 0
+    x = np.empty(1, np.float32)
+    assert large.message(large.run([x], [x], [2**30])) == "the sizes are too large"
 
 
 @pytest.mark.parametrize("element", [0, 7])

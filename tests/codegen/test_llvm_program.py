@@ -240,6 +240,24 @@ def test_size_arithmetic_is_the_evaluators(several: list) -> None:
             assert arena_bytes(parameters.ctypes.data, 1) == expected, text(expr)
 
 
+def test_an_arena_that_cannot_be_counted_is_refused() -> None:
+    """More than 2**62 bytes, or numbers on the way that do not fit."""
+    square = Var("a") * Var("b") * 4
+    plain = Program("sizes", ("a", "b"), (), (), (), (), square, (), ())
+    least = replace(plain, arena=apply("min", square, literal(8)))
+    for program, sizes, expected in (
+        (plain, (1001, 10), 40_064),
+        (plain, (2**30, 2**30), 2**62),
+        (plain, (2**30 + 16, 2**30), -1),
+        (plain, (2**40, 2**40), -1),
+        (least, (2**40, 2**40), -1),
+        (least, (2**20, 2**20), 64),
+    ):
+        code = to_object(emit_program(program, {}, "run"), host_target())
+        native, parameters = NativeProgram([code], "run"), np.array(sizes, np.int64)
+        assert native.arena_bytes(parameters.ctypes.data, 1) == expected
+
+
 def test_only_arithmetic_in_sizes() -> None:
     program = Program("bad", (), (), (), (), (), Load("x", (), n.dtype), (), ())
     with pytest.raises(InternalError, match="Load"):

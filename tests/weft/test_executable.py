@@ -20,6 +20,7 @@ from weft.compiled import ArraySpec
 from weft.dtypes import bfloat16
 from weft.errors import CallError, ExecutionError
 from weft.executable import Executable, load
+from weft.frontend.scalar_expr import Var
 
 
 def refused(code: str, *words: str):
@@ -163,6 +164,13 @@ def test_ml_dtypes_and_zero_dimensional_arrays() -> None:
         Executable(nothing)(np.float32(1))
     with refused("E0605", "size n is not known"):
         Executable(nothing)(ml_dtypes.bfloat16(1))
+
+
+def test_intermediates_that_nobody_can_count() -> None:
+    n = Var("n")
+    large = Executable(compiled(replace(chain_program(), arena=n * n * 64), [("b", np.zeros(1))]))
+    with refused("E0605", "intermediates would be too large"):
+        large(np.broadcast_to(np.float32(1), (2**30,)))
 
 
 # ---- out= and in place --------------------------------------------------------------------------
