@@ -8,10 +8,12 @@ import islpy as isl
 
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.analysis.flow import Flow, Read
+from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import domain_set, parameter_space
 from weft.polyhedral.scop import Scop, Statement
 
 DOUBLINGS = 5  # of the length of chains of copies that are followed
+CHAINS = 400_000  # isl operations for that: each takes longer than the one before
 
 
 class Seen:
@@ -54,7 +56,8 @@ class Seen:
             result = result.subtract_range(self.inside).union(deeper)
         if result.intersect_range(self.inside).is_empty():
             return result
-        return self._closed(step)
+        with bounded(CHAINS, "following values through copies that hand them on to one another"):
+            return self._closed(step)
 
     def _closed(self, step: isl.UnionMap) -> isl.UnionMap:
         """The same where copies take turns (load, fold, store, load, …).

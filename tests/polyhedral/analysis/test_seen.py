@@ -6,7 +6,8 @@ import islpy as isl
 import pytest
 
 from tests.polyhedral.scops import Constraint, Var, at, box, scop, statement, tensor
-from weft.errors import IllegalScheduleError
+from weft.errors import BudgetError, IllegalScheduleError
+from weft.polyhedral.analysis import seen as analysis
 from weft.polyhedral.analysis.flow import Read, flow
 from weft.polyhedral.analysis.seen import Seen, instances, reads_of
 from weft.polyhedral.isl_context import bounded
@@ -65,6 +66,14 @@ def test_copies_in_turns_that_no_closed_form_describes() -> None:
     with bounded(), pytest.raises(IllegalScheduleError) as caught:
         Seen(of, flow(of), of.statements)
     assert caught.value.code == "WEFT-E0443"
+
+
+def test_following_copies_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quota around it may allow for much more."""
+    monkeypatch.setattr(analysis, "CHAINS", 200)
+    of = thirds(3**39)
+    with bounded(), pytest.raises(BudgetError):
+        Seen(of, flow(of), of.statements)
 
 
 def test_short_chains_of_copies() -> None:
