@@ -11,10 +11,8 @@ import subprocess
 import sys
 from functools import cache
 
-import llvmlite.binding as llvm
-
 from weft.codegen.architectures import Architecture
-from weft.codegen.llvm_target import initialise, optimise
+from weft.codegen.llvm_target import initialised, optimise
 
 _HELP = """
 import sys
@@ -64,7 +62,7 @@ def cpu_features(architecture: Architecture, cpu: str, more: str = "") -> frozen
             "}",
             _attributes(k + 1, architecture.base, *plain, f"+{feature}"),
         ]
-    initialise()
+    llvm = initialised()
     machine = llvm.Target.from_triple(architecture.triple).create_target_machine(
         cpu=architecture.base, features=architecture.always
     )

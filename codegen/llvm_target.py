@@ -1,7 +1,8 @@
 """What an emitter of LLVM IR must know about a processor, and LLVM as a library: IR → object code.
 
 ``LlvmTarget`` is plain data and part of every cache key. ``to_object`` verifies, optimises and
-assembles one module; ``native_library`` maps objects into this process.
+assembles one module; ``native_library`` maps objects into this process. LLVM is imported when it is
+first needed: programs that are loaded run without it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
-
-import llvmlite.binding as llvm
+from typing import Any
 
 from weft.codegen.architectures import architecture_of
 from weft.errors import InternalError
@@ -36,17 +36,20 @@ class LlvmTarget:
 
 
 @cache
-def initialise() -> None:
-    """Make LLVM ready to compile for any processor."""
+def initialised() -> Any:
+    """LLVM's binding, ready to compile for any processor."""
+    import llvmlite.binding as llvm
+
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()
+    return llvm
 
 
 @cache
 def host_target() -> LlvmTarget:
     """The processor that runs this process."""
-    initialise()
+    llvm = initialised()
     features = llvm.get_host_cpu_features()
     has = {name for name, on in features.items() if on}
     triple = llvm.get_process_triple()
@@ -95,8 +98,9 @@ def inspect(module_text: str, target: LlvmTarget) -> Inspected:
     return Inspected(str(module), str(machine.emit_assembly(module)))
 
 
-def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    initialise()
+def _optimised(text: str, target: LlvmTarget) -> tuple[Any, Any]:
+    """LLVM's module and target machine."""
+    llvm = initialised()
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
     )
@@ -113,8 +117,9 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.Targ
     return module, machine
 
 
-def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+def optimise(module: Any, machine: Any) -> None:
     """LLVM's passes, in place, but for what the emitter decides: vectors, tiles, unrolling."""
+    llvm = initialised()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False
     tuning.slp_vectorization = False

@@ -1,18 +1,19 @@
 """Object code in this process: the thread pool once, each program while somebody holds it.
 
-Loading links; it never compiles. What is linked is trusted: the reader of an artifact or of the
-cache has checked where the bytes come from.
+Loading links; it never compiles, and on x86-64 it needs no LLVM. What is linked is trusted: the
+reader of an artifact or of the cache has checked where the bytes come from.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
-from collections.abc import Sequence
+import platform
+from collections.abc import Mapping, Sequence
 from functools import cache
+from threading import Lock
+from typing import Protocol
 
-import llvmlite.binding as llvm
-
+from weft.codegen import elf_linker, llvm_linker
 from weft.codegen.llvm_runtime import runtime_ir
 from weft.codegen.llvm_target import LlvmTarget, host_target, lacking, to_object
 from weft.errors import CallError
@@ -37,47 +38,51 @@ _RUNTIME = (
     "weft_release",
     "weft_workers",
 )
-_numbers = itertools.count()
+_lock = Lock()
+_pool: dict[str, int] = {}
 
 
-@cache
-def _jit() -> llvm.LLJIT:
-    """The process's one linker. It is leaked: workers may still run its code at exit."""
-    host_target()  # initialises LLVM
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        reloc="pic", codemodel="small"
-    )
-    jit = llvm.create_lljit_compiler(machine)
-    jit._owned = True  # llvmlite's word for "never dispose of it"
-    return jit
+class Library(Protocol):
+    """Linked code, good while it is referenced: an address for each symbol that it defines."""
+
+    def __getitem__(self, name: str) -> int: ...
+
+    def keep(self) -> None:
+        """Leave it mapped for the rest of the process."""
 
 
-def link(
-    objects: Sequence[bytes], exports: Sequence[str], imports: dict[str, int]
-) -> llvm.ResourceTracker:
-    """Map ``objects`` into the process, ``imports`` and libc resolved; addresses by name.
+def link(objects: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]) -> Library:
+    """Map ``objects`` into the process, ``imports`` and libc resolved; addresses of ``exports``.
 
-    Raises ``RuntimeError`` with LLVM's own words where the bytes are no object code for this
-    machine or a symbol is missing. The code stays mapped while the result is referenced.
+    Raises ``RuntimeError`` where the bytes are no object code for this machine or a symbol is
+    missing.
     """
-    builder = llvm.JITLibraryBuilder()
-    for code in objects:
-        builder.add_object_img(code)
-    for name, address in imports.items():
-        builder.import_symbol(name, address)
+    if platform.machine() != "x86_64":
+        return llvm_linker.link(objects, exports, imports)
+    library = elf_linker.link(objects, imports)
     for name in exports:
-        builder.export_symbol(name)
-    builder.add_current_process()
-    return builder.link(_jit(), f"weft{next(_numbers)}")
+        library[name]
+    return library
 
 
 @cache
-def runtime() -> dict[str, int]:
-    """Addresses of the thread pool's functions; the pool is never unloaded."""
-    target = host_target()
-    tracker = link([to_object(runtime_ir(target.triple), target)], _RUNTIME, {})
-    tracker._owned = True  # as above: it would be unloaded with the last reference
-    return {name: int(tracker[name]) for name in _RUNTIME}
+def pool_object(target: LlvmTarget) -> bytes:
+    """The thread pool's object code, compiled now."""
+    return to_object(runtime_ir(target.triple), target)
+
+
+def runtime(pool: bytes = b"") -> Mapping[str, int]:
+    """Addresses of the thread pool's functions.
+
+    There is one pool, that of the first caller: ``pool``, or one compiled now. It is never
+    unloaded.
+    """
+    with _lock:
+        if not _pool:
+            library = link([pool or pool_object(host_target())], _RUNTIME, {})
+            library.keep()
+            _pool.update({name: library[name] for name in _RUNTIME})
+        return _pool
 
 
 def workers() -> int:
@@ -90,16 +95,19 @@ class NativeProgram:
 
     __slots__ = ("arena_bytes", "entry", "threads")
 
-    def __init__(self, objects: Sequence[bytes], entry: str) -> None:
-        """``RuntimeError`` where ``objects`` cannot be linked here or do not define ``entry``."""
+    def __init__(self, objects: Sequence[bytes], entry: str, pool: bytes = b"") -> None:
+        """``pool``: as for ``runtime``. ``RuntimeError`` where ``objects`` cannot be linked here or
+        do not define ``entry``."""
         names = (entry, f"{entry}_arena", f"{entry}_threads")
-        imports = {name: address for name, address in runtime().items() if name != "weft_workers"}
-        tracker = link(objects, names, imports)
-        self.entry = Entry(tracker[entry])
-        self.arena_bytes = ArenaBytes(tracker[f"{entry}_arena"])
-        self.threads = Threads(tracker[f"{entry}_threads"])
+        imports = {
+            name: address for name, address in runtime(pool).items() if name != "weft_workers"
+        }
+        library = link(objects, names, imports)
+        self.entry = Entry(library[entry])
+        self.arena_bytes = ArenaBytes(library[f"{entry}_arena"])
+        self.threads = Threads(library[f"{entry}_threads"])
         for function in (self.entry, self.arena_bytes, self.threads):
-            function.code = tracker  # type: ignore[attr-defined]  # whoever calls keeps it mapped
+            function.code = library  # type: ignore[attr-defined]  # whoever calls keeps it mapped
 
 
 class ForeignProgram:
@@ -119,11 +127,3 @@ class ForeignProgram:
         )
 
     arena_bytes = threads = entry
-
-
-def load(
-    objects: Sequence[bytes], entry: str, target: LlvmTarget
-) -> NativeProgram | ForeignProgram:
-    """The entry point of ``objects``, code for ``target``; one that refuses calls if the processor
-    here is another. Raises ``RuntimeError`` as ``NativeProgram`` does."""
-    return ForeignProgram(target) if lacking(target) else NativeProgram(objects, entry)

@@ -8,8 +8,9 @@
     32 32  SHA-256 of everything but this field
     64     header (msgpack, ``artifact_header``), then blobs, each at a multiple of 64
 
-Constants are mapped, not read: processes that load one artifact share its weights. Object code is
-native code, so an artifact must be trusted like a shared library; the checksum finds accidents, not
+The thread pool's code is one of the blobs, so that nothing is compiled to run a program. Constants
+are mapped, not read: processes that load one artifact share its weights. Object code is native
+code, so an artifact must be trusted like a shared library; the checksum finds accidents, not
 attacks. Nothing in the file is ever evaluated, unpickled or used as a path.
 """
 
@@ -20,19 +21,22 @@ import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from weft.artifact_header import MALFORMED, decode_header, encode_header, pack_texts
-from weft.codegen.llvm_target import LlvmTarget, host_target, lacking
-from weft.compiled import Compiled
+from weft.codegen.llvm_target import host_target
+from weft.compiled import Compiled, missing_here
 from weft.errors import ArtifactError
 from weft.files import write_atomically
 
 MAGIC = b"\x89WEFT\r\n\x1a"
-FORMAT = 2  # of this file and of the entry point's calling convention
+FORMAT = 3  # of this file and of the entry point's calling convention
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sIIQQ32s")
+_DIGEST_AT = 32
+_PIECE = 1 << 20  # bytes of a file that are read at a time
 
 
 def write(compiled: Compiled, path: Path, *, texts: bool = True) -> None:
@@ -50,13 +54,29 @@ def read(path: Path) -> Compiled:
     try:
         with path.open("rb") as file:
             buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            checked = _verified(file)
     except (OSError, ValueError) as error:
         raise ArtifactError(
             "WEFT-E0700", "the artifact cannot be read", where=str(path), why=str(error)
         ) from None
-    compiled = decode(memoryview(buffer), str(path))
-    _check_target(compiled.target, str(path))
+    compiled = decode(memoryview(buffer), str(path), checked=checked)
+    _check_processor(compiled, str(path))
     return compiled
+
+
+def _verified(file: BinaryIO) -> bool:
+    """Whether the checksum of ``file`` is that of its contents.
+
+    They are read in pieces: what a mapping reads stays in this process's memory, and a call may
+    need little of it, a few rows of a table of words.
+    """
+    prefix = file.read(_PREFIX.size)
+    if len(prefix) < _PREFIX.size:
+        return False
+    found = hashlib.sha256(prefix[:_DIGEST_AT])
+    while piece := file.read(_PIECE):
+        found.update(piece)
+    return found.digest() == prefix[_DIGEST_AT:]
 
 
 def encode(compiled: Compiled, *, texts: bool = True) -> Iterator[bytes | memoryview]:
@@ -66,6 +86,7 @@ def encode(compiled: Compiled, *, texts: bool = True) -> Iterator[bytes | memory
     blobs: list[bytes | memoryview] = [
         *(a.reshape(-1).view(np.uint8).data for a in constants),
         *compiled.objects,
+        compiled.pool,
         packed,
     ]
     places: list[tuple[int, int]] = []
@@ -76,7 +97,7 @@ def encode(compiled: Compiled, *, texts: bool = True) -> Iterator[bytes | memory
     header = encode_header(compiled, places, text_bytes)
     total = _PREFIX.size + _aligned(len(header)) + end
     pieces = [piece for blob in (header, *blobs) for piece in (blob, _padding(len(blob)))]
-    digest = hashlib.sha256(_prefix(len(header), total, b"")[:32])
+    digest = hashlib.sha256(_prefix(len(header), total, b"")[:_DIGEST_AT])
     for piece in pieces:
         digest.update(piece)
     yield _prefix(len(header), total, digest.digest())
@@ -132,20 +153,20 @@ def _check(buffer: memoryview, where: str, checked: bool) -> int:
             f"it has {len(buffer)} bytes and should have {total}",
         )
     if not checked:
-        found = hashlib.sha256(buffer[:32])
+        found = hashlib.sha256(buffer[:_DIGEST_AT])
         found.update(buffer[_PREFIX.size :])
         if found.digest() != digest:
             raise refuse("WEFT-E0702", "the artifact is damaged", "its checksum does not match")
     return int(header)
 
 
-def _check_target(target: LlvmTarget, where: str) -> None:
+def _check_processor(compiled: Compiled, where: str) -> None:
     """The machine here has everything that the code was compiled for."""
-    missing = lacking(target)
+    missing = missing_here(compiled)
     if missing:
         raise ArtifactError(
             "WEFT-E0705",
-            f"the artifact is for another processor ({target.cpu})",
+            f"the artifact is for another processor ({compiled.target.cpu})",
             where=where,
             why=f"{host_target().cpu} lacks {', '.join(missing)}",
             hint="compile the model on this machine, or for a target whose code runs on both",

@@ -79,6 +79,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outputs: tuple[_Spec, ...]
     parameters: tuple[str, ...]
     target: _Target
+    processor: str
     entry: str
     derived: tuple[tuple[str, _Expr], ...]
     in_place: tuple[tuple[int, int, bool], ...]
@@ -105,7 +106,8 @@ def pack_texts(compiled: Compiled) -> tuple[bytes, int]:
 
 
 def encode_header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: int) -> bytes:
-    """The header of ``compiled`` whose blobs lie at ``places``, relative to the header's end."""
+    """The header of ``compiled`` whose blobs lie at ``places``, relative to the header's end:
+    constants, objects, the pool, texts."""
     return msgspec.msgpack.encode(_header(compiled, places, text_bytes), enc_hook=_plain)
 
 
@@ -125,6 +127,7 @@ def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: i
         outputs=tuple(map(_spec, compiled.outputs)),
         parameters=compiled.parameters,
         target=_Target(*(getattr(compiled.target, f) for f in _Target.__struct_fields__)),
+        processor=compiled.processor,
         entry=compiled.entry,
         derived=tuple((name, _nodes(e)) for name, e in compiled.derived),
         in_place=tuple((p.output, p.input, p.shared) for p in compiled.in_place),
@@ -178,7 +181,7 @@ def _nodes(expr: Expr) -> _Expr:
 
 def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
     count = len(header.constants)
-    if len(blobs) != count + header.objects + 1:
+    if len(blobs) != count + header.objects + 2:
         raise ValueError("the number of blobs is wrong")
     constants = tuple(
         (c.name, _constant(c, blob)) for c, blob in zip(header.constants, blobs, strict=False)
@@ -190,8 +193,10 @@ def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
         outputs=tuple(map(_array_spec, header.outputs)),
         parameters=header.parameters,
         target=LlvmTarget(*(getattr(header.target, f) for f in _Target.__struct_fields__)),
+        processor=header.processor,
         entry=header.entry,
-        objects=tuple(bytes(blob) for blob in blobs[count:-1]),
+        objects=tuple(bytes(blob) for blob in blobs[count:-2]),
+        pool=bytes(blobs[-2]),
         constants=constants,
         derived=tuple((name, _expr(nodes)) for name, nodes in header.derived),
         in_place=tuple(

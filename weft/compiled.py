@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.llvm_target import LlvmTarget, lacking
+from weft.codegen.machines.host import host_processor
 from weft.codegen.program import Buffer, Program
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Expr
@@ -52,9 +53,11 @@ class Guard:
 class Compiled:
     """A compiled program.
 
-    ``objects``: position-independent object code; together with ``llvm_runtime`` it defines
-    ``entry`` and ``entry_arena`` as ``codegen/program.py`` describes. ``constants``: read-only
-    C-contiguous arrays in the order of the program's constants. ``checks``: for each step what its
+    ``objects``: position-independent object code; together with ``pool``, that of ``llvm_runtime``
+    (empty: to be compiled), it defines ``entry`` and ``entry_arena`` as ``codegen/program.py``
+    describes. ``processor``: one that runs it, in the words of ``host_processor``, or '' where none
+    is known to. ``constants``: read-only C-contiguous arrays in the order of the program's
+    constants. ``checks``: for each step what its
     kernel's check codes mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details.
     ``scalars``: inputs whose value, an integer, is the parameter of their name.
     ``llvm``: the modules' text. ``texts``: the IRs, stage by stage. ``stats``: JSON data.
@@ -67,6 +70,8 @@ class Compiled:
     target: LlvmTarget
     entry: str
     objects: tuple[bytes, ...]
+    pool: bytes = b""
+    processor: str = ""
     constants: tuple[tuple[str, np.ndarray], ...] = ()
     derived: tuple[tuple[str, Expr], ...] = ()
     in_place: tuple[InPlace, ...] = ()
@@ -77,6 +82,16 @@ class Compiled:
     texts: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, object] = field(default_factory=dict)
     explanation: str = ""
+
+
+def missing_here(compiled: Compiled) -> tuple[str, ...]:
+    """What the code needs and the processor here lacks; () where it runs.
+
+    LLVM, which takes a while to load, is not asked where the processor is the one that is known.
+    """
+    if compiled.processor and compiled.processor == host_processor():
+        return ()
+    return lacking(compiled.target)
 
 
 def array_specs(

@@ -34,10 +34,10 @@ from weft.arguments import (
 from weft.bound_call import BoundCall
 from weft.call_frame import Frame
 from weft.call_plan import Plan, Shapes, plan_call
-from weft.codegen import native_library
 from weft.codegen.llvm_target import inspect
+from weft.codegen.native_library import ForeignProgram, NativeProgram
 from weft.codegen.size_arithmetic import SizeError
-from weft.compiled import ArraySpec, Compiled
+from weft.compiled import ArraySpec, Compiled, missing_here
 from weft.errors import ArtifactError, CallError, ExecutionError
 from weft.library import write_library
 
@@ -84,7 +84,11 @@ class Executable:
 
     def __init__(self, compiled: Compiled, *, threads: int | None = None) -> None:
         self._compiled = compiled
-        self._native = native_library.load(compiled.objects, compiled.entry, compiled.target)
+        self._native: NativeProgram | ForeignProgram
+        if missing_here(compiled):
+            self._native = ForeignProgram(compiled.target)
+        else:
+            self._native = NativeProgram(compiled.objects, compiled.entry, compiled.pool)
         # Kernels rely on the alignment of constants; an array from the user may have any.
         held = [located(array, 64) for _, array in compiled.constants]
         self._constants = ([array for array, _ in held], np.array([*(at for _, at in held), 0]))

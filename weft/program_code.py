@@ -8,7 +8,9 @@ import numpy as np
 
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_program import emit_program
-from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.llvm_target import LlvmTarget, lacking
+from weft.codegen.machines.host import host_processor
+from weft.codegen.native_library import pool_object
 from weft.codegen.program import Program
 from weft.compiled import Compiled, InPlace, array_specs
 from weft.link import objects_of
@@ -39,6 +41,8 @@ def program_code(
         target=target,
         entry=entry,
         objects=tuple(objects),
+        pool=pool_object(target),
+        processor="" if lacking(target) else host_processor(),
         constants=tuple((b.name, constants[b.name]) for b in program.constants),
         derived=program.derived,
         in_place=tuple(InPlace(o, i, shared=True) for o, i in program.in_place),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,11 @@ from weft.codegen.llvm_target import host_target
 from weft.codegen.target import TYPICAL, Target, machine_of
 from weft.polyhedral.machine import Cache, Machine
 
+# Of x86 and of ARM.
+_IDENTITY = (
+    "vendor_id", "cpu family", "model", "stepping", "flags",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
+)  # fmt: skip
 _CPU0 = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -27,6 +33,27 @@ def host_machine() -> Machine:
 def cpu_count() -> int:
     """Processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def host_processor() -> str:
+    """This processor's model and abilities as the kernel tells them, hashed; '' where it does not.
+
+    What runs on one processor runs on another of the same words: nobody has to ask LLVM, which
+    takes a while to load.
+    """
+    try:
+        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    except OSError:
+        return ""
+    fields = dict(_field(line) for line in first.splitlines())
+    told = [f"{name}: {fields[name]}" for name in _IDENTITY if name in fields]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest() if told else ""
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()
 
 
 def _host_caches() -> tuple[Cache, ...]:

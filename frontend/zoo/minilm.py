@@ -1,4 +1,4 @@
-"""A sentence encoder with the architecture of all-MiniLM-L6-v2: BERT, 6 layers × 384 × 12 heads.
+"""Encoders of the BERT architecture; ``minilm`` is that of all-MiniLM-L6-v2.
 
 Nodes are those that exporters write at opset 17: attention as MatMul and Softmax around reshapes,
 GELU through Erf, LayerNormalization as an operator.
@@ -8,6 +8,7 @@ GELU through Erf, LayerNormalization as an operator.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -15,8 +16,7 @@ from onnx import TensorProto
 
 from weft.frontend.zoo.model_builder import ModelBuilder
 
-LAYERS, WIDTH, HEADS, INNER = 6, 384, 12, 1536
-VOCABULARY, POSITIONS, TOKEN_TYPES = 30522, 512, 2
+TOKEN_TYPES = 2
 SEQUENCE = 128
 EPSILON = 1e-12
 ATTENTION_GAIN = math.sqrt(2.0)  # scores of deviation 2: attention that chooses
@@ -24,22 +24,45 @@ ATTENTION_GAIN = math.sqrt(2.0)  # scores of deviation 2: attention that chooses
 START, END, FIRST_WORD = 101, 102, 1000  # of BERT's uncased vocabulary; 0 pads
 
 
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """A published configuration, for ``sequence`` tokens at once; ``inner``: width inside the
+    feed-forward blocks."""
+
+    name: str
+    layers: int
+    width: int
+    heads: int
+    inner: int
+    vocabulary: int = 30522
+    positions: int = 512
+    sequence: int = SEQUENCE
+
+
+MINILM = Encoder("minilm", layers=6, width=384, heads=12, inner=1536)
+
+
 def minilm() -> onnx.ModelProto:
     """int64 (1, 128) "input_ids", "attention_mask" and "token_type_ids" ->
     float32 "last_hidden_state" (1, 128, 384) and "pooler_output" (1, 384)."""
-    build = ModelBuilder("minilm", np.random.default_rng(6))
+    return bert(MINILM, seed=6)
+
+
+def bert(config: Encoder, seed: int) -> onnx.ModelProto:
+    """The encoder that ``config`` describes: ports are those of ``minilm``, of its own width."""
+    build, width = ModelBuilder(config.name, np.random.default_rng(seed)), config.width
     mask = _additive_mask(build)
-    x = _embeddings(build)
-    for layer in range(LAYERS):
-        x = _layer(build, x, mask, f"encoder.layer.{layer}")
+    x = _embeddings(build, config)
+    for layer in range(config.layers):
+        x = _layer(build, config, x, mask, f"encoder.layer.{layer}")
     first = build.node("Gather", x, build.constant("first_token", np.array(0)), axis=1)
-    pooled = build.node("Tanh", _dense(build, first, "pooler.dense", WIDTH, WIDTH))
-    tokens = (TensorProto.INT64, (1, SEQUENCE))
+    pooled = build.node("Tanh", _dense(build, first, "pooler.dense", width, width))
+    tokens = (TensorProto.INT64, (1, config.sequence))
     return build.model(
         {"input_ids": tokens, "attention_mask": tokens, "token_type_ids": tokens},
         {
-            "last_hidden_state": (x, (1, SEQUENCE, WIDTH)),
-            "pooler_output": (pooled, (1, WIDTH)),
+            "last_hidden_state": (x, (1, config.sequence, width)),
+            "pooler_output": (pooled, (1, width)),
         },
     )
 
@@ -50,7 +73,7 @@ def seeded_tokens(seed: int) -> dict[str, np.ndarray]:
     length = int(random.integers(SEQUENCE // 2, SEQUENCE + 1))
     middle = int(random.integers(2, length - 1))
     ids = np.zeros((1, SEQUENCE), np.int64)
-    ids[0, :length] = random.integers(FIRST_WORD, VOCABULARY, length)
+    ids[0, :length] = random.integers(FIRST_WORD, MINILM.vocabulary, length)
     ids[0, [0, middle, length - 1]] = START, END, END
     places = np.arange(SEQUENCE)[None]
     return {
@@ -70,34 +93,36 @@ def _additive_mask(build: ModelBuilder) -> str:
     return build.node("Mul", absent, least)
 
 
-def _embeddings(build: ModelBuilder) -> str:
+def _embeddings(build: ModelBuilder, config: Encoder) -> str:
     def table(name: str, rows: int, indices: str) -> str:
-        weight = build.weight(f"embeddings.{name}.weight", (rows, WIDTH), 0.05)
+        weight = build.weight(f"embeddings.{name}.weight", (rows, config.width), 0.05)
         return build.node("Gather", weight, indices, axis=0)
 
-    places = build.constant("embeddings.position_ids", np.arange(SEQUENCE)[None])
-    words = table("word_embeddings", VOCABULARY, "input_ids")
+    places = build.constant("embeddings.position_ids", np.arange(config.sequence)[None])
+    words = table("word_embeddings", config.vocabulary, "input_ids")
     kinds = table("token_type_embeddings", TOKEN_TYPES, "token_type_ids")
-    positions = table("position_embeddings", POSITIONS, places)
+    positions = table("position_embeddings", config.positions, places)
     summed = build.node("Add", build.node("Add", words, kinds), positions)
-    return _layer_norm(build, summed, "embeddings.LayerNorm")
+    return _layer_norm(build, summed, "embeddings.LayerNorm", config.width)
 
 
-def _layer(build: ModelBuilder, x: str, mask: str, name: str) -> str:
-    attended = _attention(build, x, mask, f"{name}.attention")
-    x = _layer_norm(build, build.node("Add", attended, x), f"{name}.attention.output.LayerNorm")
-    inner = _gelu(build, _dense(build, x, f"{name}.intermediate.dense", WIDTH, INNER))
-    result = _dense(build, inner, f"{name}.output.dense", INNER, WIDTH)
-    return _layer_norm(build, build.node("Add", result, x), f"{name}.output.LayerNorm")
+def _layer(build: ModelBuilder, config: Encoder, x: str, mask: str, name: str) -> str:
+    width, inner = config.width, config.inner
+    attended = _attention(build, config, x, mask, f"{name}.attention")
+    attended = build.node("Add", attended, x)
+    x = _layer_norm(build, attended, f"{name}.attention.output.LayerNorm", width)
+    y = _gelu(build, _dense(build, x, f"{name}.intermediate.dense", width, inner))
+    result = _dense(build, y, f"{name}.output.dense", inner, width)
+    return _layer_norm(build, build.node("Add", result, x), f"{name}.output.LayerNorm", width)
 
 
-def _attention(build: ModelBuilder, x: str, mask: str, name: str) -> str:
-    size = WIDTH // HEADS
-    split = build.constant(f"{name}.split", np.array([1, SEQUENCE, HEADS, size]))
-    joined = build.constant(f"{name}.joined", np.array([1, SEQUENCE, WIDTH]))
+def _attention(build: ModelBuilder, config: Encoder, x: str, mask: str, name: str) -> str:
+    width, length, size = config.width, config.sequence, config.width // config.heads
+    split = build.constant(f"{name}.split", np.array([1, length, config.heads, size]))
+    joined = build.constant(f"{name}.joined", np.array([1, length, width]))
 
     def heads(which: str, gain: float, perm: list[int]) -> str:
-        y = _dense(build, x, f"{name}.self.{which}", WIDTH, WIDTH, gain)
+        y = _dense(build, x, f"{name}.self.{which}", width, width, gain)
         return build.node("Transpose", build.node("Reshape", y, split), perm=perm)
 
     query = heads("query", ATTENTION_GAIN, [0, 2, 1, 3])
@@ -107,7 +132,7 @@ def _attention(build: ModelBuilder, x: str, mask: str, name: str) -> str:
     scores = build.node("Div", build.node("MatMul", query, key), scale)
     shares = build.node("Softmax", build.node("Add", scores, mask), axis=-1)
     mixed = build.node("Transpose", build.node("MatMul", shares, value), perm=[0, 2, 1, 3])
-    return _dense(build, build.node("Reshape", mixed, joined), f"{name}.output.dense", WIDTH, WIDTH)
+    return _dense(build, build.node("Reshape", mixed, joined), f"{name}.output.dense", width, width)
 
 
 def _dense(
@@ -130,8 +155,8 @@ def _gelu(build: ModelBuilder, x: str) -> str:
     return build.node("Mul", build.node("Mul", x, shifted), number("half", 0.5))
 
 
-def _layer_norm(build: ModelBuilder, x: str, name: str) -> str:
-    scale = (1 + 0.1 * build.random.standard_normal(WIDTH)).astype(np.float32)
-    bias = (0.1 * build.random.standard_normal(WIDTH)).astype(np.float32)
+def _layer_norm(build: ModelBuilder, x: str, name: str, width: int) -> str:
+    scale = (1 + 0.1 * build.random.standard_normal(width)).astype(np.float32)
+    bias = (0.1 * build.random.standard_normal(width)).astype(np.float32)
     names = build.constant(f"{name}.weight", scale), build.constant(f"{name}.bias", bias)
     return build.node("LayerNormalization", x, *names, axis=-1, epsilon=EPSILON)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from unittest import mock
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-from weft.frontend.zoo import minilm
+from weft.frontend.zoo.minilm import Encoder, bert
 from weft.frontend.zoo.model_builder import ModelBuilder
 
 SIDE, CLASSES = 13, 7
@@ -45,10 +44,10 @@ def _block(
 
 def transformer() -> onnx.ModelProto:
     """The zoo's sentence encoder with one layer, 24 wide, of 3 heads, on 11 tokens."""
-    sizes = {"LAYERS": 1, "WIDTH": 24, "HEADS": 3, "INNER": 40, "VOCABULARY": 50, "POSITIONS": 20,
-             "SEQUENCE": 11}  # fmt: skip
-    with mock.patch.multiple(minilm, **sizes):
-        return minilm.minilm()
+    sizes = Encoder(
+        "minilm", layers=1, width=24, heads=3, inner=40, vocabulary=50, positions=20, sequence=11
+    )
+    return bert(sizes, seed=6)
 
 
 MODELS = {"conv_net": conv_net, "transformer": transformer}

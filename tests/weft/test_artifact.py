@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from tests.weft.compiled_examples import chain, transpose, update
-from weft import artifact
+from weft import artifact, compiled
 from weft.codegen.llvm_target import host_target
+from weft.codegen.machines.host import host_processor
 from weft.compiled import Compiled
 from weft.errors import ArtifactError
 from weft.executable import Executable, load
@@ -159,7 +164,7 @@ def test_other_formats_and_files() -> None:
         decoded(b"\x7fELF" + bytes(500))
     newer = bytearray(GOOD)
     newer[8] = 99
-    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 2"):
+    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 3"):
         decoded(bytes(newer))
 
 
@@ -177,6 +182,61 @@ def test_another_processor(tmp_path: Path) -> None:
     other = replace(target, triple="vax-unknown-netbsd")
     with pytest.raises(ArtifactError, match="lacks vax-unknown-netbsd"):
         saved_and_read(replace(chain(), target=other), tmp_path)
+
+
+def test_a_processor_of_the_same_words_needs_no_other_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading LLVM takes longer, and more memory, than all else."""
+    target = host_target()
+    unable = replace(chain(), target=replace(target, features=target.features + ",+quantum"))
+    here = replace(unable, processor=host_processor())
+    saved_and_read(here, tmp_path)  # the features are not even looked at
+    for processor in ("", "of other words"):
+        with pytest.raises(ArtifactError, match="lacks quantum"):
+            saved_and_read(replace(here, processor=processor), tmp_path)
+    monkeypatch.setattr(compiled, "host_processor", lambda: "")  # a system that does not tell
+    saved_and_read(replace(chain(), processor=""), tmp_path)
+    with pytest.raises(ArtifactError, match="lacks quantum"):
+        saved_and_read(replace(unable, processor=""), tmp_path)
+
+
+LOADING = """
+import re, sys
+from pathlib import Path
+import numpy as np
+import weft
+
+program = weft.load(sys.argv[1])
+print(program(np.arange(5, dtype=np.float32)).tolist())
+packages = {"islpy", "llvmlite", "networkx", "onnx", "msgspec"}
+print(*sorted(packages & set(sys.modules)))
+print(re.search(r"RssFile:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+
+
+def run_apart(path: Path) -> list[str]:
+    """What a fresh process prints that loads the program and calls it."""
+    command = [sys.executable, "-c", LOADING, str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="LLVM links elsewhere")
+def test_loading_and_running_needs_no_compiler(tmp_path: Path) -> None:
+    """Neither its packages nor the parts of a file of constants that the call does not read."""
+    path, large = tmp_path / "a.weft", tmp_path / "large.weft"
+    x = weft.placeholder((5,), weft.float32, name="x")
+    program = weft.compile(weft.compute((5,), lambda i: x[i] * 2.0, name="y"))
+    assert isinstance(program, Executable)
+    program.save(path)
+    unused = (("unused", np.ones(1 << 23)),)  # 64 MiB
+    artifact.write(replace(program.compiled, constants=unused), large)
+    small = run_apart(path)
+    assert small[:2] == ["[0.0, 2.0, 4.0, 6.0, 8.0]", "msgspec"]
+    assert int(run_apart(large)[2]) - int(small[2]) < 16 << 10  # KiB
 
 
 def test_objects_that_cannot_be_linked(tmp_path: Path) -> None:
