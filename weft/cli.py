@@ -25,15 +25,18 @@ from rich.console import Console
 
 import weft
 from weft.cache import open_cache
+from weft.calibration import calibrate_host
 from weft.cli_models import Loaded, make_inputs, open_program
 from weft.cli_progress import compile_progress, progress
 from weft.cli_report import PeerRun, Run, print_run, run_data
+from weft.cli_targets import target_data, targets_text
 from weft.codegen.c_interface import identifier
 from weft.errors import CallError, WeftError
 from weft.executable import available_threads
 from weft.frontend.zoo.registry import MODELS
 from weft.measure import DEFAULT_REPEAT, Peer, Timing, difference, take_turns
 from weft.options import Options
+from weft.targets import listed
 
 P = ParamSpec("P")
 Shapes = dict[str, tuple[int, ...]]
@@ -342,6 +345,27 @@ def explain(
         _print_json({"text": text, "stats": dict(program.stats)})
     else:
         click.echo(text)
+
+
+@cli.command()
+@click.option("--calibrate", is_flag=True, help="Measure this processor, as host-calibrated.")
+@_json
+@_reported
+def targets(calibrate: bool, as_json: bool) -> None:
+    """List the processors to compile for: vectors, caches, instructions; which run here.
+
+    A calibrated record says what this processor was measured to do: clock, multiply-adds, bandwidth
+    of each memory, barriers. Only `--target host-calibrated` uses it.
+    """
+    options = Options.from_environment()
+    if calibrate:
+        with progress("measuring", 1):
+            calibrate_host(options)
+    rows = listed(options)
+    if as_json:
+        _print_json({"targets": [target_data(row) for row in rows]})
+    else:
+        click.echo(targets_text(rows))
 
 
 @cli.group()

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from weft import calibration
+from weft.codegen.calibrate import calibrated
+from weft.codegen.llvm_target import lacking
 from weft.codegen.machines.host import host
-from weft.codegen.machines.named import target_named
+from weft.codegen.machines.named import RECORDS, target_named
 from weft.codegen.target import Target
 from weft.options import Options
 
 
 def target_for(options: Options) -> Target:
-    """The record of ``options.target``. Raises ``CompileError`` (WEFT-E0002) if there is none."""
-    return host() if options.target == "host" else target_named(options.target)
+    """The record of ``options.target``. Raises ``CompileError`` (WEFT-E0002) if there is none,
+    E0004 for "host-calibrated" where nothing was measured."""
+    match options.target:
+        case "host":
+            return host()
+        case calibration.NAME:
+            return calibration.calibrated_host(options)
+        case name:
+            return target_named(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A target and what of it is lacking here (): its code runs."""
+
+    target: Target
+    lacking: tuple[str, ...]
+
+
+def listed(options: Options) -> tuple[Listed, ...]:
+    """The processor here, as assumed and, if it was, as measured; and every record."""
+    found = [host()]
+    measured = calibration.measured_host(options)
+    if measured is not None:
+        found.append(calibrated(measured))
+    found += [target_named(record.name) for record in RECORDS]
+    return tuple(Listed(target, lacking(target.llvm)) for target in found)

@@ -20,8 +20,28 @@ from weft.compiled import Compiled
 from weft.library import interface_of, write_library
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+CROSS = shutil.which("aarch64-linux-gnu-gcc")
 FLAGS = ("-std=c11", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror")
 needs_c = pytest.mark.skipif(COMPILER is None, reason="no C compiler: libraries are not run from C")
+
+
+@dataclass(frozen=True)
+class System:
+    """What builds a program for a processor, and what runs it there."""
+
+    compiler: str | None
+    flags: tuple[str, ...] = ()
+    runner: tuple[str, ...] = ()
+
+
+HERE = System(COMPILER)
+
+
+def emulated(cpu: str) -> System:
+    """An AArch64 processor as QEMU knows it: what it lacks is an illegal instruction."""
+    return System(CROSS, ("-static",), (str(EMULATOR), "-cpu", cpu))
+
 
 _MAIN = """\
 #include <stdio.h>
@@ -80,6 +100,7 @@ class CProgram:
 
     interface: Interface
     folder: Path
+    system: System = HERE
 
     def run(
         self, arrays: Mapping[str, object], sizes: Mapping[str, int] | None = None, threads: int = 1
@@ -94,7 +115,9 @@ class CProgram:
             )
         )
         names = [str(self.folder / name) for name in ("main", "in", "out")]
-        done = subprocess.run([*names, str(threads)], capture_output=True, timeout=60)
+        done = subprocess.run(
+            [*self.system.runner, *names, str(threads)], capture_output=True, timeout=60
+        )
         assert done.returncode == 0, done.returncode
         status, first, second, message = done.stderr.decode().split(" ", 3)
         arrays = self._results(given, data) if int(status) >= 0 else {}
@@ -129,22 +152,33 @@ class CProgram:
 
 
 def c_program(
-    compiled: Compiled, folder: Path, name: str | None = None, *, suffix: str = ".o"
+    compiled: Compiled,
+    folder: Path,
+    name: str | None = None,
+    *,
+    suffix: str = ".o",
+    system: System = HERE,
 ) -> CProgram:
     """A C program around the library of ``compiled``, in ``folder``."""
     interface = interface_of(compiled, name)
     library = folder / f"{interface.name}{suffix}"
     write_library(compiled, library, header=folder / f"{interface.name}.h", name=interface.name)
     (folder / "main.c").write_text(_text(interface))
-    build(folder, "main", [library])
-    return CProgram(interface, folder)
+    build(folder, "main", [library], *system.flags, compiler=system.compiler)
+    return CProgram(interface, folder, system)
 
 
-def build(folder: Path, name: str, libraries: Sequence[Path], *flags: str) -> None:
+def build(
+    folder: Path,
+    name: str,
+    libraries: Sequence[Path],
+    *flags: str,
+    compiler: str | None = COMPILER,
+) -> None:
     """``name``.c in ``folder`` as an executable."""
-    assert COMPILER is not None
+    assert compiler is not None
     files = [folder / f"{name}.c", *libraries]
-    command = [COMPILER, *FLAGS, f"-I{folder}", "-o", folder / name, *files, *flags]
+    command = [compiler, *FLAGS, f"-I{folder}", "-o", folder / name, *files, *flags]
     command += [f"-Wl,-rpath,{folder}", "-pthread", "-lm"]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
