@@ -13,7 +13,18 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from weft.benchmarks import blind, chain, conv, environment, gemm, memory, models, report, suite
+from weft.benchmarks import (
+    blind,
+    chain,
+    compare,
+    conv,
+    environment,
+    gemm,
+    memory,
+    models,
+    report,
+    suite,
+)
 from weft.benchmarks.case import Planned
 from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.peers.peer import Peer
@@ -24,6 +35,7 @@ from weft.benchmarks.polybench.run import run as run_polybench
 Rows = list[dict[str, Any]]
 Command = Callable[..., None]
 
+_FOUND = click.Path(exists=True, dir_okay=False, path_type=Path)
 _WIDTH = 200  # columns where the output is no terminal
 
 
@@ -112,13 +124,16 @@ def _beside(
     peers: Sequence[Peer],
     settings: suite.Settings,
     path: Path | None,
+    **how: Any,
 ) -> None:
     """A suite beside its peers, in an environment that suits them all; exits with 1 on failures."""
     changes = environment.wanted(settings.threads, os.environ)
     if changes:
         arguments = click.get_current_context().meta["arguments"]
         sys.exit(environment.run_apart(arguments, changes))
-    found = suite.run(cases, peers, settings, lambda row: click.echo(report.line(row), err=True))
+    found = suite.run(
+        cases, peers, settings, lambda row: click.echo(report.line(row), err=True), **how
+    )
     report.show(name, found.rows, found.limits, found.left_out)
     if path is not None:
         path.write_text(json.dumps(found.rows, indent=1))
@@ -126,11 +141,43 @@ def _beside(
         sys.exit(1)
 
 
-@main.command("models")
-@_common
-def _models(threads: int, quick: bool, path: Path | None) -> None:
-    """The embedded models beside onnxruntime, which gets as many threads."""
-    _show("models", models.run(threads, quick), path)
+@main.command("models", cls=_Apart)
+@_measured
+@click.option("--onnx", "files", multiple=True, type=_FOUND, help="A model instead; repeat it.")
+@click.option(
+    "--build", "built", multiple=True, type=click.Choice(models.BUILDERS),
+    help="A larger model instead, with random weights; repeat it.",
+)  # fmt: skip
+def _models(
+    threads: int,
+    quick: bool,
+    path: Path | None,
+    only: str,
+    cpu_time: bool,
+    files: tuple[Path, ...],
+    built: tuple[str, ...],
+) -> None:
+    """Whole models beside onnxruntime and PyTorch, compiled with freezing unless --quick."""
+    peers = models.QUICK_PEERS if quick else models.PEERS
+    cases = models.cases(threads, quick=quick, files=files, built=built)
+    settings = _settings(threads, quick, only, cpu_time)
+    _beside("models", cases, peers, settings, path, loop_of=models.loop_of, row_seconds=10.0)
+
+
+@main.command("compare")
+@click.argument("old", type=_FOUND)
+@click.argument("new", type=_FOUND)
+def _compare(old: Path, new: Path) -> None:
+    """Two files of --json; exits with 1 where a row became slower beyond its noise."""
+    try:
+        before, after = compare.read(old), compare.read(new)
+    except compare.Unreadable as error:
+        raise click.UsageError(str(error)) from None
+    changes = compare.compare(before, after)
+    for text in compare.lines(changes, compare.missing(before, after)):
+        click.echo(text)
+    if any(found.regressed for found in changes):
+        sys.exit(1)
 
 
 @main.command("chain")

@@ -37,6 +37,7 @@ class Case:
     element. ``operations``: multiplications and additions by the definition. ``limit``: what it is
     measured against, the multiply-add peak of a dtype, or "copy", the bandwidth of copying as many
     bytes, or "" for nothing. ``empty``: the same on single elements, which takes what a call costs.
+    ``facts``: measured in other ways, by name.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Case:
     operations: float = 0.0
     limit: str = "float32"
     empty: Callable[[], Case] | None = None
+    facts: Callable[[], Mapping[str, float]] = dict
 
     @property
     def bytes(self) -> int:

@@ -34,7 +34,14 @@ def show(
     console = Console()
     console = console if console.is_terminal else Console(width=_WIDTH)
     console.print(_table(title, rows), markup=False)
-    for line in [*limits, *_overheads(rows), *_means(rows), *_losses(rows), *_absent(rows)]:
+    for line in [
+        *limits,
+        *_facts(rows),
+        *_overheads(rows),
+        *_means(rows),
+        *_losses(rows),
+        *_absent(rows),
+    ]:
         console.print(line, markup=False, highlight=False)
     for name in left_out:
         console.print(f"no time for {name}", markup=False, highlight=False)
@@ -68,6 +75,14 @@ def _cells(row: Row) -> list[str]:
 
 def _number(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
+
+
+def _facts(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{row['name']}: {', '.join(f'{name} {value:,}' for name, value in row['facts'].items())}"
+        for row in rows
+        if row["facts"]
+    ]
 
 
 def _overheads(rows: Sequence[Row]) -> list[str]:

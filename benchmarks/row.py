@@ -26,8 +26,8 @@ what an empty call of that peer takes; ``best_peer``; ``best_peer_ratio``: its t
 ``peak_fraction``: of ``limit``, whose best rate in this run is ``limit_per_s``; ``max_error``:
 relative to the largest element; ``right``; ``spread``: relative, of each median; ``relative``:
 name -> [Weft's time over the other's within rounds, its spread], the machine's own probe included;
-``absent``: who did not take part, and why; ``failure``: why Weft did not. Times that there are not
-are None."""
+``absent``: who did not take part, and why; ``failure``: why Weft did not; ``facts``: what
+else there is, numbers by name. Times that there are not are None."""
 
 
 class WeftLoop(Protocol):
@@ -70,6 +70,7 @@ class Bench:
         if loop is not None:
             loops = {"weft": loop, **loops}
         self._time(case, row, loops)
+        row["facts"] = dict(case.facts())
         return row
 
     def _weft(self, case: Case, loop_of: LoopOf) -> tuple[WeftLoop | None, str]:

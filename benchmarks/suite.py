@@ -10,12 +10,13 @@ from fnmatch import fnmatch
 from weft.benchmarks.call_overhead import rows as call_rows
 from weft.benchmarks.case import Planned
 from weft.benchmarks.limits import SAMPLES, Limits
+from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer
-from weft.benchmarks.row import Bench, Row, settle
+from weft.benchmarks.row import Bench, LoopOf, Row, settle
 from weft.benchmarks.timing import interleaved_loops
 
 QUICK_SECONDS = 32.0  # of a whole suite, besides starting it and its last row
-_ROW_SECONDS = 1.0
+ROW_SECONDS = 1.0  # of timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,17 @@ def run(
     peers: Sequence[Peer],
     settings: Settings,
     tell: Callable[[Row], object] = lambda row: None,
+    *,
+    loop_of: LoopOf = NativeLoop,
+    row_seconds: float = ROW_SECONDS,
 ) -> Found:
-    """The rows of ``cases``, each told as it comes, and those of empty calls."""
+    """The rows of ``cases``, each told as it comes, and those of empty calls.
+
+    ``loop_of``: how Weft's programs are called; ``row_seconds``: how long a row is timed.
+    """
     end = time.perf_counter() + QUICK_SECONDS if settings.quick else float("inf")
     clock = time.process_time if settings.cpu_time else time.perf_counter
-    bench = Bench(settings.threads, _ROW_SECONDS, peers, Limits(settings.threads), clock)
+    bench = Bench(settings.threads, row_seconds, peers, Limits(settings.threads), clock)
     _sample(bench)
     rows: list[Row] = []
     wanted = [case for case in cases if settings.takes(case.name)]
@@ -61,8 +68,8 @@ def run(
         if left <= 0:
             left_out.append(case.name)
             continue
-        bench.seconds = min(_ROW_SECONDS, 0.4 * left / (len(wanted) - number))
-        rows.append(bench.row(case.build()))
+        bench.seconds = min(row_seconds, 0.4 * left / (len(wanted) - number))
+        rows.append(bench.row(case.build(), loop_of))
         tell(rows[-1])
     for row in call_rows(bench):
         if settings.takes(row["name"]):

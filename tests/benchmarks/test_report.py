@@ -12,7 +12,7 @@ def _row(name: str, **changes: Any) -> dict[str, Any]:
         "name": name, "group": "g", "weft_ms": 1.0, "peers": {"p": 1.1},
         "overhead_ms": {"p": 0.002},
         "best_peer": "p", "best_peer_ratio": 1.1, "peak_fraction": 0.5, "limit": "float32",
-        "max_error": 0.0, "right": True, "failure": "", "absent": {},
+        "max_error": 0.0, "right": True, "failure": "", "absent": {}, "facts": {},
     }  # fmt: skip
     return row | changes
 
@@ -36,7 +36,7 @@ def test_geometric_mean() -> None:
 
 def test_everything_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
-        _row("one"),
+        _row("one", facts={"compile_s": 1.5}),
         _row("two", best_peer_ratio=0.8, group="h", absent={"q": "not installed"}),
         _row("three", best_peer_ratio=0.5, group="h", right=False, max_error=1.0),
     ]
@@ -44,6 +44,7 @@ def test_everything_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for expected in (
         "limit line",
+        "one: compile_s 1.5\n",
         "empty call of p: 2.0 to 2.0 us, subtracted",
         "geometric mean, g: 1.100",
         "geometric mean, h: 0.632",
