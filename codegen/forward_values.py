@@ -34,8 +34,8 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
+from weft.codegen.map_loops import Place, map_loops, sure_loads
 from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.codegen.serial_loops import Place, map_serial_loops, sure_loads
 from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine
 from weft.frontend.scalar_expr import (
     Expr,
@@ -71,7 +71,7 @@ def forward_values(kernel: Kernel) -> Kernel:
         made.extend(found)
         return _carried(turn.loop, found) if turn and found else None
 
-    return map_serial_loops(kernel, forwarded)
+    return map_loops(kernel, forwarded, "serial")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from weft.codegen.loop_ir import Kernel
 from weft.codegen.peel_first import peel_first
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
+from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.unswitch import unswitch
 
@@ -27,6 +28,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("peel_first", peel_first),
     ("forward_values", forward_values),
     ("transpose_strips", transpose_strips),
+    ("tile_transposes", tile_transposes),
     ("collapse_parallel", collapse_parallel),
     ("form_region", form_region),
 )

@@ -18,11 +18,10 @@ rows no longer go through memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.codegen.cut_loop import fresh_name
 from weft.codegen.loop_ir import (
-    Allocate,
     Block,
     Buffer,
     Comment,
@@ -35,10 +34,9 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_all_expressions, map_children, map_expressions
-from weft.codegen.serial_loops import Place, map_serial_loops, sure_loads
-from weft.dtypes import DType
-from weft.frontend.scalar_affine import FloorDiv, to_affine
+from weft.codegen.map_loops import Place, map_loops
+from weft.codegen.rebuild import map_expressions
+from weft.codegen.transposed_blocks import Blocked, across_rows, transposed_block, widest
 from weft.frontend.scalar_expr import (
     Apply,
     Expr,
@@ -47,24 +45,22 @@ from weft.frontend.scalar_expr import (
     Var,
     literal,
     rewrite,
-    substitute,
 )
 from weft.frontend.scalar_expr import walk as walk_expr
 
-VECTOR_BYTES = 64  # a block is as wide as a vector of its elements; processors may halve it
 WIDEST = 64  # turns of a vector loop over rows
 _STATEMENTS = 64  # in the body of a loop, which is written out for each column of a block
 
 
 def transpose_strips(kernel: Kernel) -> Kernel:
     """``kernel`` with blocks where vectors run across rows, simplified."""
-    made: list[_Blocked] = []
+    made: list[Blocked] = []
 
     def strips(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> Stmt | None:
         if not isinstance(loop.body, For) or not _fits(loop.body) or not _long_enough(loop):
             return None
         lanes = replace(loop.body, body=_stored((loop.body.body,), {}, 0))
-        blocked = _across_rows(loop, lanes, buffers, len(made))
+        blocked = across_rows(loop, lanes, buffers, len(made))
         if not blocked:
             return None
         made.extend(blocked)
@@ -73,47 +69,7 @@ def transpose_strips(kernel: Kernel) -> Kernel:
         rest = fresh_name(f"{loop.var}.rest", loop, names)
         return _in_blocks(loop, lanes, blocked, Var(rest))
 
-    return map_serial_loops(kernel, strips, unrolled=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Blocked:
-    """An access that goes through ``tile``, by column and row of the block."""
-
-    access: Load | Store
-    tile: str
-    dtype: DType
-
-
-def _across_rows(
-    loop: For, lanes: For, buffers: Mapping[str, Buffer], number: int
-) -> list[_Blocked]:
-    """The accesses of ``loop`` across rows that may be moved to the ends of a block; their tiles
-    are numbered from ``number`` on."""
-    inside = list(walk(lanes.body))
-    bound = {s.name for s in inside if isinstance(s, Let)} | {loop.var, lanes.var}
-    loads: dict[str, list[Load]] = {}
-    stores: dict[str, list[Store]] = {}
-    for stmt in inside:
-        for node in (n for e in expressions(stmt) for n in walk_expr(e)):
-            if isinstance(node, Load):
-                loads.setdefault(str(node.source), []).append(node)
-        if isinstance(stmt, Store):
-            stores.setdefault(stmt.buffer, []).append(stmt)
-    sure = {n for s in inside for e in expressions(s) for n in sure_loads(e)}
-    blocked: list[_Blocked] = []
-    for name, buffer in buffers.items():
-        found: list[Load | Store] = []
-        if name not in stores:
-            found += [n for n in dict.fromkeys(loads.get(name, ())) if n in sure]
-        elif len(stores[name]) == 1:  # of elements that other turns neither read nor write
-            own = list(dict.fromkeys(loads.get(name, ())))
-            if all(load.indices == stores[name][0].indices for load in own):
-                found += (*own, *stores[name])
-        for access in found:
-            if _across(access.indices, loop.var, lanes.var, bound):
-                blocked.append(_Blocked(access, f"block.{number + len(blocked)}", buffer.dtype))
-    return blocked
+    return map_loops(kernel, strips, "serial", "unrolled")
 
 
 def _fits(lanes: For) -> bool:
@@ -124,29 +80,6 @@ def _fits(lanes: For) -> bool:
         and 4 <= lanes.upper.value <= WIDEST
         and sum(1 for _ in walk(lanes.body)) <= _STATEMENTS
         and all(isinstance(s, Block | Let | Store | Prefetch | Comment) for s in walk(lanes.body))
-    )
-
-
-def _across(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bool:
-    """Whether lanes move along rows, and turns along a row by one element forth or back."""
-    if len(indices) < 2:
-        return False
-    forms = [to_affine(index) for index in indices]
-    if any(f is None for f in forms):
-        return False
-    known = [f for f in forms if f is not None]
-    for form in known:
-        if form.variables() & (bound - {var, lane}):
-            return False
-        floors = (t for t, _ in form.terms if isinstance(t, FloorDiv))
-        if any(t.numerator.variables() & {var, lane} for t in floors):
-            return False
-    *outer, last = known
-    return (
-        last.coefficient(var) in (1, -1)
-        and last.coefficient(lane) == 0
-        and all(f.coefficient(var) == 0 for f in outer)
-        and any(f.coefficient(lane) for f in outer)
     )
 
 
@@ -165,96 +98,28 @@ def _written(loop: For) -> range | None:
     return range(int(lower.value), int(upper.value))
 
 
-def _widest(blocked: Sequence[_Blocked]) -> int:
-    """Elements of the widest type of ``blocked`` in a vector."""
-    return VECTOR_BYTES // max(b.dtype.itemsize for b in blocked)
-
-
-def _written_out(loop: For, lanes: For, blocked: Sequence[_Blocked]) -> Stmt:
-    """One block for each ``_widest`` turns of ``loop``, and for those that are left."""
-    turns, width = _written(loop), _widest(blocked)
+def _written_out(loop: For, lanes: For, blocked: Sequence[Blocked]) -> Stmt:
+    """One block for each ``widest`` turns of ``loop``, and for those that are left."""
+    turns, width = _written(loop), widest(blocked)
     assert turns is not None
     starts = range(turns.start, turns.stop, width)
     return Block(
         tuple(
-            _block(loop, lanes, blocked, literal(k), (min(width, turns.stop - k), width))
+            transposed_block(loop, lanes, blocked, literal(k), (min(width, turns.stop - k), width))
             for k in starts
         )
     )
 
 
-def _in_blocks(loop: For, lanes: For, blocked: Sequence[_Blocked], rest: Var) -> Stmt:
+def _in_blocks(loop: For, lanes: For, blocked: Sequence[Blocked], rest: Var) -> Stmt:
     """``rest``: a name for where blocks end."""
     assert isinstance(lanes.upper, Literal)
-    width = min(_widest(blocked), 1 << (int(lanes.upper.value).bit_length() - 1))
+    width = min(widest(blocked), 1 << (int(lanes.upper.value).bit_length() - 1))
     block = Var(f"{loop.var}.block")
-    whole = _block(loop, lanes, blocked, loop.lower + block * width, (width, width))
+    whole = transposed_block(loop, lanes, blocked, loop.lower + block * width, (width, width))
     many = Apply("max", ((loop.upper - loop.lower) // width, literal(0)))
     blocks = For(block.name, literal(0), many, "serial", whole)
     return Let(rest.name, loop.lower + many * width, Block((blocks, replace(loop, lower=rest))))
-
-
-def _block(
-    loop: For, lanes: For, blocked: Sequence[_Blocked], start: Expr, shape: tuple[int, int]
-) -> Stmt:
-    """The turns of ``loop`` from ``start`` on, as many as ``shape`` has columns, on tiles; these
-    are copied in squares of as many rows as ``shape`` says."""
-    columns, _ = shape
-    column = Var(f"{loop.var}.column")
-    here: dict[str, Expr] = {loop.var: start + column}
-    body = map_all_expressions(_computed(lanes, blocked, column), lambda e: substitute(e, here))
-    compute = For(column.name, literal(0), literal(columns), "unrolled", replace(lanes, body=body))
-    copies = [(b, _copied(b, loop, lanes, start, shape)) for b in blocked]
-    loads = [copy for b, copy in copies if isinstance(b.access, Load)]
-    saves = [copy for b, copy in copies if isinstance(b.access, Store)]
-    whole: Stmt = Block((*loads, compute, *saves))
-    for b in blocked:
-        sizes, strides = (literal(columns), lanes.upper), (lanes.upper, literal(1))
-        whole = Allocate(Buffer(b.tile, b.dtype, sizes, strides, "register"), whole)
-    return whole
-
-
-def _copied(b: _Blocked, loop: For, lanes: For, start: Expr, shape: tuple[int, int]) -> Stmt:
-    """What brings the elements of ``b`` into its tile, or out of it: squares side by side."""
-    assert isinstance(lanes.upper, Literal)
-    columns, rows = shape
-    column, row, group = (Var(f"{loop.var}.{part}") for part in ("column", "row", "group"))
-
-    def square(first: Expr, many: int) -> Stmt:
-        lane = first + row
-        here: dict[str, Expr] = {loop.var: start + column, lanes.var: lane}
-        place = tuple(substitute(i, here) for i in b.access.indices)
-        if isinstance(b.access, Load):
-            made = Store(b.tile, (column, lane), Load(b.access.source, place, b.access.dtype))
-        else:
-            made = Store(b.access.buffer, place, Load(b.tile, (column, lane), b.dtype))
-        inner = For(column.name, literal(0), literal(columns), "vector", made)
-        return For(row.name, literal(0), literal(many), "unrolled", inner)
-
-    groups, left = divmod(int(lanes.upper.value), rows)
-    whole = For(group.name, literal(0), literal(groups), "unrolled", square(group * rows, rows))
-    return Block((whole, square(literal(groups * rows), left))) if left else whole
-
-
-def _computed(lanes: For, blocked: Sequence[_Blocked], column: Expr) -> Stmt:
-    """The body of ``lanes`` for one column, on tiles."""
-    at = (column, Var(lanes.var))
-    loads = {b.access: b.tile for b in blocked if isinstance(b.access, Load)}
-    stores: dict[Place, str] = {
-        (b.access.buffer, b.access.indices): b.tile for b in blocked if isinstance(b.access, Store)
-    }
-
-    def load(node: Expr) -> Expr | None:
-        tile = loads.get(node) if isinstance(node, Load) else None
-        return None if tile is None else Load(tile, at, node.dtype)
-
-    def store(stmt: Stmt) -> Stmt:
-        tile = stores.get((stmt.buffer, stmt.indices)) if isinstance(stmt, Store) else None
-        if isinstance(stmt, Store) and tile is not None:
-            return Store(tile, at, stmt.value)
-        return map_children(stmt, store)
-
-    return store(map_all_expressions(lanes.body, lambda e: rewrite(e, load)))
 
 
 def _stored(stmts: Sequence[Stmt], known: Mapping[Place, Expr], count: int) -> Stmt:

@@ -1,4 +1,4 @@
-"""What the passes that rewrite accesses of serial loops have in common."""
+"""What the passes that rewrite accesses of loops have in common."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Stmt
+from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Kind, Stmt
 from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplify_kernel
 from weft.frontend.scalar_expr import Expr, Load, Select
@@ -15,9 +15,8 @@ Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 Change = Callable[[For, Mapping[str, Buffer], frozenset[str]], Stmt | None]
 
 
-def map_serial_loops(kernel: Kernel, change: Change, *, unrolled: bool = False) -> Kernel:
-    """``kernel`` with what ``change`` makes of its serial loops of step 1, outermost first, and
-    where ``unrolled`` of those that are written out.
+def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
+    """``kernel`` with what ``change`` makes of its loops of ``kinds`` and step 1, outermost first.
 
     ``change`` takes a loop, the buffers in memory there that overlap no other, by name, and the
     names that are bound around it; None: this loop stays as it is, those inside are asked. The
@@ -26,7 +25,6 @@ def map_serial_loops(kernel: Kernel, change: Change, *, unrolled: bool = False) 
     shared = {b.name for b in kernel.buffers if b.aliases}
     shared |= {name for b in kernel.buffers for name in b.aliases}
     made: list[Stmt] = []
-    kinds = ("serial", "unrolled") if unrolled else ("serial",)
 
     def inside(stmt: Stmt, names: frozenset[str], buffers: Mapping[str, Buffer]) -> Stmt:
         if isinstance(stmt, Allocate) and stmt.buffer.scope != "register":
