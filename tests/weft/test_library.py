@@ -216,6 +216,79 @@ def test_two_libraries_in_one_program_at_the_same_time(tmp_path) -> None:
     assert subprocess.run([tmp_path / "two"], timeout=60).returncode == 0
 
 
+_LIFE = """\
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "chain.h"
+
+enum { N = 1000000 };
+static float x[N], y[N];
+
+/* Open it, call it on two threads, close it. */
+static int once(const char *path) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) return puts(dlerror()), 1;
+    size_t (*bytes)(const chain_sizes *, int);
+    int (*run)(const chain_inputs *, const chain_outputs *, const chain_sizes *, int, void *);
+    *(void **)&bytes = dlsym(library, "chain_workspace_bytes");
+    *(void **)&run = dlsym(library, "chain_run");
+    if (bytes == NULL || run == NULL) return 2;
+    chain_inputs inputs = {x};
+    chain_outputs outputs = {y};
+    chain_sizes sizes = {N};
+    void *workspace = aligned_alloc(64, bytes(&sizes, 2));
+    y[N - 1] = -1;
+    if (run(&inputs, &outputs, &sizes, 2, workspace) != 0 || y[N - 1] != 6) return 3;
+    free(workspace);
+    return dlclose(library) ? 4 : 0;
+}
+
+int main(int count, char **words) {
+    if (count != 2) return 9;
+    for (int k = 0; k < 3; k++)
+        if (once(words[1])) return 1;
+    usleep(20000); /* its threads go to sleep in code that must still be there */
+    pid_t child = fork();
+    if (child == 0) return once(words[1]);
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0) return 2;
+    return once(words[1]);
+}
+"""
+
+
+def test_threads_outlive_dlclose_and_start_afresh_in_forked_processes(tmp_path) -> None:
+    write_library(chain(), tmp_path / "chain.so", header=tmp_path / "chain.h")
+    (tmp_path / "life.c").write_text(_LIFE)
+    build(tmp_path, "life", [], "-ldl", "-Wno-pedantic")
+    command = [tmp_path / "life", tmp_path / "chain.so"]
+    assert subprocess.run(command, timeout=60).returncode == 0
+
+
+CROSS = {"aarch64": (shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64"))}
+
+
+@pytest.mark.parametrize("target", CROSS)
+def test_a_model_for_another_processor(target, tmp_path) -> None:
+    compiler, emulator = CROSS[target]
+    if compiler is None or emulator is None:
+        pytest.skip(f"no compiler and emulator for {target}: its library is not run")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x = _draw(1, 3, SIDE, SIDE)
+    session = onnxruntime.InferenceSession(conv_net().SerializeToString())
+    (expected,) = session.run(None, {"input": x})
+    made = weft.compile(conv_net(), target=target).compiled
+    program = c_program(made, tmp_path, tools=(compiler, (emulator,)))
+    for threads in (1, 2):
+        ran = program.run({"input": x}, threads=threads)
+        assert ran.message == "done"
+        np.testing.assert_allclose(ran.arrays["output"], expected, rtol=1e-4, atol=1e-5)
+
+
 HOSTILE = (
     "*/ int main(", "x\ny", "while", "x", "x?", "", "é", "??/", "NULL", "%s{0}\\", "a" * 500,
     "/*", "_Bool", "0", '"', "x_2",
