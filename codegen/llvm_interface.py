@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.codegen.c_interface import Field, Interface
+from weft.codegen.llvm_processor import processor_check
 from weft.codegen.llvm_sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
+from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.size_arithmetic import SizeError, evaluate
 from weft.frontend.scalar_expr import Expr, literal
 
@@ -18,12 +20,17 @@ MAX_THREADS = 256
 MAX_SIZE = 1 << 40
 STATUS_BYTES = 64
 TOO_LARGE = "the sizes are too large"
+UNFIT = "this processor lacks instructions that the code was compiled for"
 UNKNOWN = "there is no such status"
 
 
-def emit_interface(interface: Interface, triple: str) -> str:
-    """The module that defines the functions of ``interface``."""
-    return _Emitter(interface).module(triple)
+def emit_interface(interface: Interface, target: LlvmTarget) -> str:
+    """The module that defines the functions of ``interface``, whose program is code for ``target``.
+
+    It is to be compiled for ``llvm_processor.plain(target)``, so that it can say so where it does
+    not run on the right processor.
+    """
+    return _Emitter(interface).module(target)
 
 
 class _Emitter:
@@ -42,12 +49,13 @@ class _Emitter:
             )
         }
 
-    def module(self, triple: str) -> str:
+    def module(self, target: LlvmTarget) -> str:
         functions = [*self.parameters(), *self.run(), *self.workspace_bytes()]
         entry, constants = self.interface.entry, range(self.interface.constants)
         table = ", ".join(f"ptr @weft_constant_{k}" for k in constants)
         lines = [
-            f'target triple = "{triple}"',
+            f'target triple = "{target.triple}"',
+            *processor_check(target, "fits"),
             f'declare i32 @"{entry}"(ptr, ptr, ptr, ptr, ptr, ptr, i32)',
             f'declare i64 @"{entry}_arena"(ptr, i32)',
             f'declare i32 @"{entry}_threads"(ptr, i32)',
@@ -117,7 +125,8 @@ class _Emitter:
 
     def prepare(self, f: SizeFunction, otherwise: str) -> None:
         """Parameters, from here on known to ``f``, and ``%team``, how many threads are worth it;
-        returns ``otherwise`` where sizes or threads are wrong, or the status if that is empty."""
+        returns ``otherwise`` where these, or the processor, are wrong; the status if it is ''."""
+        self.require(f, f.value("call i1 @fits()"), UNFIT, otherwise)
         count = len(self.interface.parameters)
         f.do(f"%parameters = alloca i64, i64 {count + 1}, align 16")
         if self.interface.sizes:

@@ -17,6 +17,7 @@ import numpy as np
 from weft.codegen.c_header import c_header
 from weft.codegen.c_interface import Field, Interface, Result, identifier, identifiers
 from weft.codegen.llvm_interface import emit_interface
+from weft.codegen.llvm_processor import plain
 from weft.codegen.llvm_runtime import runtime_ir
 from weft.codegen.llvm_target import LlvmTarget, to_object
 from weft.codegen.merge_objects import Blob, merge_objects
@@ -68,8 +69,8 @@ def write_library(
 def library_object(compiled: Compiled, name: str | None = None) -> Iterator[bytes | memoryview]:
     """The object file, in pieces. Raises ``ArtifactError`` as ``write_library`` does."""
     interface, target = interface_of(compiled, name), compiled.target
-    parts = [emit_interface(interface, target.triple), _runtime(target)]
-    objects = [*compiled.objects, *(to_object(part, target) for part in parts)]
+    functions = to_object(emit_interface(interface, target), plain(target))
+    objects = [*compiled.objects, to_object(_runtime(target), target), functions]
     public = [f"{interface.name}_{function}" for function in FUNCTIONS]
     return merge_objects(objects, public, _blobs(compiled))
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import weft
 from tests.weft.c_program import CProgram, build, c_program, needs_c
 from tests.weft.compiled_examples import chain, transpose, two_outputs, update
 from tests.weft.small_models import CLASSES, SIDE, conv_net
+from weft.codegen.llvm_target import host_target
 from weft.library import interface_of, write_library
 
 pytestmark = needs_c
@@ -64,12 +66,13 @@ def test_it_defines_what_the_header_declares_and_nothing_else(model) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".o", ".so"])
-@pytest.mark.parametrize("n", SIZES)
-def test_sizes_are_arguments(n, suffix, tmp_path) -> None:
-    x = _draw(n)
-    ran = c_program(chain(), tmp_path, suffix=suffix).run({"x": x}, {"n": n}, threads=2)
-    assert ran.status == 0
-    np.testing.assert_array_equal(ran.arrays["y"], (x + 3) * 2)
+def test_sizes_are_arguments(suffix, tmp_path) -> None:
+    program = c_program(chain(), tmp_path, suffix=suffix)
+    for n in SIZES:
+        x = _draw(n)
+        ran = program.run({"x": x}, {"n": n}, threads=2)
+        assert ran.status == 0
+        np.testing.assert_array_equal(ran.arrays["y"], (x + 3) * 2)
 
 
 def test_several_outputs(tmp_path) -> None:
@@ -287,6 +290,19 @@ def test_a_model_for_another_processor(target, tmp_path) -> None:
         ran = program.run({"input": x}, threads=threads)
         assert ran.message == "done"
         np.testing.assert_allclose(ran.arrays["output"], expected, rtol=1e-4, atol=1e-5)
+    assert "dotprod" in made.target.enabled
+    older = replace(program, runner=(emulator, "-cpu", "cortex-a53"))
+    assert "lacks instructions" in older.run({"input": x}).message
+
+
+def test_a_processor_that_lacks_instructions_is_told_so(model) -> None:
+    emulator = shutil.which("qemu-x86_64")
+    if emulator is None or "avx2" not in host_target().enabled:
+        pytest.skip("nothing here can play an older processor")
+    older = replace(model, runner=(emulator, "-cpu", "Nehalem"))
+    ran = older.run({"input": _draw(1, 3, SIDE, SIDE)})
+    assert ran.status < 0
+    assert "lacks instructions" in ran.message
 
 
 HOSTILE = (
