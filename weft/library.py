@@ -69,8 +69,9 @@ def write_library(
 def library_object(compiled: Compiled, name: str | None = None) -> Iterator[bytes | memoryview]:
     """The object file, in pieces. Raises ``ArtifactError`` as ``write_library`` does."""
     interface, target = interface_of(compiled, name), compiled.target
+    pool = compiled.pool or to_object(_runtime(target), target)
     functions = to_object(emit_interface(interface, target), plain(target))
-    objects = [*compiled.objects, to_object(_runtime(target), target), functions]
+    objects = [*compiled.objects, pool, functions]
     public = [f"{interface.name}_{function}" for function in FUNCTIONS]
     return merge_objects(objects, public, _blobs(compiled))
 

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from weft.codegen.llvm_linker import link
 from weft.codegen.llvm_target import host_target, to_object
 from weft.codegen.merge_objects import Blob, merge_objects
-from weft.codegen.native_library import link
 from weft.errors import InternalError
 
 CALLER = """
