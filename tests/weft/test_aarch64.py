@@ -115,6 +115,13 @@ def test_an_index_out_of_range_is_a_status(tmp_path: Path) -> None:
     assert done.status > 0 and 7 in done.numbers
 
 
+def test_a_processor_that_lacks_instructions_is_told_so(tmp_path: Path) -> None:
+    x = weft.placeholder((5,), weft.float32, name="x")
+    program = built(weft.compute((5,), lambda i: x[i] + 1, name="y"), tmp_path, cpu="cortex-a53")
+    done = program.run({"x": np.zeros(5, np.float32)})
+    assert done.status < 0 and "lacks instructions" in done.message
+
+
 @weft.kernel
 def diffuse(A: weft.f64[N, N], B: weft.f64[N, N], times: int):
     for t in range(times):  # noqa: B007

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.weft.c_program import CProgram, build, c_program, needs_c
+from tests.weft.c_program import HERE, CProgram, build, c_program, needs_c
 from tests.weft.compiled_examples import chain, transpose, two_outputs, update
 from tests.weft.small_models import CLASSES, SIDE, conv_net
 from weft.codegen.llvm_target import host_target
@@ -272,34 +272,11 @@ def test_threads_outlive_dlclose_and_start_afresh_in_forked_processes(tmp_path) 
     assert subprocess.run(command, timeout=60).returncode == 0
 
 
-CROSS = {"aarch64": (shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64"))}
-
-
-@pytest.mark.parametrize("target", CROSS)
-def test_a_model_for_another_processor(target, tmp_path) -> None:
-    compiler, emulator = CROSS[target]
-    if compiler is None or emulator is None:
-        pytest.skip(f"no compiler and emulator for {target}: its library is not run")
-    onnxruntime = pytest.importorskip("onnxruntime")
-    x = _draw(1, 3, SIDE, SIDE)
-    session = onnxruntime.InferenceSession(conv_net().SerializeToString())
-    (expected,) = session.run(None, {"input": x})
-    made = weft.compile(conv_net(), target=target).compiled
-    program = c_program(made, tmp_path, tools=(compiler, (emulator,)))
-    for threads in (1, 2):
-        ran = program.run({"input": x}, threads=threads)
-        assert ran.message == "done"
-        np.testing.assert_allclose(ran.arrays["output"], expected, rtol=1e-4, atol=1e-5)
-    assert "dotprod" in made.target.enabled
-    older = replace(program, runner=(emulator, "-cpu", "cortex-a53"))
-    assert "lacks instructions" in older.run({"input": x}).message
-
-
 def test_a_processor_that_lacks_instructions_is_told_so(model) -> None:
     emulator = shutil.which("qemu-x86_64")
     if emulator is None or "avx2" not in host_target().enabled:
         pytest.skip("nothing here can play an older processor")
-    older = replace(model, runner=(emulator, "-cpu", "Nehalem"))
+    older = replace(model, system=replace(HERE, runner=(emulator, "-cpu", "Nehalem")))
     ran = older.run({"input": _draw(1, 3, SIDE, SIDE)})
     assert ran.status < 0
     assert "lacks instructions" in ran.message
