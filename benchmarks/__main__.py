@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -81,41 +82,76 @@ class _Apart(click.Command):
         return super().parse_args(ctx, args)
 
 
-def _measured(command: Command) -> Command:
-    """The options of suites beside peers."""
+def _measured(command: Callable[..., None]) -> Command:
+    """The options of suites beside peers, which ``command`` gets as settings and a path."""
+
+    @functools.wraps(command)
+    def wrapped(
+        threads: int,
+        quick: bool,
+        path: Path | None,
+        only: str,
+        cpu_time: bool,
+        tvm_trials: int,
+        **more: Any,
+    ) -> None:
+        clock = _allowed(cpu_time, threads)
+        command(suite.Settings(threads, quick, _names(only), clock, tvm_trials), path, **more)
+
+    result: Command = wrapped
     for option in (
+        click.option(
+            "--tvm-trials", type=click.IntRange(0), default=0, show_default=True,
+            help="Candidates that TVM's tuner measures for each row; 0: without TVM.",
+        ),
         click.option("--cpu-time", is_flag=True, help="Processor time, for a busy machine."),
         click.option("--only", default="", help="Patterns of names with commas between."),
-    ):
-        command = option(command)
-    return _common(command)
+    ):  # fmt: skip
+        result = option(result)
+    return _common(result)
 
 
 @main.command("gemm", cls=_Apart)
 @_measured
-def _gemm(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+def _gemm(settings: suite.Settings, path: Path | None) -> None:
     """Matrix products beside onnxruntime, OpenBLAS, PyTorch and oneDNN."""
-    _beside("gemm", gemm.cases(quick), gemm.PEERS, _settings(threads, quick, only, cpu_time), path)
+    _beside("gemm", gemm.cases(settings.quick), gemm.PEERS, settings, path)
 
 
 @main.command("conv", cls=_Apart)
 @_measured
-def _conv(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+def _conv(settings: suite.Settings, path: Path | None) -> None:
     """Convolutions of ResNet-18, ResNet-50 and MobileNetV2, with what follows them."""
-    _beside("conv", conv.cases(quick), conv.PEERS, _settings(threads, quick, only, cpu_time), path)
+    _beside("conv", conv.cases(settings.quick), conv.PEERS, settings, path)
 
 
 @main.command("memory", cls=_Apart)
 @_measured
-def _memory(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+def _memory(settings: suite.Settings, path: Path | None) -> None:
     """What moves data: softmax, normalisations, transposes, reductions, at each cache's size."""
-    _beside(
-        "memory", memory.cases(quick), memory.PEERS, _settings(threads, quick, only, cpu_time), path
-    )
+    _beside("memory", memory.cases(settings.quick), memory.PEERS, settings, path)
 
 
-def _settings(threads: int, quick: bool, only: str, cpu_time: bool) -> suite.Settings:
-    return suite.Settings(threads, quick, _names(only), _allowed(cpu_time, threads))
+@main.command("models", cls=_Apart)
+@_measured
+@click.option("--onnx", "files", multiple=True, type=_FOUND, help="A model instead; or several.")
+@click.option(
+    "--build", "built", multiple=True, type=click.Choice(models.BUILDERS),
+    help="A larger model instead, with random weights; repeat it.",
+)  # fmt: skip
+@click.argument("more", nargs=-1, type=_FOUND, metavar="")
+def _models(
+    settings: suite.Settings,
+    path: Path | None,
+    files: tuple[Path, ...],
+    built: tuple[str, ...],
+    more: tuple[Path, ...],
+) -> None:
+    """Whole models beside onnxruntime and PyTorch, compiled with freezing unless --quick."""
+    quick = settings.quick
+    peers = models.QUICK_PEERS if quick else models.PEERS
+    cases = models.cases(settings.threads, quick=quick, files=(*files, *more), built=built)
+    _beside("models", cases, peers, settings, path, loop_of=models.loop_of, row_seconds=10.0)
 
 
 def _beside(
@@ -139,29 +175,6 @@ def _beside(
         path.write_text(json.dumps(found.rows, indent=1))
     if report.failures(found.rows):
         sys.exit(1)
-
-
-@main.command("models", cls=_Apart)
-@_measured
-@click.option("--onnx", "files", multiple=True, type=_FOUND, help="A model instead; repeat it.")
-@click.option(
-    "--build", "built", multiple=True, type=click.Choice(models.BUILDERS),
-    help="A larger model instead, with random weights; repeat it.",
-)  # fmt: skip
-def _models(
-    threads: int,
-    quick: bool,
-    path: Path | None,
-    only: str,
-    cpu_time: bool,
-    files: tuple[Path, ...],
-    built: tuple[str, ...],
-) -> None:
-    """Whole models beside onnxruntime and PyTorch, compiled with freezing unless --quick."""
-    peers = models.QUICK_PEERS if quick else models.PEERS
-    cases = models.cases(threads, quick=quick, files=files, built=built)
-    settings = _settings(threads, quick, only, cpu_time)
-    _beside("models", cases, peers, settings, path, loop_of=models.loop_of, row_seconds=10.0)
 
 
 @main.command("compare")

@@ -37,7 +37,9 @@ class Case:
     element. ``operations``: multiplications and additions by the definition. ``limit``: what it is
     measured against, the multiply-add peak of a dtype, or "copy", the bandwidth of copying as many
     bytes, or "" for nothing. ``empty``: the same on single elements, which takes what a call costs.
-    ``facts``: measured in other ways, by name.
+    ``facts``: measured in other ways, by name. ``saving``: how many of the definition's operations
+    a cheaper algorithm may do with one. ``own``: the name of the row beside which Weft is itself
+    measured.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Case:
     limit: str = "float32"
     empty: Callable[[], Case] | None = None
     facts: Callable[[], Mapping[str, float]] = dict
+    saving: float = 1.0
+    own: str = ""
 
     @property
     def bytes(self) -> int:

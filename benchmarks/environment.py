@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS")
 _CORE_TYPE = "OPENBLAS_CORETYPE"
 CORE_TYPES = ("", "Haswell", "SkylakeX", "SapphireRapids")  # "": what OpenBLAS detects
 

@@ -79,6 +79,11 @@ def _name(product: Product, constant: bool) -> str:
     return f"gemm {'w' if constant else 'x'} {_SHORT[product.dtype]} {product.label}"
 
 
+def _group(product: Product, constant: bool) -> str:
+    large = " from 256" if min(product.m, product.n, product.k) >= 256 else ""
+    return f"{_SHORT[product.dtype]} {'w' if constant else 'x'}{large}"
+
+
 def case(product: Product, *, constant: bool) -> Case:
     """``product`` as a model of one operator; random elements, the same for each shape."""
     lead = (product.batch,) if product.batch > 1 else ()
@@ -96,10 +101,11 @@ def case(product: Product, *, constant: bool) -> Case:
         constants=["b"] if constant else [],
         attributes=flags,
     )
+    plain = replace(product, dtype="float32")
     single = replace(product, m=1, n=1, k=1, batch=min(product.batch, 2))
     return Case(
         _name(product, constant),
-        f"{_SHORT[product.dtype]} {'w' if constant else 'x'}",
+        _group(product, constant),
         model,
         inputs,
         lambda: [_exact(*(_plain(s, n in product.transposed) for s, n in ((a, "a"), (b, "b"))))],
@@ -107,6 +113,7 @@ def case(product: Product, *, constant: bool) -> Case:
         2.0 * product.batch * product.m * product.n * product.k,
         product.dtype,
         lambda: case(single, constant=constant),
+        own="" if product.dtype in ("float32", "float64") else _name(plain, constant),
     )
 
 

@@ -24,10 +24,11 @@ Row = dict[str, Any]
 """``name``, ``group``, ``threads``; ``weft_ms``; ``peers``: name -> ms, each less ``overhead_ms``,
 what an empty call of that peer takes; ``best_peer``; ``best_peer_ratio``: its time over Weft's;
 ``peak_fraction``: of ``limit``, whose best rate in this run is ``limit_per_s``; ``max_error``:
-relative to the largest element; ``right``; ``spread``: relative, of each median; ``relative``:
-name -> [Weft's time over the other's within rounds, its spread], the machine's own probe included;
-``absent``: who did not take part, and why; ``failure``: why Weft did not; ``facts``: what
-else there is, numbers by name. Times that there are not are None."""
+relative to the largest element; ``right``; ``rounds``; ``spread``: relative, of each median;
+``relative``: name -> [Weft's time over the other's within rounds, its spread], the machine's own
+probe included; ``absent``: who did not take part, and why; ``failure``: why Weft did not;
+``operations``, ``bytes``, ``saving``, ``own`` and ``facts`` as of the case. Times that are missing
+are None."""
 
 
 class WeftLoop(Protocol):
@@ -58,6 +59,7 @@ class Bench:
         """``case`` measured, Weft as ``loop_of`` runs it; what Weft refuses is a row, too."""
         row: Row = {"name": case.name, "group": case.group, "threads": self.threads}
         row |= {"limit": case.limit, "operations": case.operations, "bytes": case.bytes}
+        row |= {"saving": case.saving, "own": case.own}
         expected = case.expected()
         loop, row["failure"] = self._weft(case, loop_of)
         if loop is not None:

@@ -12,6 +12,7 @@ from weft.benchmarks.case import Planned
 from weft.benchmarks.limits import SAMPLES, Limits
 from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer
+from weft.benchmarks.peers.tvm_tuned import Tvm
 from weft.benchmarks.row import Bench, LoopOf, Row, settle
 from weft.benchmarks.timing import interleaved_loops
 
@@ -22,12 +23,14 @@ ROW_SECONDS = 1.0  # of timing
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``only``: patterns of rows' names (empty: all). ``cpu_time``: processor time of the process
-    instead of the clock's, where other programs take turns with it."""
+    instead of the clock's, where other programs take turns with it. ``tvm_trials``: of TVM's tuner
+    for each row, without which it takes no part."""
 
     threads: int = 1
     quick: bool = False
     only: tuple[str, ...] = ()
     cpu_time: bool = False
+    tvm_trials: int = 0
 
     def takes(self, name: str) -> bool:
         """Whether the row called ``name`` is wanted."""
@@ -58,6 +61,8 @@ def run(
     """
     end = time.perf_counter() + QUICK_SECONDS if settings.quick else float("inf")
     clock = time.process_time if settings.cpu_time else time.perf_counter
+    if settings.tvm_trials:
+        peers = (*peers, Tvm(settings.tvm_trials))
     bench = Bench(settings.threads, row_seconds, peers, Limits(settings.threads), clock)
     _sample(bench)
     rows: list[Row] = []

@@ -24,8 +24,6 @@ class Tvm:
     name: str = "tvm"
 
     def prepare(self, case: Case, threads: int) -> Prepared:
-        if not self.trials:
-            raise Unfit("not tuned; --tvm-trials N")
         try:
             tvm: Any = importlib.import_module("tvm")
             frontend: Any = importlib.import_module("tvm.relax.frontend.onnx")

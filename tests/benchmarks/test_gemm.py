@@ -15,6 +15,8 @@ def test_every_name_is_there_once_and_quick_is_a_part() -> None:
     names = [planned.name for planned in gemm.cases(quick=False)]
     assert len(set(names)) == len(names)
     assert {planned.name for planned in gemm.cases(quick=True)} <= set(names)
+    own = [planned.build().own for planned in gemm.cases(quick=True)]
+    assert set(filter(None, own)) <= set(names)
     for kind in "wx":
         for dtype in ("f32", "f64", "bf16", "int8"):
             assert any(name.startswith(f"gemm {kind} {dtype} ") for name in names)
@@ -54,3 +56,5 @@ def test_a_case_is_what_it_says(product: Product, constant: bool) -> None:
     found = weft.compile(case.model, options=weft.Options(threads=1))(*case.inputs.values())
     assert error_of(found, expected) <= case.tolerance
     assert case.empty is not None and case.empty().operations <= 4
+    if case.own:
+        assert case.own == case.name.replace("bf16", "f32").replace("int8", "f32")
