@@ -17,16 +17,22 @@ from weft.frontend.tensor_expr import (
 )
 
 Naming = Callable[[str], str]  # the name of an operation, from the one that it had
+Change = Callable[[Operation], Operation]  # what computes the same results instead
 
 
 def rebuild(
-    program: Program, inputs: Sequence[Tensor], naming: Naming | None = None
+    program: Program,
+    inputs: Sequence[Tensor],
+    naming: Naming | None = None,
+    change: Change | None = None,
 ) -> tuple[dict[Operation, Operation], tuple[Tensor, ...]]:
     """``program`` with its placeholders replaced by ``inputs``: new operations by old, and outputs.
 
     ``inputs`` have the shapes and dtypes of the placeholders and may be results of operations.
+    ``change`` gets each new operation, on what its producers have become.
     """
     name = naming or (lambda old: old)
+    changed = change or (lambda operation: operation)
     tensors: dict[Tensor, Tensor] = dict(zip(program.inputs, inputs, strict=True))
     done: dict[Operation, Operation] = {}
 
@@ -40,7 +46,7 @@ def rebuild(
         return tensors[tensor]
 
     for operation in operations(program):
-        done[operation] = rebuilt(operation, of, name(operation.name))
+        done[operation] = changed(rebuilt(operation, of, name(operation.name)))
     return done, tuple(of(t) for t in program.outputs)
 
 

@@ -1,6 +1,6 @@
 """The compiler, top to bottom. Every stage is named; every stage between two IRs is verified.
 
-operator graph        fold, simplify, partition into acyclic clusters      graph/
+operator graph        fold, simplify, cheaper algebra, acyclic clusters    graph/
 tensor expressions    one program for each cluster                         frontend/
 affine statements     Scop, coalesced                                      polyhedral/
 schedule tree         fused, tiled, vectorised, parallel; proved legal     polyhedral/
@@ -43,6 +43,7 @@ from weft.graph.partition import Cluster, partition
 from weft.graph.printer import print_graph
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph
+from weft.graph.winograd import Effort, winograd
 from weft.guards import guards_of
 from weft.link import bind
 from weft.lowered import Lowered
@@ -153,10 +154,13 @@ def optimised(graph: Graph, passes: Passes) -> Graph:
 def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
     """The passes over the operator graph, in order."""
     budget = FoldBudget(bytes=options.fold_bytes)
+    effort = Effort(options.memory)
+    cheaper = options.winograd == "on" and not options.strict
     return (
         ("fold", lambda graph: fold_constants(graph, budget)),
         ("simplify", simplify),
         ("dead", eliminate_dead),
+        *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
         ("outputs", own_outputs),
     )
 

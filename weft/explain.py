@@ -89,12 +89,19 @@ def explain(lowered: Lowered) -> str:
         f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
         for d in lowered.partition.decisions
     ]
+    notes = [(n.name, n.attributes["winograd"]) for n in lowered.graph.nodes if _noted(n)]
+    lines += ["", "correlations, by fewer multiplications where that pays"]
+    lines += [f"  {name}: {note}" for name, note in notes]
     lines += ["", *_memory(lowered.assembly)]
     return "\n".join(lines) + "\n"
 
 
 def _node(node: Node) -> str:
     return f"{node.name} ({node.op})"
+
+
+def _noted(node: Node) -> bool:
+    return "winograd" in node.attributes
 
 
 def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -> list[str]:

@@ -1,0 +1,193 @@
+"""Sums that are correlations with stride 1, found by their access relations.
+
+    y[.., i, ..] = f(Σ_{.., k, ..} x(.., i + k, ..) * w(.., k, ..))
+
+A *slide* is a loop i of the result and an index k of the sum such that x depends on the two through
+i + k (or i - k) alone and w does not depend on i. That is asked of expressions, by substituting
+i = p - k and looking whether k is gone; the names of operators and tensors, the order of dimensions
+and what x does besides (pads, casts, gathers) do not matter. So the rows and columns of a
+convolution of stride 1 are slides in any layout, those of one with strides or dilations are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from weft import dtypes
+from weft.frontend.scalar_affine import simplify
+from weft.frontend.scalar_expr import Apply, Expr, Load, Var, select, substitute, walk
+from weft.frontend.tensor_expr import (
+    Axis,
+    Compute,
+    Itself,
+    Monoid,
+    Operation,
+    Reduce,
+    constant_size,
+)
+
+MAX_NODES = 256  # of a body that is looked at
+FEWEST_TAPS, MOST_TAPS = 2, 7
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """x depends on ``axis`` and ``tap`` through axis + sign * tap alone, w not on ``axis``.
+
+    ``outputs`` and ``taps``: how often they run. ``inner``: ``axis`` steps through x's contiguous
+    dimension, or is the result's.
+    """
+
+    axis: Axis
+    tap: Axis
+    sign: int
+    outputs: int
+    taps: int
+    inner: bool = field(default=False, compare=False)
+
+    @property
+    def base(self) -> int:
+        """The least value of sign * tap, so that axis + sign * tap - base counts from 0."""
+        first = constant_size(self.tap.lower) or 0
+        return first if self.sign > 0 else -(first + self.taps - 1)
+
+    def at(self, position: Expr) -> Expr:
+        """``axis`` where x is at ``position``, counted from 0; ``tap`` cancels out in x."""
+        shift = self.tap if self.sign < 0 else -self.tap
+        return position + self.base + shift
+
+    def tap_at(self, k: int) -> int:
+        """The value of ``tap`` at the kth position of a window."""
+        first = constant_size(self.tap.lower) or 0
+        return first + (k if self.sign > 0 else self.taps - 1 - k)
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """The one sum of ``operation``: of ``x`` * ``w`` over ``fold.axes``.
+
+    ``slides``: any of its correlations. ``windows``: all in which x slides, whatever w does.
+    """
+
+    operation: Compute
+    fold: Reduce
+    x: Expr
+    w: Expr
+    slides: tuple[Slide, ...]
+    windows: tuple[Slide, ...]
+
+
+def correlation_of(operation: Operation) -> Correlation | None:
+    """``operation`` as a correlation along at least one loop; None if it is none."""
+    if not isinstance(operation, Compute) or operation.scan or len(operation.values) != 1:
+        return None
+    nodes = _at_most(operation.values[0], MAX_NODES)
+    folds = [n for n in nodes if isinstance(n, Reduce)]
+    if len(folds) != 1 or any(isinstance(n, Load) and isinstance(n.source, Itself) for n in nodes):
+        return None
+    (fold,) = folds
+    if not _is_sum(fold.monoid) or fold.dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    loops = {axis.name for axis in (*operation.axes, *fold.axes)}
+    if any(_variables(bound) & loops for a in fold.axes for bound in (a.lower, a.upper)):
+        return None
+    factors = _factors(fold.values[0])
+    for axis in operation.axes:
+        found = _along(operation, fold, factors, axis)
+        if found is not None:
+            return found
+    return None
+
+
+def _at_most(expr: Expr, count: int) -> list[Expr]:
+    """The nodes of ``expr``, none where there are more than ``count``."""
+    found = []
+    for node in walk(expr):
+        found.append(node)
+        if len(found) > count:
+            return []
+    return found
+
+
+def _is_sum(monoid: Monoid) -> bool:
+    """Whether ``monoid`` adds scalars in any order, whatever it is called."""
+    if len(monoid.left) != 1 or not {"associative", "commutative"} <= monoid.laws:
+        return False
+    (left,), (right,), (combined,) = monoid.left, monoid.right, monoid.combined
+    sums = (Apply("add", (left, right)), Apply("add", (right, left)))
+    return combined in sums and monoid.identity == (0,)
+
+
+def _factors(value: Expr) -> list[Expr]:
+    match value:
+        case Apply("mul", (left, right)):
+            return [*_factors(left), *_factors(right)]
+    return [value]
+
+
+def _along(
+    operation: Compute, fold: Reduce, factors: Sequence[Expr], axis: Axis
+) -> Correlation | None:
+    """With x all that depends on ``axis``, if that gives a correlation along it."""
+    moving = [f for f in factors if axis.name in _variables(f)]
+    others = [f for f in factors if axis.name not in _variables(f)]
+    if not moving or not others:
+        return None
+    x, w = _product(moving), _product(others)
+    if fold.condition is not None:  # a point that is left out adds 0
+        if axis.name not in _variables(fold.condition):
+            return None
+        x = select(fold.condition, x, 0)
+    windows = tuple(s for a in operation.axes for t in fold.axes for s in _slides(x, a, t))
+    if len({s.axis for s in windows}) < len(windows) or len({s.tap for s in windows}) < len(
+        windows
+    ):
+        return None
+    inner = {operation.axes[-1].name, *_contiguous(x)}
+    windows = tuple(replace(s, inner=s.axis.name in inner) for s in windows)
+    slides = tuple(s for s in windows if s.axis.name not in _variables(w))
+    if axis not in {s.axis for s in slides}:
+        return None
+    return Correlation(operation, fold, x, w, slides, windows)
+
+
+def _product(factors: Sequence[Expr]) -> Expr:
+    return reduce(lambda left, right: left * right, factors)
+
+
+def _slides(x: Expr, axis: Axis, tap: Axis) -> list[Slide]:
+    """The slide of ``x`` along ``axis`` and ``tap``, if it is one."""
+    outputs, taps = constant_size(axis.extent), constant_size(simplify(tap.extent))
+    if outputs is None or taps is None or constant_size(tap.lower) is None:
+        return []
+    if not FEWEST_TAPS <= taps <= MOST_TAPS or not {axis.name, tap.name} <= _variables(x):
+        return []
+    for sign in (1, -1):
+        slide = Slide(axis, tap, sign, outputs, taps)
+        if tap.name not in _variables(positioned(x, {slide: axis})):
+            return [slide]
+    return []
+
+
+def positioned(x: Expr, positions: Mapping[Slide, Expr]) -> Expr:
+    """``x`` where it is at ``positions`` of its windows, each counted from 0."""
+    return simplify(substitute(x, {s.axis.name: s.at(p) for s, p in positions.items()}))
+
+
+def _contiguous(x: Expr) -> set[str]:
+    """The variables in last indices of what ``x`` loads."""
+    last = [n.indices[-1] for n in walk(x) if isinstance(n, Load) and n.indices]
+    return {name for index in last for name in _variables(index)}
+
+
+def _variables(expr: Expr) -> set[str]:
+    return {node.name for node in walk(expr) if isinstance(node, Var)}
+
+
+def variables(expr: Expr) -> tuple[str, ...]:
+    """The variables of ``expr``: those that index what it loads in that order, then the others."""
+    loads = [i for node in walk(expr) if isinstance(node, Load) for i in node.indices]
+    names = (n.name for e in (*loads, expr) for n in walk(e) if isinstance(n, Var))
+    return tuple(dict.fromkeys(names))

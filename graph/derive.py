@@ -1,0 +1,177 @@
+"""A correlation along one loop, by fewer multiplications: four operations that compute the same.
+
+    S[.., i, ..] = Σ_{.., k, ..} x(.., i + k, ..) * w(.., k, ..)          k < r, tiles of m outputs
+    →
+    V[j, .., t, ..] = Σ_p B[j, p] * x(.., m*t + p, ..)                    transformed windows
+    U[j, ..] = Σ_k G[j, k] * w(.., k, ..)                                 transformed weights
+    P[j, .., t, ..] = Σ_{..} V[j, .., t, ..] * U[j, ..]                   n sums without k
+    S[.., i, ..] = Σ_j A[i mod m, j] * P[j, .., i div m, ..]
+
+``minimal_filtering`` has B, G and A. They are numbers in the program: no factor is multiplied that
+is 0, 1 or -1. Which x are in a window beyond the last output, they are 0. U is computed in float64
+and rounded once; if w is constant, when compiling. P is a correlation along S's other loops if S
+is, so that the same step applies to it again: two steps make the two-dimensional form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from weft import dtypes
+from weft.frontend.build import shape_of
+from weft.frontend.scalar_affine import simplify
+from weft.frontend.scalar_expr import Expr, cast, literal, rewrite, select, substitute
+from weft.frontend.tensor_expr import Axis, Compute, Reduce, Size, Tensor, as_size
+from weft.graph.correlation import Correlation, Slide, correlation_of, positioned, variables
+from weft.graph.minimal_filtering import Filter
+
+Steps = tuple[tuple[Slide, Filter], ...]
+
+
+def derive(c: Correlation, steps: Steps) -> Compute:
+    """What computes ``c.operation`` by ``steps``, one after the other: at least one.
+
+    Each is along another of ``c.slides``, by a filter of as many taps.
+    """
+    (slide, f), *others = steps
+    products = _products(c, slide, f)
+    if others:
+        assert products.operation is not None
+        inner = correlation_of(products.operation)
+        assert inner is not None, "the products slide along what is left"
+        products = replace(products, operation=derive(inner, tuple(others)))
+    return _result(c, slide, f, products)
+
+
+def _products(c: Correlation, slide: Slide, f: Filter) -> Tensor:
+    mentioned = {v for value in c.operation.values for v in variables(value)}
+    names = _Names(mentioned | {a.name for a in (*c.operation.axes, *c.fold.axes)})
+    tile = names.axis(f"{slide.axis.name}_tile", -(-slide.outputs // f.m))
+    point = names.axis("point", f.n)
+    v = _windows(c, slide, f, tile, point, names)
+    u = _weights(c, slide, f, names)
+    loops = tuple(tile if a == slide.axis else a for a in c.operation.axes)
+    kept = tuple(a for a in c.fold.axes if a != slide.tap)
+    value = v.at(point) * u.at(point)
+    if kept:
+        value = replace(c.fold, axes=kept, values=(value,), condition=None)
+    return _tensor(f"{c.operation.name}_products", (point, *loops), value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A transformed operand, with the loops of the products at which its other indices are."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+    def at(self, point: Axis) -> Expr:
+        return self.tensor[(point, *self.indices)]
+
+
+def _windows(
+    c: Correlation, slide: Slide, f: Filter, tile: Axis, point: Axis, names: _Names
+) -> _Operand:
+    """V, with the dimensions of x in their order, and where in it a product reads."""
+    places = {s: names.axis(f"{s.axis.name}_at", s.outputs + s.taps - 1) for s in c.windows}
+    others = {axis.name: axis for axis in (*c.operation.axes, *c.fold.axes)}
+    read = {name: _from_0(axis) for name, axis in others.items()}
+    read |= {places[s].name: _within(s) for s in c.windows} | {places[slide].name: tile}
+    order = [n for n in variables(positioned(c.x, places)) if n in read]
+    at_tile = names.axis(tile.name, tile.extent)
+    own = {n: names.axis(n, others[n].extent) for n in order if n in others}
+    own |= {a.name: a for a in places.values()} | {places[slide].name: at_tile}
+    shifted = {n: own[n] + others[n].lower for n in order if n in others}
+    length = slide.outputs + slide.taps - 1
+
+    def window(p: int) -> Expr:
+        place = at_tile * f.m + p
+        value = simplify(substitute(positioned(c.x, {**places, slide: place}), shifted))
+        return select(place < length, value, 0) if slide.outputs % f.m else value
+
+    values = [window(p) for p in range(f.n)]
+    rows = [_combination(row, values) for row in f.b]
+    loops = (point, *(own[n] for n in order))
+    tensor = _tensor(f"{c.operation.name}_windows", loops, _one_of(point, rows))
+    return _Operand(tensor, tuple(read[n] for n in order))
+
+
+def _within(s: Slide) -> Expr:
+    """Where in the window of ``s`` x is, counted from 0."""
+    return simplify((s.axis + s.tap if s.sign > 0 else s.axis - s.tap) - s.base)
+
+
+def _from_0(axis: Axis) -> Expr:
+    return simplify(axis - axis.lower)
+
+
+def _weights(c: Correlation, slide: Slide, f: Filter, names: _Names) -> _Operand:
+    """U, and where in it a product reads."""
+    loops = {axis.name: axis for axis in (*c.operation.axes, *c.fold.axes)}
+    order = [n for n in variables(c.w) if n in loops and n != slide.tap.name]
+    point = names.axis("point", f.n)
+    own = tuple(names.axis(n, loops[n].extent) for n in order)
+    shifted = {n: a + loops[n].lower for n, a in zip(order, own, strict=True)}
+    places = [shifted | {slide.tap.name: literal(slide.tap_at(k))} for k in range(slide.taps)]
+    taps = [cast(simplify(substitute(c.w, place)), dtypes.float64) for place in places]
+    rows = [cast(_combination(row, taps), c.fold.dtype) for row in f.g]
+    tensor = _tensor(f"{c.operation.name}_weights", (point, *own), _one_of(point, rows))
+    return _Operand(tensor, tuple(_from_0(loops[n]) for n in order))
+
+
+def _result(c: Correlation, slide: Slide, f: Filter, products: Tensor) -> Compute:
+    """The operation that ``c`` is of, from the products."""
+    tile = slide.axis // f.m
+    indices = [tile if a == slide.axis else a for a in c.operation.axes]
+    terms = [products[(j, *indices)] for j in range(f.n)]
+    outputs = [_combination(row, terms) for row in f.a]
+    total = _one_of(slide.axis % f.m, outputs)
+
+    def change(node: Expr) -> Expr | None:
+        return total if isinstance(node, Reduce) else None
+
+    return replace(c.operation, values=(rewrite(c.operation.values[0], change),))
+
+
+def _combination(factors: Sequence[Fraction], terms: Sequence[Expr]) -> Expr:
+    """Σ factor * term, without the factors 0, 1 and -1."""
+    total: Expr | None = None
+    for factor, term in zip(factors, terms, strict=True):
+        if not factor:
+            continue
+        part = term if abs(factor) == 1 else term * float(abs(factor))
+        if total is None:
+            total = part if factor > 0 else -part
+        else:
+            total = total + part if factor > 0 else total - part
+    assert total is not None, "no row of A, G or B is 0"
+    return total
+
+
+def _one_of(number: Expr, values: Sequence[Expr]) -> Expr:
+    """``values[number]``."""
+    *others, chosen = values
+    for k, value in reversed(list(enumerate(others))):
+        chosen = select(number.equal(k), value, chosen)
+    return chosen
+
+
+def _tensor(name: str, axes: Sequence[Axis], value: Expr) -> Tensor:
+    return Tensor(
+        name, shape_of([a.extent for a in axes]), value.dtype, Compute(name, tuple(axes), (value,))
+    )
+
+
+class _Names:
+    """Axes from 0 whose names are free."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = taken
+
+    def axis(self, name: str, extent: Size) -> Axis:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return Axis(name, dtypes.int64, literal(0), as_size(extent))

@@ -1,0 +1,192 @@
+"""Correlations by fewer multiplications, where a closed form of the costs says that it pays.
+
+    Y = conv(X, W)     →     V = windows(X);  U = weights(W);  P = V · U;  Y = result(P)
+
+``correlation`` finds them, whatever they are called; ``derive`` has the algebra,
+``minimal_filtering`` the numbers and their proof. What is said about each is in its node's
+attribute "winograd", for ``explain``.
+
+What a user may want to know: rounding errors are larger, for random data by no more than
+``MAX_AMPLIFICATION``; an infinity or NaN reaches all outputs of its tile, as NaN; windows and
+products need memory, which ``Effort.memory`` bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from weft.frontend.tensor_expr import Operation, Program, Tensor, operations, tensors_read
+from weft.graph.access_pattern import extent
+from weft.graph.correlation import Correlation, correlation_of, variables
+from weft.graph.derive import Steps, derive
+from weft.graph.minimal_filtering import Filter, amplification, minimal_filter
+from weft.graph.operator_graph import Graph, Node
+from weft.graph.rebuild import rebuild
+from weft.graph.split_node import split_node
+
+MAX_POINTS = 8  # of a filter: more lose more digits than they save work
+MAX_AMPLIFICATION = 8.0  # of rounding errors: three bits
+ALIKE = 1.05  # times as costly as the cheapest form that a more accurate one may be
+ENOUGH = 1.15  # times as costly as the derived form the direct sum must be
+SMALL = 1 << 20  # multiply-adds that are not worth two kernels more
+
+# Costs in vectorised multiply-adds, measured on ResNet's layers; see decision 023.
+MOVED = 12.0  # a float32 of windows or products: transformed, stored and read in order
+STRIDED = 120.0  # the same gathered at every mth place
+WEIGHT = 10.0  # a float32 of weights from main memory
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """``memory``: the most bytes that the windows and products of one sum may take."""
+
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A correlation done by ``steps``, one after the other; with none, as it is.
+
+    ``cost`` in vectorised multiply-adds, ``products`` those of the sums alone, ``bytes`` of windows
+    and products, ``amplification`` of rounding errors.
+    """
+
+    steps: Steps
+    cost: float
+    products: float
+    bytes: int = 0
+    amplification: float = 1.0
+
+
+def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
+    """``graph`` with the correlations that are cheaper so in their derived form.
+
+    Constant weights are transformed when compiling, others in each call. Linear in the graph.
+    """
+    constant = set(graph.constants)
+    values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
+    taken = constant | {v.name for v in values}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        known = [v.name in constant for v in node.inputs]
+        if all(known):  # computed once, when compiling
+            constant |= {v.name for v in node.outputs}
+            nodes.append(node)
+        else:
+            nodes += _rewritten(node, known, effort or Effort(), taken)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _rewritten(
+    node: Node, known: Sequence[bool], effort: Effort, taken: set[str]
+) -> tuple[Node, ...]:
+    """What computes ``node``; ``known``: of which of its inputs the data is."""
+    if not any(correlation_of(operation) for operation in operations(node.program)):
+        return (node,)
+    constant = {t for t, k in zip(node.program.inputs, known, strict=True) if k}
+    notes: list[str] = []
+    derived: list[Operation] = []
+
+    def change(operation: Operation) -> Operation:
+        c = correlation_of(operation)
+        if c is None:
+            return operation
+        form, note = choose(c, effort, fixed=constant >= set(_sources(c)))
+        notes.append(note)
+        if not form.steps:
+            return operation
+        derived.append(derive(c, form.steps))
+        return derived[-1]
+
+    _, outputs = rebuild(node.program, node.program.inputs, change=change)
+    new = replace(node, attributes={**node.attributes, "winograd": "; ".join(notes)})
+    if not derived:
+        return (new,)
+    program = Program(node.program.name, node.program.inputs, outputs)
+    return split_node(replace(new, program=program), taken)
+
+
+def _sources(c: Correlation) -> Iterator[Tensor]:
+    """The inputs that the weights of ``c`` are computed from."""
+    stack = list(tensors_read([c.w]))
+    while stack:
+        tensor = stack.pop()
+        if tensor.operation is None:
+            yield tensor
+        else:
+            stack.extend(tensor.operation.reads)
+
+
+def choose(c: Correlation, effort: Effort, *, fixed: bool = True) -> tuple[Form, str]:
+    """The cheapest form of ``c`` and, for people, why; of those about as cheap, the most accurate.
+
+    ``fixed``: the weights are known.
+    """
+    direct = estimate(c, (), fixed=fixed)
+    if direct.products < SMALL:
+        return direct, f"{c.operation.name}: direct, it is small"
+    forms = [estimate(c, steps, fixed=fixed) for steps in steps_for(c)]
+    accurate = [f for f in forms if f.amplification <= MAX_AMPLIFICATION]
+    fitting = [f for f in accurate if effort.memory is None or f.bytes <= effort.memory]
+    if not fitting:
+        why = f"no form fits in {effort.memory} bytes" if accurate else "every form rounds too much"
+        return direct, f"{c.operation.name}: direct, {why}"
+    best = min(fitting, key=lambda f: f.cost)
+    if best.cost * ENOUGH > direct.cost:
+        return direct, f"{c.operation.name}: direct, not {_said(best, direct)}"
+    enough = min(ALIKE * best.cost, direct.cost / ENOUGH)
+    best = min((f for f in fitting if f.cost <= enough), key=lambda f: (f.amplification, f.cost))
+    return best, f"{c.operation.name}: {_said(best, direct)}"
+
+
+def _said(form: Form, direct: Form) -> str:
+    """``form`` beside ``direct``, for people."""
+    along = " and ".join(f"F({f.m}, {f.r}) along {s.axis.name}" for s, f in form.steps)
+    return (
+        f"{along}: {direct.products / form.products:.3g} times fewer multiplications, an estimated "
+        f"{direct.cost / form.cost:.3g} times as fast, rounding errors {form.amplification:.2g} "
+        f"times as large, {form.bytes} bytes of windows and products"
+    )
+
+
+def steps_for(c: Correlation) -> Iterator[Steps]:
+    """Filters along each slide of ``c``, and along each two."""
+    options = {s: [(s, f) for f in _filters(s.taps)] for s in c.slides}
+    for slide, steps in options.items():
+        yield from ((step,) for step in steps)
+        for other in c.slides:
+            if other.axis != slide.axis and other.tap != slide.tap:
+                yield from ((one, two) for one in steps for two in options[other])
+
+
+def _filters(taps: int) -> list[Filter]:
+    """Those of 0, infinity and pairs of points, which need the smallest numbers."""
+    return [minimal_filter(m, taps) for m in range(2, MAX_POINTS + 2 - taps) if (m + taps) % 2]
+
+
+def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
+    """What ``c`` costs by ``steps``: products, what is moved for them, and the weights."""
+    loops = {a.name: extent(a.extent) for a in (*c.operation.axes, *c.fold.axes)}
+    places = {s.axis.name: s.outputs + s.taps - 1 for s in c.windows}
+    inside = {s.tap.name for s in c.windows}  # of a window, which has places instead
+    read = {n: places.get(n, loops[n]) for n in variables(c.x) if n in loops and n not in inside}
+    windows = float(prod(read.values()))
+    weights = float(prod(loops[n] for n in variables(c.w) if n in loops))
+    results = float(prod(extent(a.extent) for a in c.operation.axes))
+    products = float(prod(loops.values()))
+    size = c.fold.dtype.itemsize / 4
+    cost, amplified = 0.0, 1.0
+    for slide, f in steps:
+        padded = f.n * -(-slide.outputs // f.m)
+        products *= padded / (slide.outputs * slide.taps)
+        windows *= padded / (slide.outputs + slide.taps - 1)
+        results *= padded / slide.outputs
+        weights *= f.n / f.r
+        cost += (windows + results) * (STRIDED if slide.inner else MOVED) * size
+        cost += 0.0 if fixed else weights * f.r * MOVED
+        amplified *= amplification(f)
+    stored = int(windows + results) * c.fold.dtype.itemsize if steps else 0
+    cost += products + weights * WEIGHT * size
+    return Form(steps, cost, products, stored, amplified)
