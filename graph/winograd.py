@@ -32,7 +32,7 @@ ALIKE = 1.05  # times as costly as the cheapest form that a more accurate one ma
 ENOUGH = 1.15  # times as costly as the derived form the direct sum must be
 SMALL = 1 << 20  # multiply-adds that are not worth two kernels more
 
-# Costs in vectorised multiply-adds, measured on ResNet's layers; see decision 023.
+# Costs in vectorised multiply-adds, measured on ResNet's layers; see decision 024.
 MOVED = 12.0  # a float32 of windows or products: transformed, stored and read in order
 STRIDED = 120.0  # the same gathered at every mth place
 WEIGHT = 10.0  # a float32 of weights from main memory

@@ -80,11 +80,7 @@ def test_memory_bounds_what_it_adds() -> None:
     assert sizes["none"] == sizes["off"] < sizes["on"]
 
 
-def test_options_that_make_no_sense() -> None:
-    for wrong in ({"winograd": True}, {"winograd": "maybe"}, {"memory": -1}, {"memory": "1 GB"}):
-        with pytest.raises(weft.CompileError, match="E0001"):
-            weft.Options(**wrong)
-    assert weft.Options.from_environment({"WEFT_WINOGRAD": "off"}).winograd == "off"
+def test_options_that_change_the_code_are_part_of_the_key() -> None:
     keys = {weft.Options(**o).key for o in ({}, {"winograd": "off"}, {"memory": 0}, {"memory": 9})}
     assert len(keys) == 4
 

@@ -26,6 +26,10 @@ def test_defaults_and_immutability() -> None:
         {"threads": 5000},
         {"workers": -1},
         {"verify": "some"},
+        {"winograd": True},
+        {"winograd": "maybe"},
+        {"memory": -1},
+        {"memory": "1 GB"},
         {"cache_bytes": -1},
         {"fold_bytes": None},
         {"job_seconds": 0},
@@ -42,7 +46,7 @@ def test_bad_values_are_named(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(CompileError, match=rf"WEFT-E0001: option {name} is ") as caught:
         Options(**wrong)
-    assert "options: strict, target, threads" in str(caught.value)
+    assert "options: strict, target, winograd, memory, threads" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,7 @@ def test_bad_values_are_named(wrong: dict[str, Any]) -> None:
         ({"WEFT_STRICT": ""}, Options()),
         ({"WEFT_THREADS": "2", "WEFT_WORKERS": "0"}, Options(threads=2, workers=0)),
         ({"WEFT_VERIFY": "full"}, Options(verify="full")),
+        ({"WEFT_WINOGRAD": "off"}, Options(winograd="off")),
         ({"WEFT_CACHE_DIR": "/tmp/x"}, Options(cache_dir="/tmp/x")),
         ({"WEFT_CACHE_DIR": ""}, Options(cache=False)),
         ({"WEFT_CACHE_DIR": "OFF"}, Options(cache=False)),
