@@ -9,26 +9,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from weft.codegen import elf_file
+from weft.codegen.elf_file import ObjectFile, Symbol, read_object_file
 from weft.errors import InternalError
 
-_FILE = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATION = struct.Struct("<QQq")
-
-_IDENT = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian, version 1
-_RELOCATABLE = 1
-_X86_64 = 62
-_PROGBITS, _SYMTAB, _STRTAB, _RELA, _NOBITS, _GROUP = 1, 2, 3, 4, 8, 17
 _ADDRSIG = 0x6FFF4C03  # LLVM's hints about symbols whose addresses matter, by their numbers
-_ALLOC, _MERGE, _STRINGS, _INFO_LINK, _LARGE = 0x2, 0x10, 0x20, 0x40, 0x10000000
-_LOCAL, _GLOBAL = 0, 1
-_OBJECT, _SECTION_SYMBOL, _FILE_SYMBOL = 1, 3, 4
-_UNDEFINED, _SPECIAL = 0, 0xFF00  # section numbers from here on mean something else
+_LEFT_OUT = (0, elf_file.SYMBOL_TABLE, elf_file.STRINGS, elf_file.RELOCATIONS, _ADDRSIG)
+_FAR_AWAY = 0x10000000  # of a section of x86-64: out of reach of 32-bit offsets
 
 _Key = tuple[int, int]  # number of a file, of a symbol in it
 _BLOBS, _SECTIONS = -1, -2  # files that symbols of the result's own are said to come from
@@ -43,44 +34,6 @@ class Blob:
     symbol: str
     data: bytes | memoryview
     alignment: int = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    kind: int
-    flags: int
-    alignment: int
-    size: int
-    data: memoryview
-    link: int
-    info: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Symbol:
-    name: str
-    info: int  # binding, type
-    other: int  # visibility
-    section: int
-    value: int
-    size: int
-
-    @property
-    def binding(self) -> int:
-        return self.info >> 4
-
-    @property
-    def kind(self) -> int:
-        return self.info & 15
-
-
-@dataclass(frozen=True, slots=True)
-class _Object:
-    machine: int
-    flags: int
-    sections: tuple[_Section, ...]
-    symbols: tuple[_Symbol, ...]
 
 
 @dataclass(slots=True)
@@ -111,7 +64,7 @@ class _Output:
             yield b"\0" * (at - end)
             yield data
             end = at + len(data)
-        yield b"\0" * (self.size - end if self.kind != _NOBITS else 0)
+        yield b"\0" * (self.size - end if self.kind != elf_file.ZEROS else 0)
 
 
 def merge_objects(
@@ -133,51 +86,13 @@ def merge_objects(
     return _write(files[0], list(merger.outputs.values()), symbols, local)
 
 
-# ---- reading ------------------------------------------------------------------------------------
-
-
-def _read(code: bytes) -> _Object:
+def _read(code: bytes) -> ObjectFile:
     try:
-        return _parsed(memoryview(code))
-    except (struct.error, IndexError, UnicodeError) as error:
-        raise _malformed(f"truncated: {error}") from None
-
-
-def _parsed(code: memoryview) -> _Object:
-    ident, kind, machine, _, _, _, at, flags, _, _, _, each, count, names = _FILE.unpack_from(code)
-    _require(ident.startswith(_IDENT) and kind == _RELOCATABLE, "no ELF64 object file")
-    raw = [_SECTION.unpack_from(code, at + k * each) for k in range(count)]
-    texts = code[raw[names][4] :]
-    sections = tuple(
-        _Section(
-            _text(texts, name),
-            kind,
-            flags_,
-            alignment,
-            size,
-            code[offset : offset + size] if kind != _NOBITS else code[:0],
-            link,
-            info,
-        )
-        for name, kind, flags_, _, offset, size, link, info, alignment, _ in raw
-    )
-    symbols: tuple[_Symbol, ...] = ()
-    for section in sections:
-        _require(section.kind != _GROUP, "a section group")
-        if section.kind == _SYMTAB:
-            strings = sections[section.link].data
-            symbols = tuple(
-                _Symbol(_text(strings, name), *rest)
-                for name, *rest in _SYMBOL.iter_unpack(section.data)
-            )
-    return _Object(machine, flags, sections, symbols)
-
-
-def _text(strings: memoryview, at: int) -> str:
-    end = at
-    while strings[end]:
-        end += 1
-    return bytes(strings[at:end]).decode()
+        file = read_object_file(code)
+    except ValueError as error:
+        raise _malformed(str(error)) from None
+    _require(all(s.kind != elf_file.GROUP for s in file.sections), "a section group")
+    return file
 
 
 # ---- merging ------------------------------------------------------------------------------------
@@ -190,7 +105,7 @@ class _Merger:
         self.outputs: dict[tuple[str, int, int], _Output] = {}
         self.numbers: dict[int, int] = {}  # id of an output -> its number among sections
         self.placed: dict[_Key, tuple[_Output, int]] = {}  # file, section -> place
-        self.data: list[_Symbol] = []
+        self.data: list[Symbol] = []
 
     def output(self, name: str, kind: int, flags: int) -> _Output:
         key = (name, kind, flags)
@@ -199,12 +114,12 @@ class _Merger:
             self.numbers[id(self.outputs[key])] = len(self.outputs)  # section 0 is the null one
         return self.outputs[key]
 
-    def place(self, number: int, file: _Object) -> None:
+    def place(self, number: int, file: ObjectFile) -> None:
         for position, section in enumerate(file.sections):
-            if section.kind in (0, _SYMTAB, _STRTAB, _RELA, _ADDRSIG):
+            if section.kind in _LEFT_OUT:
                 continue
             # Linkers need not look for equal strings and constants.
-            flags = section.flags & ~(_MERGE | _STRINGS)
+            flags = section.flags & ~(elf_file.MERGE | elf_file.TEXTS)
             output = self.output(section.name, section.kind, flags)
             at = output.add(section.data, section.size, section.alignment)
             self.placed[number, position] = output, at
@@ -212,137 +127,155 @@ class _Merger:
     def place_blobs(self, blobs: Sequence[Blob], machine: int) -> None:
         if not blobs:
             return
-        far = machine == _X86_64 and sum(len(blob.data) for blob in blobs) > FAR
-        name, flags = (".lrodata", _ALLOC | _LARGE) if far else (".rodata.weft", _ALLOC)
-        output = self.output(name, _PROGBITS, flags)
+        far = machine == elf_file.X86_64 and sum(len(blob.data) for blob in blobs) > FAR
+        name, flags = (
+            (".lrodata", elf_file.ALLOCATE | _FAR_AWAY)
+            if far
+            else (".rodata.weft", elf_file.ALLOCATE)
+        )
+        output = self.output(name, elf_file.PROGRAM_DATA, flags)
         for blob in blobs:
             at = output.add(blob.data, len(blob.data), blob.alignment)
             section = self.numbers[id(output)]
-            self.data.append(_Symbol(blob.symbol, _OBJECT, 0, section, at, len(blob.data)))
+            self.data.append(Symbol(blob.symbol, elf_file.OBJECT, 0, section, at, len(blob.data)))
 
     def bind(
-        self, files: Sequence[_Object], exports: Collection[str]
-    ) -> tuple[dict[_Key, int], list[_Symbol], int]:
+        self, files: Sequence[ObjectFile], exports: Collection[str]
+    ) -> tuple[dict[_Key, int], list[Symbol], int]:
         """(file, symbol) -> the number of a symbol of the result; these; how many are local.
 
         Of file -1 are the blobs, of file -2 the symbols of the sections themselves.
         """
         found = [((_BLOBS, k), symbol) for k, symbol in enumerate(self.data)]
         for section in self.numbers.values():
-            found.append(((_SECTIONS, section), _Symbol("", _SECTION_SYMBOL, 0, section, 0, 0)))
+            found.append(
+                ((_SECTIONS, section), Symbol("", elf_file.SECTION_ITSELF, 0, section, 0, 0))
+            )
         for number, file in enumerate(files):
             for position, symbol in enumerate(file.symbols):
-                if position and symbol.kind not in (_FILE_SYMBOL, _SECTION_SYMBOL):
+                if position and symbol.kind not in (elf_file.FILE_NAME, elf_file.SECTION_ITSELF):
                     found.append(((number, position), self.moved(number, symbol)))
         shared: dict[str, _Key] = {}  # who defines what others may need
         for key, symbol in found:
-            if symbol.section != _UNDEFINED and (symbol.binding != _LOCAL or key[0] == _BLOBS):
+            if symbol.section != elf_file.UNDEFINED and (
+                symbol.binding != elf_file.LOCAL or key[0] == _BLOBS
+            ):
                 _require(symbol.name not in shared, f"{symbol.name!r} is defined twice")
                 shared[symbol.name] = key
         missing = sorted(set(exports) - set(shared))
         _require(not missing, f"nobody defines {missing}")
         for key, symbol in found:
-            if symbol.section == _UNDEFINED:
+            if symbol.section == elf_file.UNDEFINED:
                 shared.setdefault(symbol.name, key)
-        kept = [(k, s) for k, s in found if s.binding == _LOCAL or shared[s.name] == k]
+        kept = [(k, s) for k, s in found if s.binding == elf_file.LOCAL or shared[s.name] == k]
         kept = [(key, _visible(symbol, exports)) for key, symbol in kept]
-        kept.sort(key=lambda pair: pair[1].binding != _LOCAL)  # locals first, as ELF wants it
+        kept.sort(
+            key=lambda pair: pair[1].binding != elf_file.LOCAL
+        )  # locals first, as ELF wants it
         numbers = {key: k for k, (key, _) in enumerate(kept, 1)}
         for key, symbol in found:
             numbers.setdefault(key, numbers[shared.get(symbol.name, key)])
         symbols = [symbol for _, symbol in kept]
-        return numbers, symbols, sum(symbol.binding == _LOCAL for symbol in symbols)
+        return numbers, symbols, sum(symbol.binding == elf_file.LOCAL for symbol in symbols)
 
-    def moved(self, number: int, symbol: _Symbol) -> _Symbol:
+    def moved(self, number: int, symbol: Symbol) -> Symbol:
         """``symbol`` of file ``number`` where its section has gone."""
-        if symbol.section == _UNDEFINED or symbol.section >= _SPECIAL:
+        if symbol.section == elf_file.UNDEFINED or symbol.section >= elf_file.SPECIAL:
             return symbol
         output, at = self.placed[number, symbol.section]
-        return replace(symbol, section=self.numbers[id(output)], value=symbol.value + at)
+        return symbol._replace(section=self.numbers[id(output)], value=symbol.value + at)
 
-    def relocate(self, files: Sequence[_Object], numbers: Mapping[_Key, int]) -> None:
+    def relocate(self, files: Sequence[ObjectFile], numbers: Mapping[_Key, int]) -> None:
         for number, file in enumerate(files):
             for section in file.sections:
-                if section.kind != _RELA:
+                if section.kind != elf_file.RELOCATIONS:
                     continue
                 output, at = self.placed[number, section.info]
-                for offset, info, addend in _RELOCATION.iter_unpack(section.data):
-                    symbol, moved = self.referred(number, file, info >> 32, numbers)
-                    info = symbol << 32 | info & 0xFFFFFFFF
-                    row = _RELOCATION.pack(offset + at, info, addend + moved)
+                for offset, kind, position, addend in elf_file.RELOCATION.iter_unpack(section.data):
+                    symbol, moved = self.referred(number, file, position, numbers)
+                    row = elf_file.RELOCATION.pack(offset + at, kind, symbol, addend + moved)
                     output.relocations.append(row)
 
     def referred(
-        self, number: int, file: _Object, position: int, numbers: Mapping[_Key, int]
+        self, number: int, file: ObjectFile, position: int, numbers: Mapping[_Key, int]
     ) -> tuple[int, int]:
         """The number of symbol ``position`` of a file, and how far behind it that has gone."""
         symbol = file.symbols[position]
-        if symbol.kind == _SECTION_SYMBOL:
+        if symbol.kind == elf_file.SECTION_ITSELF:
             output, at = self.placed[number, symbol.section]
             return numbers[_SECTIONS, self.numbers[id(output)]], at
         return (numbers[number, position] if position else 0), 0
 
 
-def _visible(symbol: _Symbol, exports: Collection[str]) -> _Symbol:
+def _visible(symbol: Symbol, exports: Collection[str]) -> Symbol:
     """``symbol`` as others see it: what is defined here and not exported, not at all."""
-    if symbol.section == _UNDEFINED:
+    if symbol.section == elf_file.UNDEFINED:
         return symbol
-    if symbol.name in exports and symbol.binding != _LOCAL:
-        return replace(symbol, info=_GLOBAL << 4 | symbol.kind, other=0)
-    return replace(symbol, info=_LOCAL << 4 | symbol.kind, other=0)
+    if symbol.name in exports and symbol.binding != elf_file.LOCAL:
+        return symbol._replace(info=elf_file.GLOBAL << 4 | symbol.kind, other=0)
+    return symbol._replace(info=elf_file.LOCAL << 4 | symbol.kind, other=0)
 
 
 # ---- writing ------------------------------------------------------------------------------------
 
 
+class _Row(NamedTuple):
+    """A section and its line in the table of sections. ``entry``: bytes of one, in a table."""
+
+    name: str
+    kind: int
+    size: int
+    contents: Iterable[bytes | memoryview]
+    flags: int = 0
+    link: int = 0
+    info: int = 0
+    alignment: int = 1
+    entry: int = 0
+
+
 def _write(
-    like: _Object, outputs: Sequence[_Output], symbols: Sequence[_Symbol], local: int
+    like: ObjectFile, outputs: Sequence[_Output], symbols: Sequence[Symbol], local: int
 ) -> Iterator[bytes | memoryview]:
     """The file's bytes: header, contents of the sections in order, table of sections."""
-    names, strings = _Strings(), _Strings()
-    table = _SYMBOL.pack(0, 0, 0, 0, 0, 0) + b"".join(
-        _SYMBOL.pack(strings.at(s.name), s.info, s.other, s.section, s.value, s.size)
-        for s in symbols
-    )
+    rows = [
+        _Row(o.name, o.kind, o.size, o.contents(), o.flags, alignment=o.alignment) for o in outputs
+    ]
     relocated = [(k, output) for k, output in enumerate(outputs, 1) if output.relocations]
     symtab = len(outputs) + len(relocated) + 1
-    rows: list[tuple[str, int, int, int, int, int, int, int, Iterable[bytes | memoryview]]] = []
-    for o in outputs:
-        rows.append((o.name, o.kind, o.flags, o.size, 0, 0, o.alignment, 0, o.contents()))
-    for k, o in relocated:
-        data = b"".join(o.relocations)
-        row = (f".rela{o.name}", _RELA, _INFO_LINK, len(data), symtab, k, 8, _RELOCATION.size)
-        rows.append((*row, [data]))
-    rows.append(
-        (".symtab", _SYMTAB, 0, len(table), symtab + 1, local + 1, 8, _SYMBOL.size, [table])
+    for number, output in relocated:
+        data = b"".join(output.relocations)
+        place = (elf_file.INFO_LINK, symtab, number, 8, elf_file.RELOCATION.size)
+        name = f".rela{output.name}"
+        rows.append(_Row(name, elf_file.RELOCATIONS, len(data), [data], *place))
+    names, strings = _Strings(), _Strings()
+    table = elf_file.SYMBOL.pack(0, 0, 0, 0, 0, 0) + b"".join(
+        elf_file.SYMBOL.pack(strings.at(symbol.name), *symbol[1:]) for symbol in symbols
     )
-    rows.append((".strtab", _STRTAB, 0, len(strings.data), 0, 0, 1, 0, [bytes(strings.data)]))
-    for name in (".shstrtab", *(row[0] for row in rows)):
+    place = (0, symtab + 1, local + 1, 8, elf_file.SYMBOL.size)
+    rows.append(_Row(".symtab", elf_file.SYMBOL_TABLE, len(table), [table], *place))
+    rows.append(_Row(".strtab", elf_file.STRINGS, len(strings.data), [bytes(strings.data)]))
+    for name in (".shstrtab", *(row.name for row in rows)):
         names.at(name)
-    rows.append((".shstrtab", _STRTAB, 0, len(names.data), 0, 0, 1, 0, [bytes(names.data)]))
+    rows.append(_Row(".shstrtab", elf_file.STRINGS, len(names.data), [bytes(names.data)]))
     return _laid_out(like, rows, names)
 
 
 def _laid_out(
-    like: _Object,
-    rows: list[tuple[str, int, int, int, int, int, int, int, Iterable[bytes | memoryview]]],
-    names: _Strings,
+    like: ObjectFile, rows: Sequence[_Row], names: _Strings
 ) -> Iterator[bytes | memoryview]:
-    headers = [bytes(_SECTION.size)]
+    headers = [bytes(elf_file.SECTION.size)]
     pieces: list[Iterable[bytes | memoryview]] = []
-    end = _FILE.size
-    for name, kind, flags, size, link, info, alignment, each, contents in rows:
-        at = _aligned(end, alignment)
-        headers.append(
-            _SECTION.pack(names.at(name), kind, flags, 0, at, size, link, info, alignment, each)
-        )
-        pieces += [[b"\0" * (at - end)], contents]
-        end = at + (size if kind != _NOBITS else 0)
+    end = elf_file.FILE.size
+    for row in rows:
+        at = _aligned(end, row.alignment)
+        place = (row.flags, 0, at, row.size, row.link, row.info, row.alignment, row.entry)
+        headers.append(elf_file.SECTION.pack(names.at(row.name), row.kind, *place))
+        pieces += [[b"\0" * (at - end)], row.contents]
+        end = at + (row.size if row.kind != elf_file.ZEROS else 0)
     table = _aligned(end, 8)
-    yield _FILE.pack(
-        _IDENT.ljust(16, b"\0"), _RELOCATABLE, like.machine, 1, 0, 0, table, like.flags,
-        _FILE.size, 0, 0, _SECTION.size, len(headers), len(headers) - 1,
-    )  # fmt: skip
+    what = (elf_file.RELOCATABLE, like.machine, 1, 0, 0, table, like.flags)
+    sizes = (elf_file.FILE.size, 0, 0, elf_file.SECTION.size, len(headers), len(headers) - 1)
+    yield elf_file.FILE.pack(elf_file.IDENTITY.ljust(16, b"\0"), *what, *sizes)
     for piece in pieces:
         yield from piece
     yield b"\0" * (table - end)

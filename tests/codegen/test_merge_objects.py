@@ -140,9 +140,9 @@ def test_other_tools_read_it(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("objects", "exports", "why"),
     [
-        ([b""], set(), "truncated"),
-        ([b"\x7fELF" + bytes(60)], set(), "no ELF64"),
-        ([b"MZ" + bytes(100)], set(), "no ELF64"),
+        ([b""], set(), "no ELF file"),
+        ([b"\x7fELF\x02\x01\x01" + bytes(60)], set(), "no object code"),
+        ([b"MZ" + bytes(100)], set(), "no ELF file"),
         (_objects(CALLEE, CALLEE), {"callee"}, "defined twice"),
         (_objects(CALLER), {"caller", "other"}, "nobody defines ['other']"),
         (_objects(CALLER), {"callee"}, "nobody defines ['callee']"),
