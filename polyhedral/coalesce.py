@@ -4,7 +4,8 @@
 
 A normal form, not a schedule: tensors keep their bytes (row-major), only the number of dimensions
 changes, so short innermost dims do not waste vector lanes. Also known as dimension flattening.
-Tensors that are walked in another shape than their own are reshaped first (``unravel``).
+Tensors that are walked in another shape than their own are reshaped first (``unravel``), and dims of
+one value dropped (``unit_dims``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement, Tensor
+from weft.polyhedral.unit_dims import without_unit_dims
 from weft.polyhedral.unravel import unravel
 
 _Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
@@ -24,7 +26,7 @@ _Use = tuple[Statement, _Box, Access]
 
 def coalesce(scop: Scop) -> Scop:
     """``scop`` with as many dims merged as its accesses allow; the same bytes in every tensor."""
-    scop = unravel(scop)
+    scop = without_unit_dims(unravel(scop))
     while True:
         pairs = next(_mergeable(scop), None)
         if pairs is None:
