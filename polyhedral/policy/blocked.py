@@ -33,7 +33,7 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, from_first, shape, size_of, sums_of
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Access
+from weft.polyhedral.scop import Access, Statement
 
 STREAM, WIDTH = 384, 96  # steps of the stream and lanes of a cache tile
 BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and for one
@@ -41,37 +41,43 @@ SHARED_BLOCK = 480  # its rows for one thread, where other statements use the su
 COPIED_BLOCK, COPIED_WIDTH = 1920, 1536  # rows and lanes of a cache tile of copied operands
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
+_SERIAL: Kind = "serial"
 Tile = tuple[tuple[int, ...], int]  # rows and lanes
 Step = tuple[str, Expr, Kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The loops of a product down to its register tiles, each with a hint for its name, its value
-    and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``beside``.
-    ``copied``: rows go before lanes, and all operands are copied."""
+    """The loops of a product down to its register ``tile``, each with a hint for its name, its
+    value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
+    inside of which operands are used again. ``copied``: rows go before lanes, and all operands
+    are copied."""
 
+    tile: Tile
     around: tuple[Step, ...]
     stream: tuple[Step, ...]
-    beside: tuple[Step, ...]
+    near: tuple[Step, ...]
     copied: bool = False
 
 
 def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
     """Register tiles of ``p`` over tiles for the caches, with operands read in place or copied."""
     tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, LONE_BLOCK)
-    around = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in tiling.around]
-    return _with_loops(around, _inner(planner, p, tiling))
+    steps = (*tiling.around, *tiling.stream, *tiling.near)
+    loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
+    return _with_loops(loops, _registers(planner, p, tiling, loops))
 
 
 def within_tile(planner: Planner, p: Product) -> Tree:
     """Register tiles of ``p`` in a tile of its rows and lanes."""
     tile = shape(planner, p, whole=True)
-    outer, points = _registers(planner, p, tile, whole=True)
-    hint, value, kind = _part(planner, p)
-    return _with_loops(
-        [planner.loop(hint, {p.statement: value}, kind), *outer], _marked(p, tile, points)
-    )
+    sizes = zip((p.lanes, *p.rows), (tile[1], *tile[0]), strict=True)
+    steps = [_part(planner, p), *((f"{d}_r", Var(d) // size, _SERIAL) for d, size in sizes)]
+    loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
+    points = {
+        d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
+    }
+    return _with_loops(loops, _marked(p, tile, _points(planner, p, points)))
 
 
 def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
@@ -125,62 +131,67 @@ def shared_tiles(
     a tile, and the sums in register tiles."""
     (p,) = sums_of(planner, group)
     tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, SHARED_BLOCK)
+    shared = tiling.around if tiling.stream else (*tiling.around, *tiling.near)
     dims = {dim: plane.at for dim, plane in planes.items()}
     loops: list[Loop] = []
-    for hint, value, kind in tiling.around:
+    for hint, value, kind in shared:
         (dim,) = (d for d in dims if mentions(value, (d,)))
         at = {n: substitute(value, {dim: e}) for n, e in dims[dim].items()}
         loops.append(planner.loop(hint, at, kind))
     inside = group.inside(*(dict(loop.at) for loop in loops))
-    planner.planned[p.statement] = lambda planner, _: _inner(planner, p, tiling)
+
+    def sums(planner: Planner, _: Group) -> Tree:
+        steps = (*tiling.stream, *tiling.near) if tiling.stream else ()
+        own = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
+        return _with_loops(own, _registers(planner, p, tiling, [*loops, *own]))
+
+    planner.planned[p.statement] = sums
     return _with_loops(loops, planner.nest(inside))
 
 
-def _inner(planner: Planner, p: Product, tiling: Tiling) -> Tree:
-    """The loops of one cache tile."""
-    steps = (*tiling.stream, *tiling.beside)
-    loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
-    tile = shape(planner, p)
-    outer, points = _registers(planner, p, tile, whole=False)
-    if tiling.copied:
-        outer.reverse()
-    inside = [*loops[len(tiling.stream) :], *outer, *points]
-    packings = _copies if tiling.copied else _packings
-    planner.packings += packings(planner, p, inside[0].name, tile)
-    return _with_loops([*loops, *outer], _marked(p, tile, points))
-
-
-def _registers(
-    planner: Planner, p: Product, tile: Tile, *, whole: bool
-) -> tuple[list[Loop], list[Loop]]:
-    """The loops around register tiles in a cache tile, and those of one of them; not ``whole``: as
-    small as the product, and the first ones begin where its dims do."""
+def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loop]) -> Tree:
+    """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
     s = planner.scop.statement(p.statement)
-
-    def loop(hint: str, value: Expr) -> Loop:
-        return planner.loop(hint, {p.statement: value})
-
-    rows, lanes = tile
-    points = [loop(d, Var(d)) for d in p.stream]
-    outer: list[Loop] = []
-    for dim, size in ((p.lanes, lanes), *zip(p.rows, rows, strict=True)):
-        value = Var(dim) if whole else from_first(s, dim)
-        if whole or (size_of(s, dim) or size + 1) > size:
-            outer.append(loop(f"{dim}_r", value // size))
-            value = value % size
-        points.insert(len(p.stream), loop(f"{dim}_p", value))
-    return outer, points
+    rows, lanes = tiling.tile
+    points: dict[str, Expr] = {}
+    for dim, size in (*zip(p.rows, rows, strict=True), (p.lanes, lanes)):
+        value = from_first(s, dim)
+        points[dim] = value % size if _cut(s, dim, size) else value
+    inside = _points(planner, p, points)
+    first = (*loops[len(loops) - len(tiling.near) :], *inside)[0]
+    packings = _copies if tiling.copied else _packings
+    planner.packings += packings(planner, p, first.name, tiling.tile)
+    return _marked(p, tiling.tile, inside)
 
 
-def _marked(p: Product, tile: Tile, points: Sequence[Loop]) -> Tree:
-    return Mark(RegisterTile(*tile), Band(tuple(points), Leaf(p.statement)))
+def _points(planner: Planner, p: Product, points: Mapping[str, Expr]) -> tuple[Loop, ...]:
+    """The loops of a register tile: its stream, then the ``points`` of its rows and lanes."""
+    stream = [planner.loop(d, {p.statement: Var(d)}) for d in p.stream]
+    inside = (planner.loop(f"{d}_p", {p.statement: e}) for d, e in points.items())
+    return (*stream, *inside)
+
+
+def _marked(p: Product, tile: Tile, points: tuple[Loop, ...]) -> Tree:
+    return Mark(RegisterTile(*tile), Band(points, Leaf(p.statement)))
+
+
+def _cut(s: Statement, dim: str, size: int) -> bool:
+    """Whether ``dim`` has more than ``size`` values."""
+    return (size_of(s, dim) or size + 1) > size
+
+
+def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
+    """The loops over register tiles, lanes first."""
+    s = planner.scop.statement(p.statement)
+    sizes = ((p.lanes, tile[1]), *zip(p.rows, tile[0], strict=True))
+    return [(f"{d}_r", from_first(s, d) // size, _SERIAL) for d, size in sizes if _cut(s, d, size)]
 
 
 def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     """The loops of ``p``, in tiles of ``block`` rows for one thread; those of which there would be
     one iteration are left out. The sums of a window are in no other cache than registers."""
     s = planner.scop.statement(p.statement)
-    rows, lanes = shape(planner, p)
+    rows, lanes = tile = shape(planner, p)
     beside = _beside(planner, p)
     around: list[Step] = [(d, Var(d), "parallel") for d in p.outer if d not in beside]
     block = block if planner.threads == 1 else BLOCK
@@ -190,29 +201,29 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     width = lanes * max(1, WIDTH // lanes) if p.rows else lanes
     sizes.append((p.lanes, width, "serial" if around or sizes else "parallel"))
     for dim, size, kind in sizes:
-        if (size_of(s, dim) or size + 1) > size:
+        if _cut(s, dim, size):
             around.append((f"{dim}_t", from_first(s, dim) // size, kind))
     if beside and not around:
         around.append((f"{beside[0]}_t", Var(beside[0]) // BESIDE, "parallel"))
     stream = _part(planner, p)
     short = not p.rows or (size_of(s, p.stream[-1]) or STREAM + 1) <= STREAM
-    return Tiling(
-        tuple(around), () if short else (stream,), tuple((d, Var(d), "serial") for d in beside)
-    )
+    near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
+    return Tiling(tile, tuple(around), () if short else (stream,), near)
 
 
 def _copied_tiles(planner: Planner, p: Product) -> Tiling:
     """The loops of ``p`` where its operands are copied: lanes inside of one part of the stream, so
     that rows are copied once for all of them."""
     s = planner.scop.statement(p.statement)
-    rows, lanes = shape(planner, p)
+    rows, lanes = tile = shape(planner, p)
     around: list[Step] = []
     for row, size in zip(p.rows, rows, strict=True):
         block = size * max(1, COPIED_BLOCK // size)
         around.append((f"{row}_t", from_first(s, row) // block, "parallel"))
     width = lanes * max(1, COPIED_WIDTH // lanes)
     across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
-    return Tiling(tuple(around), (_part(planner, p), across), (), copied=True)
+    near = tuple(reversed(_near(planner, p, tile)))
+    return Tiling(tile, tuple(around), (_part(planner, p), across), near, copied=True)
 
 
 def _part(planner: Planner, p: Product) -> Step:
