@@ -39,6 +39,7 @@ from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil, sweeps
+from weft.polyhedral.prepare import prepare
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
 from weft.polyhedral.scop import Scop
@@ -91,7 +92,8 @@ def _loops(
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
-    large = tuple(t.name for t in scop.tensors if len(t.shape) > 1 and t.name not in kept)
+    tensors = prepare(scop).tensors
+    large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
     while True:
         scheduled, detached, given_up = _scheduled(
@@ -118,7 +120,7 @@ def _scheduled(
     budget did not suffice for."""
     detached: dict[str, tuple[str, ...]] = {}
     kept = limits.kept(scop)
-    inner = private_results(scop, kept)
+    inner = private_results(prepare(scop), kept)
     for tensor in large:
         inner, names = detach(inner, tensor)
         if names:
@@ -178,7 +180,7 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
     order = list(range(len(read.indices)))
     if p.width > 1:
         order = [p.dim, *(d for d in order if d != p.dim)]
-    loop = _around(scheduled, p)
+    loop = _around(scheduled, p) if p.loop else ""
     if loop is None:
         return scheduled
     try:
@@ -191,6 +193,7 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
             order=order,
             operand=p.operand,
             pad=False,  # register tiles at the edges read no further than they have to
+            scope="local" if loop else "global",
         )
         copy = packed.scop.statements[-1].name
         if p.maker:

@@ -8,6 +8,7 @@ does not depend on batches of one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from weft.frontend.scalar_affine import simplify
@@ -44,7 +45,7 @@ def _alone(scop: Scop, s: Statement, dim: str) -> bool:
     return not any(t.position[: len(before)] == before for t in scop.statements if t is not s)
 
 
-def _fixed(s: Statement, values: dict[str, Expr]) -> Statement:
+def _fixed(s: Statement, values: Mapping[str, Expr]) -> Statement:
     def fixed(expr: Expr) -> Expr:
         return simplify(substitute(expr, values))
 
@@ -75,7 +76,7 @@ def _fixed(s: Statement, values: dict[str, Expr]) -> Statement:
     )
 
 
-def _without(position: tuple[int | str, ...], values: dict[str, Expr]) -> tuple[int | str, ...]:
+def _without(position: tuple[int | str, ...], values: Mapping[str, Expr]) -> tuple[int | str, ...]:
     """``position`` without the loops of ``values``, each with the place inside of it."""
     gone = {k for k, entry in enumerate(position) if entry in values}
     return tuple(p for k, p in enumerate(position) if k not in gone and k - 1 not in gone)

@@ -31,11 +31,19 @@ from weft.frontend.scalar_expr import Expr, Var, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
-from weft.polyhedral.policy.product import Product, from_first, shape, size_of, sums_of
+from weft.polyhedral.policy.product import (
+    STREAM,
+    Product,
+    from_first,
+    in_one_part,
+    shape,
+    size_of,
+    sums_of,
+)
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Statement
 
-STREAM, WIDTH = 384, 96  # steps of the stream and lanes of a cache tile
+WIDTH = 96  # lanes of a cache tile
 BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and for one
 SHARED_BLOCK = 480  # its rows for one thread, where other statements use the sums in the cache
 COPIED_BLOCK, COPIED_WIDTH = 1920, 1536  # rows and lanes of a cache tile of copied operands
@@ -206,7 +214,7 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     if beside and not around:
         around.append((f"{beside[0]}_t", Var(beside[0]) // BESIDE, "parallel"))
     stream = _part(planner, p)
-    short = not p.rows or (size_of(s, p.stream[-1]) or STREAM + 1) <= STREAM
+    short = not p.rows or in_one_part(s, p.stream)
     near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
     return Tiling(tile, tuple(around), () if short else (stream,), near)
 
@@ -233,21 +241,26 @@ def _part(planner: Planner, p: Product) -> Step:
 
 def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
     """The outer dims that operands in panels do not move along: their loops go inside, around the
-    register tiles, so that panels are used again."""
-    if not p.jumping:
-        return ()
+    register tiles, so that panels are used again. Those of constants are always there."""
     reads = planner.scop.statement(p.statement).reads
-    indices = [i for number in p.jumping for i in reads[number].indices]
-    return tuple(d for d in p.outer if not any(mentions(i, (d,)) for i in indices))
+    made = [reads[n] for n in p.jumping if planner.scop.tensor(reads[n].tensor).role != "constant"]
+    indices = [i for read in made for i in read.indices]
+    return tuple(d for d in p.outer if made and not any(mentions(i, (d,)) for i in indices))
 
 
 def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
-    """Operands that jump along the lanes come from panels, made once for each tile."""
+    """Operands that jump along the lanes come from panels, made once for each tile; constants lie
+    in the order in which they are read, from the beginning."""
     s = planner.scop.statement(p.statement)
-    for number in p.jumping:
-        along = _dims_along(s.reads[number], (p.lanes,))
-        if len(along) == 1:
-            yield Packing(p.statement, number, loop, along[0], tile[1])
+    rows, lanes = tile
+    for number, read in enumerate(s.reads):
+        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
+        if planner.scop.tensor(read.tensor).role == "constant" and len(across) + len(down) == 1:
+            yield Packing(
+                p.statement, number, "", (across or down)[0], lanes if across else rows[-1]
+            )
+        elif number in p.jumping and len(across) == 1:
+            yield Packing(p.statement, number, loop, across[0], lanes)
 
 
 def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:

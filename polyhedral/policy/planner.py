@@ -89,8 +89,8 @@ Share = Callable[["Planner", Group, Hyperplane], Tree]
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Read ``operand`` of ``statement`` is to come from panels of ``width`` along dimension ``dim``
-    of its tensor, made where all of ``loop`` can read them: by copying, or, of a temporary, by what
-    its ``maker`` does."""
+    of its tensor, made where all of ``loop`` can read them ('': once, before everything): by
+    copying, or, of a temporary, by what its ``maker`` does."""
 
     statement: str
     operand: int

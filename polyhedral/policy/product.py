@@ -7,25 +7,27 @@ y[i] += x[i + k] * w[k]           a window: lanes i; what k brings is in the cac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.frontend.scalar_expr import Expr, Literal, Var
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.machine import Machine, register_tile
-from weft.polyhedral.map_instruction import map_instruction
+from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.product_costs import Choice, cheapest
 from weft.polyhedral.scop import Scop, Statement
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
+STREAM = 384  # steps of a stream that run at once, where it is cut
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
     """``rows`` (one, of a window none), ``lanes``: the dims of the register tile; ``outer``: more
     dims of the target; ``jumping``: the numbers of the reads that are not contiguous along the
-    lanes and may be copied."""
+    lanes and may be copied; ``tile``: rows and lanes, where all sizes are known."""
 
     statement: str
     rows: tuple[str, ...]
@@ -33,6 +35,7 @@ class Product:
     stream: tuple[str, ...]
     outer: tuple[str, ...]
     jumping: tuple[int, ...]
+    tile: tuple[tuple[int, ...], int] | None = None
 
 
 def find_product(
@@ -43,15 +46,39 @@ def find_product(
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
-    dtype = scop.tensor(statement.writes[0].tensor).dtype
-    for instruction in machine.instructions(dtype):
-        for found in map_instruction(scop, statement, instruction, free).assignments:
-            numbers = [misfit.number for misfit in found.packs]
-            jumping = tuple(n for n in numbers if n is not None)
-            if len(jumping) == len(numbers) and set(found.streams) <= set(update.dims):
-                rows, lanes = found.dims["row"], found.dims["lane"]
-                return Product(statement.name, (rows,), lanes, found.streams, found.outer, jumping)
+    tensor = scop.tensor(statement.writes[0].tensor)
+    for instruction in machine.instructions(tensor.dtype):
+        mapped = map_instruction(scop, statement, instruction, free).assignments
+        fit = [a for a in mapped if set(a.streams) <= set(update.dims)]
+        choices = [(cheapest(scop, statement, a, machine), a) for a in fit]
+        known = [(c, a) for c, a in choices if c is not None and _stays(scop, statement, a)]
+        if known:
+            choice, best = min(known, key=lambda found: found[0].cycles)
+            return _tiled(statement, best, choice)
+        for found in fit:
+            if all(misfit.number is not None for misfit in found.packs):
+                return _product(statement, found)
     return None
+
+
+def _product(statement: Statement, a: Assignment) -> Product:
+    jumping = tuple(misfit.number for misfit in a.packs if misfit.number is not None)
+    return Product(statement.name, (a.dims["row"],), a.dims["lane"], a.streams, a.outer, jumping)
+
+
+def _tiled(statement: Statement, a: Assignment, choice: Choice) -> Product:
+    outer = tuple(d for d in a.outer if d not in choice.rows)
+    sizes = tuple(choice.rows.values()), choice.lanes[1]
+    return replace(_product(statement, a), rows=tuple(choice.rows), outer=outer, tile=sizes)
+
+
+def _stays(scop: Scop, statement: Statement, a: Assignment) -> bool:
+    """Whether the sums may lie as registers do: in a temporary that lives no longer than a tile,
+    any way; else they are contiguous along the lanes."""
+    if all(misfit.number is not None for misfit in a.packs):
+        return True
+    (target,) = statement.writes
+    return scop.tensor(target.tensor).role == "temp" and in_one_part(statement, a.streams)
 
 
 def find_window(
@@ -111,6 +138,8 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     Where the product is smaller than the largest tile, or its edge would be mostly empty, the tiles
     are smaller and share it out evenly; ``whole``: whatever its size.
     """
+    if p.tile is not None and not whole:
+        return p.tile
     statement, machine = planner.scop.statement(p.statement), planner.machine
     dtype = planner.scop.tensor(statement.writes[0].tensor).dtype
     vector = machine.lanes(dtype)
@@ -130,6 +159,11 @@ def _shared_out(total: int, most: int) -> int:
     """``total`` in the fewest parts of ``most`` at most: what the largest of even parts has."""
     parts = max(1, -(-total // most))
     return max(1, -(-total // parts))
+
+
+def in_one_part(statement: Statement, stream: Sequence[str]) -> bool:
+    """Whether all of ``stream`` runs at once: its innermost dim is short."""
+    return (size_of(statement, stream[-1]) or STREAM + 1) <= STREAM
 
 
 def size_of(statement: Statement, dim: str) -> int | None:

@@ -53,7 +53,8 @@ def cache_read(
     name: str | None = None,
     scope: Scope = "local",
 ) -> Scheduled:
-    """Reads of ``tensor`` by ``statements`` go to a copy, made anew in each iteration of ``loop``.
+    """Reads of ``tensor`` by ``statements`` go to a copy, made anew in each iteration of ``loop``,
+    or ('') once, outside of all loops.
 
     ``operand`` chooses one read where a statement has several; otherwise all reads of the tensor
     share the buffer. It is stored with its dims in ``order`` (default: the tensor's), those in

@@ -40,11 +40,13 @@ def refusal(request: Request, tensor: str, why: str, hint: str = "") -> IllegalS
 
 
 def loops_through(scheduled: Scheduled, loop: str, statements: Seq[str]) -> tuple[Loop, ...]:
-    """``loop`` and the loops around it, outermost first.
+    """``loop`` and the loops around it, outermost first; '': none.
 
     Raises ``IllegalScheduleError`` (WEFT-E0450, E0451, E0470) where there is no such loop or
     statement, or one of the ``statements`` is outside the loop.
     """
+    if not loop:
+        return ()
     scheduled.loop(loop)
     names: list[str] = []
     above: tuple[Loop, ...] = ()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
+from weft.polyhedral.scop import Scope
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
@@ -34,9 +35,10 @@ def pack(
     before: str | None = None,
     after: str | None = None,
     name: str | None = None,
+    scope: Scope = "local",
 ) -> Scheduled:
-    """The reads of ``tensor`` by ``statement`` go to a buffer made in each iteration of ``loop``,
-    its dims in ``order``, each of ``panels`` (dim → width) in panels of that width.
+    """The reads of ``tensor`` by ``statement`` go to a buffer made in each iteration of ``loop``
+    ('': once), its dims in ``order``, each of ``panels`` (dim → width) in panels of that width.
 
     Arguments and errors are those of ``cache_read``.
     """
@@ -52,4 +54,5 @@ def pack(
         before=before,
         after=after,
         name=name or f"{tensor}_packed",
+        scope=scope,
     )

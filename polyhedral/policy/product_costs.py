@@ -1,0 +1,130 @@
+"""The cheapest register tile for a product whose sizes are known: closed forms, no isl, no measuring.
+
+A tile of rows times vectors of lanes takes one step of its stream in as many cycles as its
+multiply-adds, its loads or the latency of one of its chains need, whichever is most. What is cut off
+at the edges costs as much as what is not; operands that jump along the lanes are copied first,
+constants before the program runs. In the spirit of the analytical BLIS model (Low et al., 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+from weft.frontend.scalar_expr import Literal
+from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.map_instruction import Assignment
+from weft.polyhedral.scop import Scop, Statement
+
+MAX_ROWS, MAX_VECTORS = 16, 4
+BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
+STEP, LOAD = 0.5, 0.125  # cycles of loop control in a step, and by which a load delays it
+COPY = 1.0  # cycles for an element that is copied into panels
+EDGE = 4.0  # accesses to each accumulator before and after the sums
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """``rows``: sizes of the tile by dim; ``lanes``: its dim, and how many of them."""
+
+    rows: Mapping[str, int]
+    lanes: tuple[str, int]
+    cycles: float
+
+
+def cheapest(
+    scop: Scop, statement: Statement, assignment: Assignment, machine: Machine
+) -> Choice | None:
+    """The best tile for ``statement`` mapped by ``assignment``; None where a size is not known."""
+    sizes = extents(statement)
+    if sizes is None:
+        return None
+    cost = _Cost(scop, statement, assignment, machine, sizes)
+    found = (replace(c, cycles=cost.of(c)) for c in _tiles(statement, assignment, machine, cost))
+    return min(found, key=lambda c: c.cycles, default=None)
+
+
+def extents(statement: Statement) -> dict[str, int] | None:
+    """How many values each dim has; None unless all are constants."""
+    found = {}
+    for dim, (low, high) in box(statement).items():
+        if isinstance(low, Literal) and isinstance(high, Literal):
+            found[dim] = max(1, int(high.value) - int(low.value))
+    return found if len(found) == len(statement.dims) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    scop: Scop
+    statement: Statement
+    assignment: Assignment
+    machine: Machine
+    sizes: Mapping[str, int]
+
+    @property
+    def vector(self) -> int:
+        return self.machine.lanes(self.scop.tensor(self.statement.writes[0].tensor).dtype)
+
+    def of(self, c: Choice) -> float:
+        """Cycles of all of ``statement`` in tiles of this choice."""
+        dim, lanes = c.lanes
+        vectors = ceil(lanes / self.vector)
+        accumulators = vectors * prod(c.rows.values())
+        loads = 0.0
+        for read in self.statement.reads:
+            along = [d for d in (*c.rows, dim) if any(mentions(i, (d,)) for i in read.indices)]
+            each = vectors if dim in along else BROADCAST
+            loads += each * prod(c.rows[d] for d in along if d != dim)
+        own = self.assignment.instruction
+        arithmetic = accumulators * own.cycles * self.vector / own.steps["lane"]
+        step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
+        steps = prod(self.sizes[d] for d in self.assignment.streams)
+        tile = (step + STEP + LOAD * loads) * steps + EDGE * accumulators
+        count = prod(ceil(self.sizes[d] / n) for d, n in (*c.rows.items(), c.lanes))
+        moving = {*self.assignment.dims.values(), *self.assignment.outer}
+        count *= prod(self.sizes[d] for d in moving - {*c.rows, dim})
+        return tile * count + self.copies()
+
+    def copies(self) -> float:
+        """Cycles to copy what jumps along the lanes, once."""
+        total = 0.0
+        for misfit in self.assignment.packs:
+            if misfit.number is not None:
+                read = self.statement.reads[misfit.number]
+                if self.scop.tensor(read.tensor).role != "constant":
+                    along = (d for d in self.sizes if any(mentions(i, (d,)) for i in read.indices))
+                    total += COPY * prod(self.sizes[d] for d in along)
+        return total
+
+
+def _tiles(
+    statement: Statement, assignment: Assignment, machine: Machine, cost: _Cost
+) -> Iterator[Choice]:
+    """Tiles that leave registers for operands: vectors along the lanes, one or two dims of rows."""
+    row, lane = assignment.dims["row"], assignment.dims["lane"]
+    registers = machine.vector_registers - max(1, machine.vector_registers // 10)
+    most = ceil(cost.sizes[lane] / cost.vector)
+    for vectors in range(1, min(MAX_VECTORS, most) + 1):
+        lanes = (lane, vectors * cost.vector)
+        limit = min(MAX_ROWS, (registers - vectors) // vectors)
+        for size in range(1, min(limit, cost.sizes[row]) + 1):
+            yield Choice({row: size}, lanes, 0.0)
+        if cost.sizes[row] > limit // 2:
+            continue
+        for other in _more_rows(statement, assignment):
+            for size in range(2, min(limit // cost.sizes[row], cost.sizes[other]) + 1):
+                yield Choice({other: size, row: cost.sizes[row]}, lanes, 0.0)
+
+
+def _more_rows(statement: Statement, assignment: Assignment) -> Iterator[str]:
+    """Outer dims that could be rows as well: no operand along the lanes moves along them."""
+    lane = assignment.dims["lane"]
+    for dim in assignment.outer:
+        if not any(
+            any(mentions(i, (dim,)) for i in read.indices)
+            for read in statement.reads
+            if any(mentions(i, (lane,)) for i in read.indices)
+        ):
+            yield dim
