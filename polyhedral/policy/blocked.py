@@ -214,7 +214,7 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     if beside and not around:
         around.append((f"{beside[0]}_t", Var(beside[0]) // BESIDE, "parallel"))
     stream = _part(planner, p)
-    short = not p.rows or in_one_part(s, p.stream)
+    short = not p.rows or in_one_part(planner.scop, s, p.stream, planner.machine)
     near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
     return Tiling(tile, tuple(around), () if short else (stream,), near)
 

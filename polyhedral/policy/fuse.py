@@ -20,7 +20,7 @@ from weft.polyhedral.policy.blocked import together
 from weft.polyhedral.policy.confine import confined
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import products_of
+from weft.polyhedral.policy.product import products_of, size_of
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
 
@@ -246,7 +246,7 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue  # within a strip, what nothing crosses stays for the vectors
             if planner.threads > 1 and _loses_threads(planner, both, plane):
                 continue
-            if _across(planner, both, plane):
+            if _across(planner, both, plane) or _barely(planner, both, plane):
                 continue
             if any(plane.at[p.statement] not in [Var(d) for d in p.outer] for p in products):
                 continue  # what has reuse of its own shares no loop but one around it
@@ -345,6 +345,19 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
         lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
         if lanes is not None and plane.at[s.name] == Var(lanes.dim):
             return True
+    return False
+
+
+def _barely(planner: Planner, both: Group, plane: Hyperplane) -> bool:
+    """Whether a part runs so much later than another that they share less than half of the loop."""
+    for s in planner.statements(both):
+        form = linear(plane.at[s.name], s.dims)
+        late = form.rest if form is not None else None
+        if form is not None and isinstance(late, Literal) and len(form.coefficients) == 1:
+            (dim,) = form.coefficients
+            size = size_of(s, dim)
+            if size is not None and 2 * abs(int(late.value)) > size:
+                return True
     return False
 
 

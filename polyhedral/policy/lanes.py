@@ -101,7 +101,7 @@ def _used(statement: Statement, dim: str, lanes: int) -> int:
         return 0
     limits = box(statement).get(dim)
     size = lanes if limits is None else min(lanes, extent(limits, default=lanes))
-    return size if size >= min(FEW, lanes) and (2 * size >= lanes or lanes % size == 0) else 0
+    return size if size >= min(FEW, lanes) else 0
 
 
 def _across(statement: Statement, dim: str, lanes: int) -> float:

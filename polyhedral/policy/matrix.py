@@ -27,7 +27,14 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import Product, shape, size_of, sum_of, sums_of
+from weft.polyhedral.policy.product import (
+    Product,
+    in_one_part,
+    shape,
+    size_of,
+    sum_of,
+    sums_of,
+)
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
@@ -96,7 +103,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     statement = planner.scop.statement(p.statement)
     size = size_of(statement, row)
     if size is not None:
-        return _prepared(planner, group, p, copied=size >= MANY)
+        short = in_one_part(planner.scop, statement, p.stream, planner.machine)
+        return _prepared(planner, group, p, copied=size >= MANY and not short)
     found = bounds(planner.scop, [(statement, Var(row))])
     if found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)

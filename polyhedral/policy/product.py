@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from weft.frontend.scalar_expr import Expr, Literal, Var
 from weft.polyhedral.analysis.linear import box, mentions
-from weft.polyhedral.machine import Machine, register_tile
+from weft.polyhedral.machine import MAX_VECTORS, Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product_costs import Choice, cheapest
+from weft.polyhedral.policy.product_costs import Choice, cheapest, extents
 from weft.polyhedral.scop import Scop, Statement
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
 STREAM = 384  # steps of a stream that run at once, where it is cut
+SHARE = 0.7  # of the second cache that a stream's operands may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ def find_product(
         mapped = map_instruction(scop, statement, instruction, free).assignments
         fit = [a for a in mapped if set(a.streams) <= set(update.dims)]
         choices = [(cheapest(scop, statement, a, machine), a) for a in fit]
-        known = [(c, a) for c, a in choices if c is not None and _stays(scop, statement, a)]
+        known = [
+            (c, a) for c, a in choices if c is not None and _stays(scop, statement, a, machine)
+        ]
         if known:
             choice, best = min(known, key=lambda found: found[0].cycles)
             return _tiled(statement, best, choice)
@@ -72,13 +76,15 @@ def _tiled(statement: Statement, a: Assignment, choice: Choice) -> Product:
     return replace(_product(statement, a), rows=tuple(choice.rows), outer=outer, tile=sizes)
 
 
-def _stays(scop: Scop, statement: Statement, a: Assignment) -> bool:
+def _stays(scop: Scop, statement: Statement, a: Assignment, machine: Machine) -> bool:
     """Whether the sums may lie as registers do: in a temporary that lives no longer than a tile,
     any way; else they are contiguous along the lanes."""
     if all(misfit.number is not None for misfit in a.packs):
         return True
     (target,) = statement.writes
-    return scop.tensor(target.tensor).role == "temp" and in_one_part(statement, a.streams)
+    return scop.tensor(target.tensor).role == "temp" and in_one_part(
+        scop, statement, a.streams, machine
+    )
 
 
 def find_window(
@@ -108,7 +114,8 @@ def find_window(
         along = [i for i in read.indices if mentions(i, stream)]
         if any(mentions(i, (lanes.dim,)) for i in read.indices):
             far = {d for i in along if not mentions(i, moving) for d in stream if mentions(i, (d,))}
-            if any((size_of(statement, d) or TAPS + 1) > TAPS for d in far):
+            packed = scop.tensor(read.tensor).role == "constant"
+            if not packed and any((size_of(statement, d) or TAPS + 1) > TAPS for d in far):
                 return None
     outer = tuple(d for d in moving if d != lanes.dim)
     return Product(statement.name, (), lanes.dim, stream, outer, ())
@@ -161,9 +168,18 @@ def _shared_out(total: int, most: int) -> int:
     return max(1, -(-total // parts))
 
 
-def in_one_part(statement: Statement, stream: Sequence[str]) -> bool:
-    """Whether all of ``stream`` runs at once: its innermost dim is short."""
-    return (size_of(statement, stream[-1]) or STREAM + 1) <= STREAM
+def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine: Machine) -> bool:
+    """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in along
+    the lanes of a tile stays in the second cache until the next rows need it."""
+    last = size_of(statement, stream[-1])
+    if (last or STREAM + 1) <= STREAM:
+        return True
+    sizes = extents(statement)
+    if sizes is None:
+        return False
+    size = scop.tensor(statement.writes[0].tensor).dtype.itemsize
+    lanes = MAX_VECTORS * machine.vector_bytes // size
+    return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
 
 
 def size_of(statement: Statement, dim: str) -> int | None:

@@ -107,7 +107,7 @@ def _tiles(
     registers = machine.vector_registers - max(1, machine.vector_registers // 10)
     most = ceil(cost.sizes[lane] / cost.vector)
     for vectors in range(1, min(MAX_VECTORS, most) + 1):
-        lanes = (lane, vectors * cost.vector)
+        lanes = (lane, min(vectors * cost.vector, cost.sizes[lane]))
         limit = min(MAX_ROWS, (registers - vectors) // vectors)
         for size in range(1, min(limit, cost.sizes[row]) + 1):
             yield Choice({row: size}, lanes, 0.0)
