@@ -153,13 +153,14 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     most, vectors = register_tile(machine, dtype) if p.rows else (1, WINDOW)
     if not whole:
         across = size_of(statement, p.lanes)
-        if across is not None and across <= vector:
-            vectors, vector = 1, 1 << (across - 1).bit_length()
-        elif across is not None:
+        if across is not None:
             vectors = _shared_out(-(-across // vector), vectors)
         most, _ = register_tile(machine, dtype, vectors)
+    lanes = vectors * vector
+    if not whole:
+        lanes = min(lanes, size_of(statement, p.lanes) or lanes)
     rows = tuple(_shared_out((not whole and size_of(statement, d)) or most, most) for d in p.rows)
-    return rows, vectors * vector
+    return rows, lanes
 
 
 def _shared_out(total: int, most: int) -> int:
