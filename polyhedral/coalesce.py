@@ -4,8 +4,8 @@
 
 A normal form, not a schedule: tensors keep their bytes (row-major), only the number of dimensions
 changes, so short innermost dims do not waste vector lanes. Also known as dimension flattening.
-Tensors that are walked in another shape than their own are reshaped first (``unravel``), and dims of
-one value dropped (``unit_dims``).
+Tensors that are walked in another shape than their own are reshaped first (``unravel``), and dims
+of one value dropped (``unit_dims``).
 """
 
 from __future__ import annotations

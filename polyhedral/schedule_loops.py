@@ -205,7 +205,8 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
 
 def _around(scheduled: Scheduled, p: Packing) -> str | None:
     """The loop whose iterations each make the panels: the innermost around those that use them
-    again, or one further outside where the operand stays the same, on the same thread."""
+    again, or one further outside where the operand stays the same, on the same thread; '' for none,
+    where it is known how much that is; None: there is no such loop."""
     scop = scheduled.scop
     statement = scop.statement(p.statement)
     read = statement.reads[p.operand]
@@ -213,14 +214,17 @@ def _around(scheduled: Scheduled, p: Packing) -> str | None:
     writers = {s.name for s in scop.statements if read.tensor in {w.tensor for w in s.writes}}
     above = loops_above(scheduled.tree, p.statement)
     place = [loop.name for loop in above].index(p.loop) - 1
-    while place > 0:
+    while place >= 0:
         loop = above[place]
         if loop.kind == "parallel" or mentions(loop.at[p.statement], moving):
             break
-        if writers & above[place - 1].at.keys():
+        if writers & (above[place - 1].at.keys() if place else {s.name for s in scop.statements}):
             break
         place -= 1
-    return above[place].name if place >= 0 else None
+    if place >= 0:
+        return above[place].name
+    small = all(isinstance(size, Literal) for size in scop.tensor(read.tensor).shape)
+    return "" if small and above[0].name != p.loop else None
 
 
 def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:

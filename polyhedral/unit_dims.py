@@ -2,24 +2,46 @@
 
     for n < 1: for c: Y[n, c] = X[n, c] * s[n]   →   for c: Y[0, c] = X[0, c] * s[0]
 
-A normal form, as ``coalesce`` is one: what is chosen by loops (who shares them, which run in parallel)
-does not depend on batches of one.
+A normal form, as ``coalesce`` is one: what is chosen by loops (who shares them, which run in
+parallel) and by the last subscript does not depend on batches of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Body, Constraint, Origin, Scop, Statement
+from weft.polyhedral.scop import Access, Body, Constraint, Origin, Scop, Statement, Tensor
 
 
 def without_unit_dims(scop: Scop) -> Scop:
-    """``scop`` without dims of one value, but for those of loops that several statements share."""
-    return replace(scop, statements=tuple(_smaller(scop, s) for s in scop.statements))
+    """``scop`` without dims of one value: those of statements, but for loops that several of them
+    share, and then those of tensors; the same bytes in every tensor."""
+    smaller = tuple(_smaller(scop, s) for s in scop.statements)
+    scop = replace(scop, statements=smaller)
+    kept = {t.name: _kept(scop, t) for t in scop.tensors}
+
+    def access(a: Access) -> Access:
+        return replace(a, indices=tuple(a.indices[d] for d in kept[a.tensor])) if a.indices else a
+
+    statements = (
+        replace(s, writes=tuple(map(access, s.writes)), reads=tuple(map(access, s.reads)))
+        for s in scop.statements
+    )
+    tensors = (replace(t, shape=tuple(t.shape[d] for d in kept[t.name])) for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors), statements=tuple(statements))
+
+
+def _kept(scop: Scop, tensor: Tensor) -> list[int]:
+    """The dims of ``tensor`` that are more than one element, or that some access computes."""
+    uses = [a for s in scop.statements for a in (*s.writes, *s.reads) if a.tensor == tensor.name]
+    every = list(range(len(tensor.shape)))
+    if tensor.contracted or any(a.may for a in uses):
+        return every
+    zero, one = literal(0), literal(1)
+    return [d for d in every if tensor.shape[d] != one or any(a.indices[d] != zero for a in uses)]
 
 
 def _smaller(scop: Scop, s: Statement) -> Statement:
@@ -45,7 +67,7 @@ def _alone(scop: Scop, s: Statement, dim: str) -> bool:
     return not any(t.position[: len(before)] == before for t in scop.statements if t is not s)
 
 
-def _fixed(s: Statement, values: Mapping[str, Expr]) -> Statement:
+def _fixed(s: Statement, values: dict[str, Expr]) -> Statement:
     def fixed(expr: Expr) -> Expr:
         return simplify(substitute(expr, values))
 
@@ -76,7 +98,7 @@ def _fixed(s: Statement, values: Mapping[str, Expr]) -> Statement:
     )
 
 
-def _without(position: tuple[int | str, ...], values: Mapping[str, Expr]) -> tuple[int | str, ...]:
+def _without(position: tuple[int | str, ...], values: dict[str, Expr]) -> tuple[int | str, ...]:
     """``position`` without the loops of ``values``, each with the place inside of it."""
     gone = {k for k, entry in enumerate(position) if entry in values}
     return tuple(p for k, p in enumerate(position) if k not in gone and k - 1 not in gone)

@@ -20,7 +20,7 @@ from weft.polyhedral.policy.blocked import together
 from weft.polyhedral.policy.confine import confined
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import products_of, size_of
+from weft.polyhedral.policy.product import products_of, turns_of
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
 
@@ -350,15 +350,16 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
 
 def _barely(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     """Whether a part runs so much later than another that they share less than half of the loop."""
+    begin, end, longest = None, None, 0
     for s in planner.statements(both):
-        form = linear(plane.at[s.name], s.dims)
-        late = form.rest if form is not None else None
-        if form is not None and isinstance(late, Literal) and len(form.coefficients) == 1:
-            (dim,) = form.coefficients
-            size = size_of(s, dim)
-            if size is not None and 2 * abs(int(late.value)) > size:
-                return True
-    return False
+        turns = turns_of(s, plane.at[s.name])
+        if turns is None:
+            return False
+        first, size = turns
+        begin = first if begin is None else max(begin, first)
+        end = first + size if end is None else min(end, first + size)
+        longest = max(longest, size)
+    return begin is not None and end is not None and 2 * (end - begin) < longest
 
 
 def _loses_threads(planner: Planner, both: Group, plane: Hyperplane) -> bool:

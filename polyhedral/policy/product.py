@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.frontend.scalar_expr import Expr, Literal, Var
-from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.linear import box, linear, mentions
 from weft.polyhedral.machine import MAX_VECTORS, Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
@@ -77,14 +77,10 @@ def _tiled(statement: Statement, a: Assignment, choice: Choice) -> Product:
 
 
 def _stays(scop: Scop, statement: Statement, a: Assignment, machine: Machine) -> bool:
-    """Whether the sums may lie as registers do: in a temporary that lives no longer than a tile,
-    any way; else they are contiguous along the lanes."""
-    if all(misfit.number is not None for misfit in a.packs):
-        return True
-    (target,) = statement.writes
-    return scop.tensor(target.tensor).role == "temp" and in_one_part(
-        scop, statement, a.streams, machine
-    )
+    """Whether the sums may lie as registers do. Where their elements jump along the lanes, blocks
+    of them are transposed on the way from and to memory: once, if the stream is in one part."""
+    contiguous = all(misfit.number is not None for misfit in a.packs)
+    return contiguous or in_one_part(scop, statement, a.streams, machine)
 
 
 def find_window(
@@ -170,8 +166,8 @@ def _shared_out(total: int, most: int) -> int:
 
 
 def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine: Machine) -> bool:
-    """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in along
-    the lanes of a tile stays in the second cache until the next rows need it."""
+    """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in
+    along the lanes of a tile stays in the second cache until the next rows need it."""
     last = size_of(statement, stream[-1])
     if (last or STREAM + 1) <= STREAM:
         return True
@@ -188,6 +184,19 @@ def size_of(statement: Statement, dim: str) -> int | None:
     match box(statement).get(dim):
         case Literal() as begin, Literal() as end:
             return max(1, int(end.value) - int(begin.value))
+    return None
+
+
+def turns_of(statement: Statement, value: Expr) -> tuple[int, int] | None:
+    """First value and number of values of a loop along a dim, if both are constants."""
+    form = linear(value, statement.dims)
+    if form is None or not isinstance(form.rest, Literal) or len(form.coefficients) != 1:
+        return None
+    ((dim, step),) = form.coefficients.items()
+    match box(statement).get(dim):
+        case Literal() as begin, Literal() as end if step == 1:
+            low = int(begin.value)
+            return low + int(form.rest.value), max(1, int(end.value) - low)
     return None
 
 

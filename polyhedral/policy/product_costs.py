@@ -1,8 +1,8 @@
-"""The cheapest register tile for a product whose sizes are known: closed forms, no isl, no measuring.
+"""The cheapest register tile for a product whose sizes are known: closed forms, no isl, no timing.
 
 A tile of rows times vectors of lanes takes one step of its stream in as many cycles as its
-multiply-adds, its loads or the latency of one of its chains need, whichever is most. What is cut off
-at the edges costs as much as what is not; operands that jump along the lanes are copied first,
+multiply-adds, its loads or the latency of one of its chains need, whichever is most. What is cut
+off at the edges costs as much as what is not; operands that jump along the lanes are copied first,
 constants before the program runs. In the spirit of the analytical BLIS model (Low et al., 2016).
 """
 
@@ -83,8 +83,8 @@ class _Cost:
         steps = prod(self.sizes[d] for d in self.assignment.streams)
         tile = (step + STEP + LOAD * loads) * steps + EDGE * accumulators
         count = prod(ceil(self.sizes[d] / n) for d, n in (*c.rows.items(), c.lanes))
-        moving = {*self.assignment.dims.values(), *self.assignment.outer}
-        count *= prod(self.sizes[d] for d in moving - {*c.rows, dim})
+        inside = {*self.assignment.streams, *c.rows, dim}
+        count *= prod(size for d, size in self.sizes.items() if d not in inside)
         return tile * count + self.copies()
 
     def copies(self) -> float:

@@ -13,6 +13,7 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.policy.lanes import choose_lanes
 from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.product import turns_of
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.scop import Statement
@@ -29,7 +30,7 @@ def serial(planner: Planner, group: Group) -> Tree | None:
     plane = _carrier(planner, group)
     if plane is None:
         return None
-    if plane.coincident and _is_outer(planner, group):
+    if plane.coincident and _is_outer(planner, group) and not _short(planner, group, plane):
         return planner.share(planner, group, plane)
     columns = _columns(planner, group, plane)
     if columns is not None:
@@ -65,7 +66,8 @@ def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane 
                 return None
             fixed[s.name] = Var(lanes.dim)
     own = {n: candidates(planner, group, n) for n in group.names}
-    return group.search().complete(fixed, own) if fixed else None
+    found = group.search().complete(fixed, own) if fixed else None
+    return None if found is None or _short(planner, group, found) else found
 
 
 def _band(s: Statement, column: str) -> bool:
@@ -80,7 +82,7 @@ def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
     """The loop inside which ``group`` runs best; outermost, one that nothing crosses."""
     best: tuple[tuple[bool, float], Hyperplane] | None = None
     for found in _carriers(planner, group):
-        lone = found.coincident and _is_outer(planner, group)
+        lone = found.coincident and _is_outer(planner, group) and not _short(planner, group, found)
         worth = (lone, -_cost(planner, group.inside(found.at), LOOK_AHEAD))
         if best is None or worth > best[0]:
             best = worth, found
@@ -90,6 +92,12 @@ def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
 def _is_outer(planner: Planner, group: Group) -> bool:
     """Whether a loop that nothing crosses is best around all others."""
     return group.outermost or planner.spreads(group)
+
+
+def _short(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether the loop is known to be no longer than a strip of it."""
+    turns = [turns_of(s, plane.at[s.name]) for s in planner.statements(group)]
+    return all(t is not None and t[1] <= COLUMNS for t in turns)
 
 
 def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:
