@@ -45,7 +45,7 @@ def _kept(scop: Scop, tensor: Tensor) -> list[int]:
 
 
 def _smaller(scop: Scop, s: Statement) -> Statement:
-    values = {
+    values: dict[str, Expr] = {
         dim: low
         for dim, (low, high) in box(s).items()
         if isinstance(low, Literal) and high == literal(int(low.value) + 1)

@@ -24,7 +24,7 @@ from weft.loop_kernel import Kernel
 from weft.model import Model, compile_model
 from weft.onnx_shapes import Shapes
 from weft.options import Options, options_or_default
-from weft.polyhedral.schedule import schedule as automatic
+from weft.polyhedral.schedule_loops import schedule_loops as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.schedule_value import Schedule, Subject, not_a_schedule

@@ -5,14 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.loop_printer import print_kernel
 from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.machines.host import cpu_count
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.errors import BudgetError, CompileError, IllegalScheduleError, WeftWarning
+from weft.errors import CompileError, WeftWarning
 from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
 from weft.polyhedral.assume_in_bounds import assume_in_bounds
@@ -21,7 +23,8 @@ from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule import schedule
+from weft.polyhedral.policy.limits import Limits
+from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_tree import Leaf, Sequence, Tree, statements_below
 from weft.polyhedral.scop import Scop, Tensor
@@ -84,10 +87,32 @@ def cluster_code(
     """The kernels of a cluster, in the order that the user has ``given`` or in Weft's own."""
     if given is not None:
         scheduled, fallback = given_schedule(scop, given, passes), ""
+        kernels = kernels_of(scheduled, scop.name, passes)
     else:
-        scheduled, fallback = legal_schedule(scop, lambda: schedule(scop, machine), passes)
-    kernels = kernels_of(scheduled, scop.name, passes)
+        scheduled, kernels, fallback = automatic_code(scop, machine, scop.name, passes)
     return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
+
+
+def automatic_code(
+    scop: Scop, machine: Machine, name: str, passes: Passes
+) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
+    """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
+    why the serial schedule was taken, or ''."""
+    threads = passes.options.threads or cpu_count()
+    limits = Limits()
+    while True:
+        choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
+        try:
+            scheduled = proved(scop, choose, passes)
+            return scheduled, kernels_of(scheduled, name, passes), ""
+        except CompileError as error:  # a bug of the scheduler's is no reason not to compile
+            less = limits.after(error, scop, threads)
+            if less is None:
+                scheduled = serial_schedule(scop, error, passes)
+                return scheduled, kernels_of(scheduled, name, passes), str(error)
+            limits = less
+            told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
+            warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
 
 
 def kernels_of(scheduled: Scheduled, name: str, passes: Passes) -> tuple[ClusterKernel, ...]:
@@ -123,16 +148,6 @@ def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
     known = {inputs[k] for k in constant}
     tensors = tuple(replace(t, role="constant") if t.name in known else t for t in scop.tensors)
     return replace(scop, tensors=tensors)
-
-
-def legal_schedule(
-    scop: Scop, choose: Callable[[], Scheduled], passes: Passes
-) -> tuple[Scheduled, str]:
-    """The scheduler's choice if the checkers accept it, else the serial one, loudly."""
-    try:
-        return proved(scop, choose, passes), ""
-    except (IllegalScheduleError, BudgetError) as error:
-        return serial_schedule(scop, error, passes), str(error)
 
 
 def proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:

@@ -9,20 +9,18 @@ LLVM, object code     one entry point
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 
 from weft.assemble import Step, Storage, host_program
 from weft.cache import open_cache
-from weft.cluster_code import ClusterKernel, given_schedule, kernels_of, proved, serial_schedule
+from weft.cluster_code import ClusterKernel, automatic_code, given_schedule, kernels_of
 from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.program import Buffer, Input, Output, Place, Program
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
 from weft.compiled import Compiled
 from weft.compiled_cache import cache_key, find, store
-from weft.errors import CompileError, IllegalScheduleError, WeftWarning
+from weft.errors import IllegalScheduleError
 from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel
 from weft.guards import guards_of, range_guards
@@ -34,8 +32,6 @@ from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.limits import Limits
-from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.scop_verifier import verify as verify_scop
@@ -115,7 +111,7 @@ def lower_loops(
     if options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     if scheduled is None:
-        scheduled, kernels, fallback = _automatic(scop, machine, passes)
+        scheduled, kernels, fallback = automatic_code(scop, machine, _kernel_name(scop), passes)
     else:
         scheduled, fallback = _given(scop, scheduled, passes), ""
         kernels = kernels_of(scheduled, _kernel_name(scop), passes)
@@ -124,27 +120,6 @@ def lower_loops(
     )
     verify_program(program)
     return LoweredKernel(kernel, scheduled, fallback, program, machine, passes)
-
-
-def _automatic(
-    scop: Scop, machine: Machine, passes: Passes
-) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
-    """The scheduler's choice in loop IR; less and less of it while it is refused, loudly."""
-    threads = _threads(passes.options)
-    limits = Limits()
-    while True:
-        choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
-        try:
-            scheduled = proved(scop, choose, passes)
-            return scheduled, kernels_of(scheduled, _kernel_name(scop), passes), ""
-        except CompileError as error:  # a bug of the scheduler's is no reason not to compile
-            less = limits.after(error, scop, threads)
-            if less is None:
-                scheduled = serial_schedule(scop, error, passes)
-                return scheduled, kernels_of(scheduled, _kernel_name(scop), passes), str(error)
-            limits = less
-            told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
-            warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
 
 
 def _kernel_name(scop: Scop) -> str:

@@ -31,7 +31,7 @@ from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule import schedule
+from weft.polyhedral.schedule_loops import schedule_loops as schedule
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop, Tensor
 from weft.polyhedral.scop_printer import scop_text

@@ -108,7 +108,7 @@ def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
             return None
     search = group.search()
     others = [n for n in group.names if n != p.statement]
-    own = {n: list(map(Var, planner.free(group, n))) for n in others}
+    own = {n: [Var(d) for d in planner.free(group, n) if not _folds(planner, n, d)] for n in others}
     found: dict[str, Hyperplane] = {}
     for dim in moving:
         at: At = {p.statement: Var(dim)}
@@ -125,6 +125,12 @@ def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
             return None
         found[dim] = plane
     return found
+
+
+def _folds(planner: Planner, name: str, dim: str) -> bool:
+    """Whether iterations along ``dim`` meet in an element that the statement updates."""
+    update = planner.scop.statement(name).update
+    return update is not None and dim in update.dims
 
 
 def _coincident(search: Hyperplanes, at: At) -> bool:

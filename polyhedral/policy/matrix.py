@@ -96,7 +96,7 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``, with copies of its operands where its rows are so many that they
     pay: where the number is not known, that is decided when the program runs."""
-    kept_apart = group.above or p.outer or not p.rows or planner.threads > 1
+    kept_apart = group.above or p.outer or len(p.rows) != 1 or planner.threads > 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
     (row,) = p.rows
