@@ -229,8 +229,10 @@ class Builder:
         note = "" if lanes else f", !unpredictable {self._note('!{}')}"
         return self.emit(f"select {condition}, {a}, {b}{note}", a.type, lanes)
 
-    def cast(self, op: str, value: Value, type_: str) -> Value:
-        return self.emit(f"{op} {value} to {vector_type(type_, value.lanes)}", type_, value.lanes)
+    def cast(self, op: str, value: Value, type_: str, lanes: int = 0) -> Value:
+        """``value`` as ``type_``, in as many lanes or, of a ``bitcast``, in ``lanes``."""
+        count = lanes or value.lanes
+        return self.emit(f"{op} {value} to {vector_type(type_, count)}", type_, count)
 
     def negate(self, value: Value) -> Value:
         return self.emit(f"fneg {value}", value.type, value.lanes)

@@ -283,3 +283,25 @@ def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, al
     active = mask or b.splat(integer(1, "i1"), lanes)
     at = f"<{lanes} x ptr> align {align} {pointers.text}"
     b.line(f"call void {name}({value}, {at}, {active})")
+
+
+def load_words(
+    frame: Frame, buffer: Binding, offset: Value | Ramp, depth: int, mask: Value | None
+) -> Value:
+    """``depth`` elements from ``offset`` on, in each active lane, as one integer: a scalar if they
+    are the same in all lanes. Of lanes where ``mask`` does not hold, zeros; no memory is touched.
+    """
+    b, align = frame.b, buffer.dtype.itemsize
+    type_ = f"i{depth * buffer.dtype.storage_bits}"
+    element, lanes = memory_type(buffer.dtype), frame.lanes
+    if mask is not None:
+        lanes = frame.narrowed(frame.spread(mask), may_be_empty=True)
+    if isinstance(offset, Ramp) and offset.stride.const == depth:
+        at = b.element(buffer.pointer, element, offset.base)
+        return _vector_load(frame, at, type_, offset.lanes, lanes.mask, align)
+    at = b.element(buffer.pointer, element, b.materialise(offset))
+    if at.lanes:
+        return _load_each(frame, at, type_, lanes.mask, align)
+    if lanes.mask is None or not lanes.may_be_empty:
+        return b.load(at, type_, align=align)
+    return _guarded_load(frame, at, type_, lanes.mask, align)

@@ -9,6 +9,7 @@ from weft.codegen import llvm_region, llvm_vector
 from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
+from weft.codegen.llvm_instruction import emit_issue
 from weft.codegen.llvm_memory import address, load, memory_type, prefetch, store
 from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
@@ -132,7 +133,7 @@ class Emitter:
         if loop.kind == "vector" and not frame.lanes.count and llvm_vector.fits(loop):
             llvm_vector.emit_loop(self, loop, lower, upper)
             return
-        if loop.kind == "unrolled" and emit_transpose(frame, loop):
+        if loop.kind == "unrolled" and (emit_issue(frame, loop) or emit_transpose(frame, loop)):
             return
         if loop.kind == "unrolled" and lower.const is not None and upper.const is not None:
             turns = range(int(lower.const), int(upper.const), loop.step)

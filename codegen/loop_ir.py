@@ -3,7 +3,7 @@
     Kernel ::= name, parameters, buffers: Buffer… (arguments), body: Stmt, messages, region
     Buffer ::= name, dtype, shape: Expr…, strides: Expr… (elements), scope, alignment, writable
     Stmt   ::= Block(stmts)
-             | For(var, lower, upper, kind, body, step)     lower <= var < upper
+             | For(var, lower, upper, kind, body, step, instruction)    lower <= var < upper
              | While(condition, body)
              | If(condition, then, otherwise)
              | Let(name, value, body)                       an immutable scalar, in scope in body
@@ -28,6 +28,9 @@ Semantics:
   threads at the same time, each with its own copy of what the body allocates. 'vector': iterations
   are independent but for ``Update``s, which may meet at one element; those whose monoid has the
   laws may be reassociated. 'unrolled': constant trip count, written out.
+* ``For.instruction`` may compute all turns of an 'unrolled' loop of one ``Update`` at once, in an
+  order of its own; an emitter that does not know it, or finds operands in other places than it
+  wants them, emits the loop.
 * ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
   once.
 * ``Check``: where the condition is false, the first failing instance sets the status of the call to
@@ -58,6 +61,7 @@ from weft.dtypes import DType
 from weft.frontend.scalar_expr import Expr, Load
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.frontend.tensor_expr import Monoid
+from weft.polyhedral.instruction import Instruction
 
 Kind = Literal["serial", "parallel", "vector", "unrolled"]
 Scope = Literal["global", "shared", "local", "register"]
@@ -88,6 +92,7 @@ class For:
     kind: Kind
     body: Stmt
     step: int = 1
+    instruction: Instruction | None = None
 
 
 @dataclass(frozen=True, slots=True)

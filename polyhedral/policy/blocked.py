@@ -173,7 +173,7 @@ def _registers(
 
 
 def _marked(p: Product, tile: Tile, points: Sequence[Loop]) -> Tree:
-    return Mark(RegisterTile(*tile), Band(tuple(points), Leaf(p.statement)))
+    return Mark(RegisterTile(*tile, p.instruction), Band(tuple(points), Leaf(p.statement)))
 
 
 def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
@@ -234,9 +234,14 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
     """Operands that jump along the lanes come from panels, made once for each tile."""
     s = planner.scop.statement(p.statement)
     for number in p.jumping:
-        along = _dims_along(s.reads[number], (p.lanes,))
-        if len(along) == 1:
-            yield Packing(p.statement, number, loop, along[0], tile[1])
+        read = s.reads[number]
+        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
+        if len(across) == 1 and not down:
+            inner = _interleaved(p, read)
+            yield Packing(p.statement, number, loop, across[0], tile[1], inner=inner)
+        elif len(down) == 1 and not across and p.instruction:
+            inner = _interleaved(p, read)
+            yield Packing(p.statement, number, loop, down[0], 1, inner=inner)
 
 
 def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
@@ -250,8 +255,16 @@ def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Pac
             continue
         dim = (across or down)[0]
         width = lanes if across else rows[0] if dim == len(read.indices) - 1 else 1
+        width = 1 if p.instruction and not across else width
         maker = planner.operands.get(read.tensor, "")
-        yield Packing(p.statement, number, loop, dim, width, maker)
+        inner = _interleaved(p, read) if across or number in p.jumping else ()
+        yield Packing(p.statement, number, loop, dim, width, maker, inner)
+
+
+def _interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
+    """The panels of ``read`` in which the steps that one instruction takes lie side by side."""
+    along = _dims_along(read, p.stream[-1:])
+    return ((along[0], p.depth),) if p.depth > 1 and len(along) == 1 else ()
 
 
 def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:

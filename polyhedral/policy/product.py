@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.frontend.scalar_expr import Expr, Literal, Var
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var
 from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.instruction import Instruction, with_rows
 from weft.polyhedral.machine import Machine, register_tile
-from weft.polyhedral.map_instruction import map_instruction
+from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop import Scop, Statement, Update
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
@@ -25,7 +26,8 @@ WINDOW = 4  # vectors of sums
 class Product:
     """``rows`` (one, of a window none), ``lanes``: the dims of the register tile; ``outer``: more
     dims of the target; ``jumping``: the numbers of the reads that are not contiguous along the
-    lanes and may be copied."""
+    lanes and may be copied. ``instruction``: one that takes several steps of the innermost stream
+    at once, so that operands have to be interleaved."""
 
     statement: str
     rows: tuple[str, ...]
@@ -33,6 +35,12 @@ class Product:
     stream: tuple[str, ...]
     outer: tuple[str, ...]
     jumping: tuple[int, ...]
+    instruction: Instruction | None = None
+
+    @property
+    def depth(self) -> int:
+        """Steps of the innermost stream that one instruction takes."""
+        return self.instruction.depth if self.instruction else 1
 
 
 def find_product(
@@ -44,14 +52,45 @@ def find_product(
     if update is None or len(statement.writes) != 1:
         return None
     dtype = scop.tensor(statement.writes[0].tensor).dtype
-    for instruction in machine.instructions(dtype):
-        for found in map_instruction(scop, statement, instruction, free).assignments:
-            numbers = [misfit.number for misfit in found.packs]
-            jumping = tuple(n for n in numbers if n is not None)
-            if len(jumping) == len(numbers) and set(found.streams) <= set(update.dims):
-                rows, lanes = found.dims["row"], found.dims["lane"]
-                return Product(statement.name, (rows,), lanes, found.streams, found.outer, jumping)
+    for instruction in filter(None, map(with_rows, machine.instructions(dtype))):
+        mapped = map_instruction(scop, statement, instruction, free, reasons=False)
+        fitting = (a for a in mapped.assignments if _fits(statement, update, a))
+        found = min(fitting, key=lambda a: _left_over(statement, a), default=None)
+        if found is not None:
+            names = [d for d in instruction.semantics.dims if d not in instruction.summed]
+            (row,), (lanes,) = (found.dims[name] for name in names)
+            jumping = dict.fromkeys(m.number for m in found.packs if m.number is not None)
+            return Product(
+                statement.name, (row,), lanes, _inner_last(found), found.outer, tuple(jumping),
+                instruction if instruction.emission else None,
+            )  # fmt: skip
     return None
+
+
+def _fits(statement: Statement, update: Update, found: Assignment) -> bool:
+    """Whether the target lies in memory as it should, streams may be reordered, and at least one
+    issue of the instruction is full."""
+    instruction = found.instruction
+    if any(m.number is None for m in found.packs) or not found.streams:
+        return False
+    if not set(found.streams) <= set(update.dims) or len(instruction.summed) > 1:
+        return False
+    if instruction.emission and not all(isinstance(e, Load) for e in found.operands.values()):
+        return False  # it takes its operands from memory as they are
+    sizes = (size_of(statement, found.dims[name][0]) for name in instruction.summed)
+    return all(size is None or size >= instruction.depth for size in sizes)
+
+
+def _left_over(statement: Statement, found: Assignment) -> int:
+    """Steps of the stream that make no full issue; where sizes are not known, none."""
+    inner = [d for name in found.instruction.summed for d in found.dims[name]]
+    return sum((size_of(statement, d) or 0) % found.instruction.depth for d in inner)
+
+
+def _inner_last(found: Assignment) -> tuple[str, ...]:
+    """The streams, the one that the instruction sums up over innermost."""
+    inner = [d for name in found.instruction.summed for d in found.dims[name]]
+    return (*(d for d in found.streams if d not in inner), *inner)
 
 
 def find_window(
