@@ -179,8 +179,12 @@ class Builder:
             f"load {vector_type(type_, lanes)}, {pointer}, align {align}", type_, lanes
         )
 
-    def store(self, value: Value, pointer: Value, align: int = 64) -> None:
-        self.line(f"store {value}, {pointer}, align {align}")
+    def store(
+        self, value: Value, pointer: Value, align: int = 64, *, streams: bool = False
+    ) -> None:
+        """``streams``: past the caches."""
+        note = f", !nontemporal {self._note('!{i32 1}')}" if streams else ""
+        self.line(f"store {value}, {pointer}, align {align}{note}")
 
     def element(self, pointer: Value, type_: str, offset: Value) -> Value:
         """The address of element ``offset`` (an int64, or a vector of them)."""

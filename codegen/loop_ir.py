@@ -7,7 +7,7 @@
              | While(condition, body)
              | If(condition, then, otherwise)
              | Let(name, value, body)                       an immutable scalar, in scope in body
-             | Store(buffer, indices, value)
+             | Store(buffer, indices, value, streams)
              | Update(targets: (buffer, indices)…, monoid, values)
              | Check(condition, code, detail)               on failure: record and go on
              | Allocate(buffer, body)                       any scope but global, uninitialised
@@ -41,6 +41,8 @@ Semantics:
 * A 'register' buffer has constant shape, is only indexed by constants and by variables of
   unrolled and vector loops, and never has its address taken.
 * A 'local' buffer lives on the thread's own scratch memory.
+* ``Store`` with ``streams``, a condition on parameters: where it holds, nobody reads the element
+  soon, and it may go past the caches. A hint, without effect.
 * ``Prefetch``: the cache line of the element will soon be loaded (and stored, if ``write``). The
   element may lie outside the buffer.
 * Which parallel loops are spread: where a kernel is one parallel loop, that one. Where it
@@ -120,6 +122,7 @@ class Store:
     buffer: str
     indices: tuple[Expr, ...]
     value: Expr
+    streams: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,8 @@ class _Scope:
                 return self._if(stmt)
             case Let():
                 return self._let(stmt)
-            case Store(buffer, indices, value):
-                return Store(buffer, self.exprs(indices), self.expr(value))
+            case Store(_, indices, value):
+                return replace(stmt, indices=self.exprs(indices), value=self.expr(value))
             case Update(targets, monoid, values):
                 moved = tuple((name, self.exprs(indices)) for name, indices in targets)
                 return Update(moved, monoid, self.exprs(values))

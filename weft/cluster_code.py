@@ -86,15 +86,18 @@ def cluster_code(
         scheduled, fallback = given_schedule(scop, given, passes), ""
     else:
         scheduled, fallback = legal_schedule(scop, lambda: schedule(scop, machine), passes)
-    kernels = kernels_of(scheduled, scop.name, passes)
+    kernels = kernels_of(scheduled, scop.name, passes, machine)
     return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
 
 
-def kernels_of(scheduled: Scheduled, name: str, passes: Passes) -> tuple[ClusterKernel, ...]:
+def kernels_of(
+    scheduled: Scheduled, name: str, passes: Passes, machine: Machine
+) -> tuple[ClusterKernel, ...]:
     """One kernel in loop IR for each top-level nest."""
+    last_cache = machine.caches[-1].size
     return passes.run(
         "loops",
-        lambda: tuple(_kernel(nest) for nest in nests(scheduled, name)),
+        lambda: tuple(_kernel(nest, last_cache) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
 
@@ -193,8 +196,8 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
     return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
 
 
-def _kernel(nest: Nest) -> ClusterKernel:
-    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name))
+def _kernel(nest: Nest, last_cache: int) -> ClusterKernel:
+    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), last_cache)
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}

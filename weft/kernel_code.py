@@ -118,7 +118,7 @@ def lower_loops(
         scheduled, kernels, fallback = _automatic(scop, machine, passes)
     else:
         scheduled, fallback = _given(scop, scheduled, passes), ""
-        kernels = kernels_of(scheduled, _kernel_name(scop), passes)
+        kernels = kernels_of(scheduled, _kernel_name(scop), passes, machine)
     program = passes.run(
         "program", lambda: _program(kernel, scheduled, kernels), show=print_program
     )
@@ -136,12 +136,13 @@ def _automatic(
         choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
         try:
             scheduled = proved(scop, choose, passes)
-            return scheduled, kernels_of(scheduled, _kernel_name(scop), passes), ""
+            return scheduled, kernels_of(scheduled, _kernel_name(scop), passes, machine), ""
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             less = limits.after(error, scop, threads)
             if less is None:
                 scheduled = serial_schedule(scop, error, passes)
-                return scheduled, kernels_of(scheduled, _kernel_name(scop), passes), str(error)
+                kernels = kernels_of(scheduled, _kernel_name(scop), passes, machine)
+                return scheduled, kernels, str(error)
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
