@@ -27,6 +27,7 @@ from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel
 from weft.guards import guards_of, range_guards
 from weft.kernel_report import explain, statistics
+from weft.object_code import ObjectCode
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.assume_sizes import assume_sizes
@@ -201,7 +202,8 @@ def _is_written(scop: Scop, name: str) -> bool:
 
 def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
     """``lowered`` as object code."""
-    compiled = program_code(lowered.program, {}, target, lowered.passes)
+    with ObjectCode(target, lowered.passes.options) as code:
+        compiled = program_code(lowered.program, {}, code, lowered.passes)
     names = [argument.name for argument in lowered.kernel.arguments]
     inputs = tuple(replace(s, name=n) for s, n in zip(compiled.inputs, names, strict=True))
     outputs = tuple(
