@@ -204,3 +204,13 @@ def test_a_processor_that_lacks_instructions_is_told_so(model) -> None:
     ran = older.run({"input": _draw(1, 3, SIDE, SIDE)})
     assert ran.status < 0
     assert "lacks instructions" in ran.message
+
+
+def test_names_that_kernels_have_inside(tmp_path) -> None:
+    @weft.kernel
+    def run(x: weft.f64["N"]):
+        for i in range(N):
+            x[i] = x[i] + 1
+
+    program = c_program(run.compile().compiled, tmp_path, "kernel")  # kernel_run is its code
+    assert program.run({"x": [1.0, 2.0]}, {"N": 2}).arrays["x"].tolist() == [2, 3]
