@@ -75,6 +75,14 @@ def test_what_weft_refuses_is_a_row() -> None:
     assert row["peers"]["right"] > 0
 
 
+@pytest.mark.parametrize(("setting", "saving"), [("on", 9.0), ("off", 1.0)])
+def test_nothing_is_saved_where_that_is_off(
+    monkeypatch: pytest.MonkeyPatch, setting: str, saving: float
+) -> None:
+    monkeypatch.setenv("WEFT_WINOGRAD", setting)
+    assert _bench().row(replace(_double(), saving=9.0))["saving"] == saving
+
+
 def test_a_bug_costs_its_own_row_alone() -> None:
     def broken(program: object, inputs: object) -> NoReturn:
         raise RecursionError("too deep")
