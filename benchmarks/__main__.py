@@ -167,12 +167,17 @@ def _beside(
     if changes:
         arguments = click.get_current_context().meta["arguments"]
         sys.exit(environment.run_apart(arguments, changes))
-    found = suite.run(
-        cases, peers, settings, lambda row: click.echo(report.line(row), err=True), **how
-    )
+    rows: Rows = []
+
+    def tell(row: dict[str, Any]) -> None:
+        """What there is so far is kept, should somebody lose patience."""
+        rows.append(row)
+        click.echo(report.line(row), err=True)
+        _write(path, rows)
+
+    found = suite.run(cases, peers, settings, tell, **how)
     report.show(name, found.rows, found.limits, found.left_out)
-    if path is not None:
-        path.write_text(json.dumps(found.rows, indent=1))
+    _write(path, found.rows)
     if report.failures(found.rows):
         sys.exit(1)
 
@@ -286,6 +291,10 @@ def _show(title: str, rows: Rows, path: Path | None) -> None:
         table.add_row(*(str(row.get(key, "")) for key in columns))
     console = Console()
     (console if console.is_terminal else Console(width=_WIDTH)).print(table)
+    _write(path, rows)
+
+
+def _write(path: Path | None, rows: Rows) -> None:
     if path is not None:
         path.write_text(json.dumps(rows, indent=1))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from weft.benchmarks.case import TOLERANCE, Case, one_node
-from weft.benchmarks.row import Bench, Row
+from weft.benchmarks.row import LoopOf
 
 
 class PythonLoop:
@@ -41,12 +41,16 @@ def bound(program: Any, inputs: Mapping[str, np.ndarray]) -> PythonLoop:
     return PythonLoop(program.bind(**inputs))
 
 
-def rows(bench: Bench) -> Iterator[Row]:
-    """Two rows: with fresh results at each call, and on memory that was bound before."""
+CALLS: tuple[tuple[str, LoopOf], ...] = (
+    ("call overhead", plain),
+    ("call overhead, bound", bound),
+)
+"""With fresh results at each call, and on memory that was bound before."""
+
+
+def case(name: str) -> Case:
+    """The sum of two single elements."""
     x = np.ones(1, np.float32)
     model, inputs = one_node("Add", [("a", x), ("b", x)], ((1,), np.float32))
-    for name, loop_of in (("call overhead", plain), ("call overhead, bound", bound)):
-        case = Case(
-            name, "call overhead", model, inputs, lambda: [x + x], TOLERANCE["float32"], limit=""
-        )
-        yield bench.row(case, loop_of)
+    exact = TOLERANCE["float32"]
+    return Case(name, "call overhead", model, inputs, lambda: [x + x], exact, limit="")

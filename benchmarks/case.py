@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 Arrays = Mapping[str, np.ndarray]
 OPSET = 23
+WRONG = 1e300  # an error that is no number; JSON has no infinity
 
 # Of the largest element: sums in any order, functions within a few units in the last place.
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12, "bfloat16": 2e-2, "int8": 0.0}
@@ -147,9 +148,10 @@ def random_array(shape: Sequence[int], dtype: str, seed: int) -> np.ndarray:
 
 
 def error_of(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, relative to the largest element expected (infinite: NaN, a shape)."""
+    """The largest difference, relative to the largest element expected; ``WRONG`` for NaN where
+    there should be none, infinities, and another shape."""
     if found.shape != expected.shape:
-        return math.inf
+        return WRONG
     gap = np.abs(found.astype(np.float64) - expected.astype(np.float64)).max(initial=0.0)
     largest = np.abs(expected).max(initial=0.0)
-    return math.inf if np.isnan(gap) else float(gap / largest if largest else gap)
+    return float(gap / largest if largest else gap) if np.isfinite(gap) else WRONG

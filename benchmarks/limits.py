@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -42,13 +43,13 @@ class Limits:
 
     def of(self, limit: str, size: int = 0) -> dict[str, Probe]:
         """By name the probes whose best is the limit: of the multiply-adds of a dtype, of "copy"
-        where ``size`` bytes are read and written in all (0: more than any cache holds); none of
-        ""."""
+        where about ``size`` bytes are read and written in all (0: more than any cache holds); none
+        of ""."""
         if not limit:
             return {}
         if limit != "copy":
             return {f"{limit} peak": self._probe(limit, 0)}
-        moved = size or beyond_caches()
+        moved = _rounded(size) if size else beyond_caches()
         return {name: self._probe(name, moved) for name in ("plain copy", "streaming copy")}
 
     def best(self, limit: str, size: int = 0) -> float:
@@ -86,6 +87,11 @@ class Limits:
                 other.result()
 
         return run
+
+
+def _rounded(size: int) -> int:
+    """To a power of two, so that rows of about one size share their probes."""
+    return 1 << max(12, round(math.log2(size)))
 
 
 def beyond_caches() -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from weft.benchmarks.call_overhead import rows as call_rows
+from weft.benchmarks import call_overhead
 from weft.benchmarks.case import Planned
 from weft.benchmarks.limits import SAMPLES, Limits
 from weft.benchmarks.native_loop import NativeLoop
@@ -76,10 +76,10 @@ def run(
         bench.seconds = min(row_seconds, 0.4 * left / (len(wanted) - number))
         rows.append(bench.row(case.build(), loop_of))
         tell(rows[-1])
-    for row in call_rows(bench):
-        if settings.takes(row["name"]):
-            rows.append(row)
-            tell(row)
+    for name, call in call_overhead.CALLS:
+        if settings.takes(name):
+            rows.append(bench.row(call_overhead.case(name), call))
+            tell(rows[-1])
     for row in rows:  # the best rate may have come after it
         settle(row, bench.limits.best(row["limit"], row["bytes"]))
     return Found(rows, _limits(bench), left_out)

@@ -46,6 +46,7 @@ apart:
   store atomic i32 0, ptr @together monotonic, align 4
   ret void
 count:
+  call void @lose_patience(ptr @worker_patience)
   %before = atomicrmw add ptr @together, i32 1 monotonic, align 4
   %often = icmp uge i32 %before, $OFTEN
   %listed = icmp ult i32 %cpu, 1024
@@ -115,9 +116,7 @@ longer:
   store atomic i32 %up, ptr @patience monotonic, align 4
   br label %done
 announce:
-  %half = lshr i32 %limit, 1
-  %down = call i32 @llvm.umax.i32(i32 %half, i32 $FEWEST)
-  store atomic i32 %down, ptr @patience monotonic, align 4
+  call void @lose_patience(ptr @patience)
   %one.more = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 4
   br label %check
 check:

@@ -179,8 +179,12 @@ class Builder:
             f"load {vector_type(type_, lanes)}, {pointer}, align {align}", type_, lanes
         )
 
-    def store(self, value: Value, pointer: Value, align: int = 64) -> None:
-        self.line(f"store {value}, {pointer}, align {align}")
+    def store(
+        self, value: Value, pointer: Value, align: int = 64, *, streams: bool = False
+    ) -> None:
+        """``streams``: past the caches."""
+        note = f", !nontemporal {self._note('!{i32 1}')}" if streams else ""
+        self.line(f"store {value}, {pointer}, align {align}{note}")
 
     def element(self, pointer: Value, type_: str, offset: Value) -> Value:
         """The address of element ``offset`` (an int64, or a vector of them)."""
@@ -229,8 +233,10 @@ class Builder:
         note = "" if lanes else f", !unpredictable {self._note('!{}')}"
         return self.emit(f"select {condition}, {a}, {b}{note}", a.type, lanes)
 
-    def cast(self, op: str, value: Value, type_: str) -> Value:
-        return self.emit(f"{op} {value} to {vector_type(type_, value.lanes)}", type_, value.lanes)
+    def cast(self, op: str, value: Value, type_: str, lanes: int = 0) -> Value:
+        """``value`` as ``type_``, in as many lanes or, of a ``bitcast``, in ``lanes``."""
+        count = lanes or value.lanes
+        return self.emit(f"{op} {value} to {vector_type(type_, count)}", type_, count)
 
     def negate(self, value: Value) -> Value:
         return self.emit(f"fneg {value}", value.type, value.lanes)

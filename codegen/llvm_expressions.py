@@ -15,6 +15,7 @@ from weft.codegen.llvm_division import divide_by_whole
 from weft.codegen.llvm_frame import Frame
 from weft.codegen.llvm_memory import address, load
 from weft.codegen.llvm_small_floats import is_small
+from weft.codegen.loop_ir import Store
 from weft.frontend.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var, walk
 from weft.frontend.tensor_expr import Monoid
 
@@ -25,6 +26,14 @@ Step = Generator[Expr, Result, Result]
 def evaluate(frame: Frame, expr: Expr) -> Result:
     """The value of ``expr``: a scalar if it is the same in all lanes, a ramp where it is one."""
     return evaluate_all(frame, (expr,))[0]
+
+
+def streams_now(frame: Frame, store: Store) -> Value | None:
+    """Whether ``store`` streams, an i1; None if it does not."""
+    if store.streams is None:
+        return None
+    found = frame.b.materialise(evaluate(frame, store.streams))
+    return None if found.const == 0 else found
 
 
 def evaluate_all(frame: Frame, exprs: Sequence[Expr]) -> list[Result]:

@@ -50,6 +50,7 @@ class Frame:
     bindings: dict[str, Binding] = field(default_factory=dict)
     loaded: dict[int, Value] = field(default_factory=dict)  # what loads are known to give, by id
     lanes: Lanes = field(default_factory=Lanes)
+    streams: bool = False  # some stores go past the caches, see ``llvm_memory.settle``
 
     @contextmanager
     def within(self, lanes: Lanes) -> Iterator[None]:

@@ -24,8 +24,15 @@ UNFIT = "this processor lacks instructions that the code was compiled for"
 UNKNOWN = "there is no such status"
 
 
+def exports(interface: Interface) -> dict[str, str]:
+    """The functions as the module calls them, which is like no kernel, and as C does."""
+    names = ("run", "workspace_bytes", "message")
+    return {f"weft_c_{name}": f"{interface.name}_{name}" for name in names}
+
+
 def emit_interface(interface: Interface, target: LlvmTarget) -> str:
-    """The module that defines the functions of ``interface``, whose program is code for ``target``.
+    """The module that defines the functions of ``interface``, whose program is code for ``target``,
+    by their names of ``exports``.
 
     It is to be compiled for ``llvm_processor.plain(target)``, so that it can say so where it does
     not run on the right processor.
@@ -119,8 +126,7 @@ class _Emitter:
         f = SizeFunction(())
         self.prepare(f, "i64 0")
         total = self.staged(f, "i64 0")[1]
-        name, given = self.interface.name, self.given(arrays=False)
-        head = f"define i64 @{name}_workspace_bytes({given}i32 %threads) {{"
+        head = f"define i64 @weft_c_workspace_bytes({self.given(arrays=False)}i32 %threads) {{"
         return [head, *f.lines, f"  ret i64 {total}", "}"]
 
     def prepare(self, f: SizeFunction, otherwise: str) -> None:
@@ -196,10 +202,7 @@ class _Emitter:
                 f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {outputs[number]},"
                 f" i64 {size}, i1 false)"
             )
-        head = (
-            f"define i32 @{interface.name}_run({self.given(arrays=True)}i32 %threads,"
-            " ptr %workspace) {"
-        )
+        head = f"define i32 @weft_c_run({self.given(arrays=True)}i32 %threads, ptr %workspace) {{"
         return [head, *f.lines, "  ret i32 0", "}"]
 
     def pointers(self, f: SizeFunction, group: str) -> list[str]:
@@ -288,7 +291,7 @@ class _Emitter:
         return [
             *lines,
             f"@texts = internal constant [{len(texts)} x ptr] [{table}]",
-            f"define ptr @{self.interface.name}_message(i32 %status) {{",
+            "define ptr @weft_c_message(i32 %status) {",
             f"  %from.zero = add i32 %status, {len(self.refusals)}",
             f"  %known = icmp ult i32 %from.zero, {len(texts)}",
             f"  %index = select i1 %known, i32 %from.zero, i32 {len(texts) - 1}",

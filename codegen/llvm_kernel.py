@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
+from weft.codegen.llvm_memory import settle
 from weft.codegen.llvm_program import KernelSymbols
 from weft.codegen.llvm_region import SHARED, publish
 from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_statements import Emitter
 from weft.codegen.llvm_target import LlvmTarget
-from weft.codegen.loop_ir import Buffer, For, Kernel
+from weft.codegen.loop_ir import Buffer, For, Kernel, Store, walk
 from weft.codegen.spread_loop import spread_loop
 from weft.errors import CompileError
 from weft.frontend.scalar_expr import Expr, Var, apply, literal
@@ -75,6 +76,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     else:
         frame.names = _bind(frame, lets)
         _chunk_of(emitter, loop)
+    settle(frame)
     builder.line("ret void")
     body = builder.finish(f"internal void @{_quoted(kernel, '_body')}({_body_parameters(kernel)})")
     scratch, shared = _scratch(kernel, emitter.scratch), _scratch(kernel, emitter.shared)
@@ -100,6 +102,7 @@ def _frame(kernel: Kernel, b: Builder, target: LlvmTarget, contract: bool) -> Fr
     ops = ScalarOps(b, target.half, contract, target.fma)
     frame = Frame(b, ops, target, Value("%status", "ptr"), Value("%scratch", "ptr"))
     frame.names = {p: Value(f"%p{k}", "i64") for k, p in enumerate(kernel.parameters)}
+    frame.streams = any(isinstance(s, Store) and s.streams is not None for s in walk(kernel.body))
     for k, buffer in enumerate(kernel.buffers):
         strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
         frame.bindings[buffer.name] = Binding(

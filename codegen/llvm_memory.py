@@ -13,6 +13,7 @@ from weft.codegen.llvm_frame import Binding, Frame
 from weft.dtypes import DType
 
 _SHUFFLED_STRIDES = (2, 3, 4)
+_STREAMED = 16  # bytes of the shortest vectors that go past the caches
 _GATHERED = 4  # bytes of the narrowest elements that processors gather and scatter
 
 
@@ -211,12 +212,25 @@ def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:
     return b.compare("icmp ult", b.lane_numbers(lanes, type_), limit)
 
 
-def store(frame: Frame, buffer: Binding, offset: Value | Ramp, value: Value) -> None:
-    """Store ``value`` at ``offset`` in every active lane; in lane order where addresses meet."""
-    store_stored(frame, buffer, offset, frame.ops.store_bits(value, buffer.dtype))
+def store(
+    frame: Frame,
+    buffer: Binding,
+    offset: Value | Ramp,
+    value: Value,
+    streams: Value | None = None,
+) -> None:
+    """Store ``value`` at ``offset`` in every active lane; in lane order where addresses meet.
+    Past the caches if ``streams``, an i1, and where processors can."""
+    store_stored(frame, buffer, offset, frame.ops.store_bits(value, buffer.dtype), streams)
 
 
-def store_stored(frame: Frame, buffer: Binding, offset: Value | Ramp, stored: Value) -> None:
+def store_stored(
+    frame: Frame,
+    buffer: Binding,
+    offset: Value | Ramp,
+    stored: Value,
+    streams: Value | None = None,
+) -> None:
     """Like ``store``, of bits in ``memory_type``."""
     b, align, mask = frame.b, buffer.dtype.itemsize, frame.lanes.mask
     type_ = memory_type(buffer.dtype)
@@ -226,7 +240,10 @@ def store_stored(frame: Frame, buffer: Binding, offset: Value | Ramp, stored: Va
         if mask is not None and _is_whole(buffer, offset):
             stored = b.select(mask, stored, b.load(pointer, type_, offset.lanes, align))
             mask = None
-        _vector_store(frame, pointer, stored, mask, align)
+        if mask is None and streams is not None:
+            _streaming_store(frame, pointer, stored, align, streams)
+        else:
+            _vector_store(frame, pointer, stored, mask, align)
         return
     if isinstance(offset, Ramp) and offset.stride.const == -1:
         pointer = b.element(buffer.pointer, type_, b.materialise(_lowest(frame, offset)))
@@ -270,6 +287,35 @@ def _vector_store(
     b.line(f"call void {name}({value}, ptr align {align} {pointer.text}, {mask})")
 
 
+def _streaming_store(
+    frame: Frame, pointer: Value, value: Value, align: int, streams: Value
+) -> None:
+    """A vector store past the caches if ``streams`` and its address is a multiple of its size, as
+    processors demand; both are the same throughout a row, so that the jump costs nothing."""
+    b, size = frame.b, value.lanes * align
+    if size < _STREAMED or size & (size - 1):
+        _vector_store(frame, pointer, value, None, align)
+        return
+    past, plain, after = b.new_label("past"), b.new_label("plain"), b.new_label("stored")
+    low = b.binary("and", b.cast("ptrtoint", pointer, "i64"), integer(size - 1))
+    lies = b.compare("icmp eq", low, integer(0))
+    b.branch(lies if streams.const else b.binary("and", streams, lies), past, plain)
+    b.at(past)
+    b.store(value, pointer, size, streams=True)
+    b.jump(after)
+    b.at(plain)
+    b.store(value, pointer, align)
+    b.jump(after)
+    b.at(after)
+
+
+def settle(frame: Frame) -> None:
+    """What was stored past the caches is seen by whoever sees what is stored after this."""
+    if frame.streams and frame.target.triple.startswith(("x86_64", "i386", "i686")):
+        frame.b.declare("void @llvm.x86.sse.sfence()")
+        frame.b.line("call void @llvm.x86.sse.sfence()")
+
+
 def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, align: int) -> None:
     b, lanes = frame.b, value.lanes
     if align < _GATHERED:
@@ -283,3 +329,25 @@ def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, al
     active = mask or b.splat(integer(1, "i1"), lanes)
     at = f"<{lanes} x ptr> align {align} {pointers.text}"
     b.line(f"call void {name}({value}, {at}, {active})")
+
+
+def load_words(
+    frame: Frame, buffer: Binding, offset: Value | Ramp, depth: int, mask: Value | None
+) -> Value:
+    """``depth`` elements from ``offset`` on, in each active lane, as one integer: a scalar if they
+    are the same in all lanes. Of lanes where ``mask`` does not hold, zeros; no memory is touched.
+    """
+    b, align = frame.b, buffer.dtype.itemsize
+    type_ = f"i{depth * buffer.dtype.storage_bits}"
+    element, lanes = memory_type(buffer.dtype), frame.lanes
+    if mask is not None:
+        lanes = frame.narrowed(frame.spread(mask), may_be_empty=True)
+    if isinstance(offset, Ramp) and offset.stride.const == depth:
+        at = b.element(buffer.pointer, element, offset.base)
+        return _vector_load(frame, at, type_, offset.lanes, lanes.mask, align)
+    at = b.element(buffer.pointer, element, b.materialise(offset))
+    if at.lanes:
+        return _load_each(frame, at, type_, lanes.mask, align)
+    if lanes.mask is None or not lanes.may_be_empty:
+        return b.load(at, type_, align=align)
+    return _guarded_load(frame, at, type_, lanes.mask, align)

@@ -14,6 +14,7 @@ from typing import Protocol
 from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate_all
 from weft.codegen.llvm_frame import Frame
+from weft.codegen.llvm_memory import settle
 from weft.codegen.loop_ir import For, Stmt
 from weft.codegen.uneven import is_uneven
 
@@ -96,6 +97,7 @@ def barrier(frame: Frame) -> None:
     meet, after = b.new_label("barrier"), b.new_label("after")
     b.branch(b.compare("icmp sgt", TEAM, integer(1)), meet, after)
     b.at(meet)
+    settle(frame)
     b.line(f"call void @{BARRIER}({THREAD}, {TEAM})")
     b.jump(after)
     b.at(after)

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from weft.codegen import llvm_region, llvm_vector
 from weft.codegen.llvm_builder import Ramp, Value, integer
-from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all
+from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all, streams_now
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
+from weft.codegen.llvm_instruction import emit_issue
 from weft.codegen.llvm_memory import address, load, memory_type, prefetch, store
 from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
@@ -87,8 +88,9 @@ class Emitter:
                 self._if(stmt)
             case Store():
                 *places, value = evaluate_all(frame, (*stmt.indices, stmt.value))
-                buffer = frame.bindings[stmt.buffer]
-                store(frame, buffer, address(frame, buffer, places), frame.b.materialise(value))
+                buffer, streams = frame.bindings[stmt.buffer], streams_now(frame, stmt)
+                at = address(frame, buffer, places)
+                store(frame, buffer, at, frame.b.materialise(value), streams)
             case Update():
                 self._update(stmt)
             case Check():
@@ -132,7 +134,7 @@ class Emitter:
         if loop.kind == "vector" and not frame.lanes.count and llvm_vector.fits(loop):
             llvm_vector.emit_loop(self, loop, lower, upper)
             return
-        if loop.kind == "unrolled" and emit_transpose(frame, loop):
+        if loop.kind == "unrolled" and (emit_issue(frame, loop) or emit_transpose(frame, loop)):
             return
         if loop.kind == "unrolled" and lower.const is not None and upper.const is not None:
             turns = range(int(lower.const), int(upper.const), loop.step)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
-from weft.codegen.llvm_expressions import evaluate_all
+from weft.codegen.llvm_expressions import evaluate_all, streams_now
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
 from weft.codegen.llvm_memory import address, first_lanes, load_stored, store_stored
 from weft.codegen.loop_ir import For, Store
@@ -57,7 +57,7 @@ def emit_transpose(frame: Frame, loop: For) -> bool:
     found = _copy(frame, loop)
     if found is None:
         return False
-    source, target = found
+    source, target, streams = found
     rows = []
     with frame.within(source.in_force(frame)):
         for number in range(target.lanes):
@@ -68,7 +68,8 @@ def emit_transpose(frame: Frame, loop: For) -> bool:
             lanes = (lanes + [-1] * target.first.lanes)[: target.first.lanes]
             if lanes != list(range(value.lanes)):
                 value = frame.b.shuffle(value, None, lanes)
-            store_stored(frame, target.buffer, target.at(frame.b, number), value)
+            at = target.at(frame.b, number)
+            store_stored(frame, target.buffer, at, value, streams)
     return True
 
 
@@ -146,8 +147,8 @@ def _resized(b: Builder, value: Value, lanes: int) -> Value:
     return b.shuffle(value, None, [k if k < value.lanes else -1 for k in range(lanes)])
 
 
-def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side] | None:
-    """What is loaded and what is stored, in a transposed copy."""
+def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
+    """What is loaded and what is stored, in a transposed copy, and whether that streams."""
     inner = loop.body
     if not isinstance(inner, For) or (loop.kind, inner.kind) != ("unrolled", "vector"):
         return None
@@ -161,7 +162,7 @@ def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side] | None:
         loaded = _side(frame, source, copied.value.indices, row, column)
         stored = _side(frame, target, copied.indices, column, row)
         if loaded is not None and stored is not None:
-            return loaded, stored
+            return loaded, stored, streams_now(frame, copied)
     return None
 
 

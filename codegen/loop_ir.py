@@ -3,11 +3,11 @@
     Kernel ::= name, parameters, buffers: Buffer… (arguments), body: Stmt, messages, region
     Buffer ::= name, dtype, shape: Expr…, strides: Expr… (elements), scope, alignment, writable
     Stmt   ::= Block(stmts)
-             | For(var, lower, upper, kind, body, step)     lower <= var < upper
+             | For(var, lower, upper, kind, body, step, instruction)    lower <= var < upper
              | While(condition, body)
              | If(condition, then, otherwise)
              | Let(name, value, body)                       an immutable scalar, in scope in body
-             | Store(buffer, indices, value)
+             | Store(buffer, indices, value, streams)
              | Update(targets: (buffer, indices)…, monoid, values)
              | Check(condition, code, detail)               on failure: record and go on
              | Allocate(buffer, body)                       any scope but global, uninitialised
@@ -28,6 +28,9 @@ Semantics:
   threads at the same time, each with its own copy of what the body allocates. 'vector': iterations
   are independent but for ``Update``s, which may meet at one element; those whose monoid has the
   laws may be reassociated. 'unrolled': constant trip count, written out.
+* ``For.instruction`` may compute all turns of an 'unrolled' loop of one ``Update`` at once, in an
+  order of its own; an emitter that does not know it, or finds operands in other places than it
+  wants them, emits the loop.
 * ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
   once.
 * ``Check``: where the condition is false, the first failing instance sets the status of the call to
@@ -38,6 +41,8 @@ Semantics:
 * A 'register' buffer has constant shape, is only indexed by constants and by variables of
   unrolled and vector loops, and never has its address taken.
 * A 'local' buffer lives on the thread's own scratch memory.
+* ``Store`` with ``streams``, a condition on parameters: where it holds, nobody reads the element
+  soon, and it may go past the caches. A hint, without effect.
 * ``Prefetch``: the cache line of the element will soon be loaded (and stored, if ``write``). The
   element may lie outside the buffer.
 * Which parallel loops are spread: where a kernel is one parallel loop, that one. Where it
@@ -58,6 +63,7 @@ from weft.dtypes import DType
 from weft.frontend.scalar_expr import Expr, Load
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.frontend.tensor_expr import Monoid
+from weft.polyhedral.instruction import Instruction
 
 Kind = Literal["serial", "parallel", "vector", "unrolled"]
 Scope = Literal["global", "shared", "local", "register"]
@@ -88,6 +94,7 @@ class For:
     kind: Kind
     body: Stmt
     step: int = 1
+    instruction: Instruction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,7 @@ class Store:
     buffer: str
     indices: tuple[Expr, ...]
     value: Expr
+    streams: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

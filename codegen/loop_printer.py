@@ -22,7 +22,7 @@ from weft.codegen.loop_ir import (
     Update,
     While,
 )
-from weft.frontend.scalar_expr import Expr
+from weft.frontend.scalar_expr import Expr, Literal
 from weft.frontend.scalar_printer import scalar_text
 
 
@@ -97,8 +97,8 @@ def _lines(stmt: Stmt, pad: str) -> Iterator[str]:
 
 def _simple(stmt: Stmt) -> str:
     match stmt:
-        case Store(buffer, indices, value):
-            return f"{_element(buffer, indices)} = {scalar_text(value)}"
+        case Store(buffer, indices, value, streams):
+            return f"{_element(buffer, indices)} = {scalar_text(value)}{_streams(streams)}"
         case Update(targets, monoid, values):
             left = ", ".join(_element(*target) for target in targets)
             return f"{left} {monoid.name}= {', '.join(map(scalar_text, values))}"
@@ -113,6 +113,15 @@ def _simple(stmt: Stmt) -> str:
         case Comment(text):
             return "# " + " ".join(text.split())
     raise AssertionError(stmt)
+
+
+def _streams(condition: Expr | None) -> str:
+    match condition:
+        case None:
+            return ""
+        case Literal(value=True):
+            return " streams"
+    return f" streams if {scalar_text(condition)}"
 
 
 def _element(buffer: str, indices: tuple[Expr, ...]) -> str:

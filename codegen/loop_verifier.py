@@ -109,8 +109,10 @@ def _statement(stmt: Stmt, buffers: _Buffers, kernel: Kernel) -> None:
             _require(both and stmt.step > 0, kernel, f"loop {stmt.var} has int64 bounds, step > 0")
         case If() | While():
             _require(stmt.condition.dtype == dtypes.bool_, kernel, "conditions are bools")
-        case Store(buffer, indices, value):
+        case Store(buffer, indices, value, streams):
             _write(buffer, indices, value.dtype, buffers, kernel)
+            if streams is not None:
+                _streams(streams, kernel)
         case Update(targets, monoid, values):
             given = tuple(v.dtype for v in values)
             fits = given == monoid.dtypes and len(targets) == len(values)
@@ -143,6 +145,11 @@ def _region(body: Stmt, kernel: Kernel, *, team: bool) -> None:
                 _require(not team, kernel, "a team is in a vector loop")
         apart = isinstance(stmt, Single) or (isinstance(stmt, For) and stmt.kind == "parallel")
         stack.extend((child, team and not apart) for child in children(stmt))
+
+
+def _streams(condition: Expr, kernel: Kernel) -> None:
+    _require(condition.dtype == dtypes.bool_, kernel, "whether a store streams is a bool")
+    _expression(condition, dict.fromkeys(kernel.parameters, dtypes.int64), {}, kernel)
 
 
 def _write(

@@ -2,14 +2,14 @@
 
 * Any processor whose objects are ELF of 64 bits, little-endian, with explicit addends.
 * Sections of one name are laid one behind the other. What one file needs and another defines is
-  bound; of all symbols only ``exports`` stay visible, so that two results never get into each
-  other's way in one program. What nobody defines is left to libc.
+  bound; of all symbols only ``exports`` stay visible, under new names, so that two results never
+  get into each other's way in one program. What nobody defines is left to libc.
 * ``Blob``s become read-only data. Their bytes are handed on as they are, never copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,9 +68,9 @@ class _Output:
 
 
 def merge_objects(
-    objects: Sequence[bytes], exports: Collection[str], blobs: Sequence[Blob] = ()
+    objects: Sequence[bytes], exports: Mapping[str, str], blobs: Sequence[Blob] = ()
 ) -> Iterator[bytes | memoryview]:
-    """The merged object file, in pieces.
+    """The merged object file, in pieces. ``exports``: a symbol's name -> what others call it.
 
     Raises ``InternalError`` (WEFT-E0580) for bytes that are no such objects, symbols defined twice
     and ``exports`` that nobody defines.
@@ -140,7 +140,7 @@ class _Merger:
             self.data.append(Symbol(blob.symbol, elf_file.OBJECT, 0, section, at, len(blob.data)))
 
     def bind(
-        self, files: Sequence[ObjectFile], exports: Collection[str]
+        self, files: Sequence[ObjectFile], exports: Mapping[str, str]
     ) -> tuple[dict[_Key, int], list[Symbol], int]:
         """(file, symbol) -> the number of a symbol of the result; these; how many are local.
 
@@ -207,13 +207,16 @@ class _Merger:
         return (numbers[number, position] if position else 0), 0
 
 
-def _visible(symbol: Symbol, exports: Collection[str]) -> Symbol:
+def _visible(symbol: Symbol, exports: Mapping[str, str]) -> Symbol:
     """``symbol`` as others see it: what is defined here and not exported, not at all."""
     if symbol.section == elf_file.UNDEFINED:
         return symbol
     if symbol.name in exports and symbol.binding != elf_file.LOCAL:
-        return symbol._replace(info=elf_file.GLOBAL << 4 | symbol.kind, other=0)
-    return symbol._replace(info=elf_file.LOCAL << 4 | symbol.kind, other=0)
+        info = elf_file.GLOBAL << 4 | symbol.kind
+        return symbol._replace(name=exports[symbol.name], info=info, other=0)
+    taken = symbol.name in exports.values()  # some linkers look for local symbols by name, too
+    name = f"{symbol.name}.local" if taken else symbol.name
+    return symbol._replace(name=name, info=elf_file.LOCAL << 4 | symbol.kind, other=0)
 
 
 # ---- writing ------------------------------------------------------------------------------------

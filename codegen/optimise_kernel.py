@@ -14,6 +14,7 @@ from weft.codegen.loop_ir import Kernel
 from weft.codegen.peel_first import peel_first
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
+from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.unswitch import unswitch
@@ -34,8 +35,9 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 )
 
 
-def optimise_kernel(kernel: Kernel) -> Kernel:
-    """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region."""
+def optimise_kernel(kernel: Kernel, last_cache: int | None = None) -> Kernel:
+    """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
+    Large results go past a last cache of so many bytes, if it is known."""
     for _, action in PASSES:
         kernel = action(kernel)
-    return kernel
+    return kernel if last_cache is None else stream_stores(kernel, last_cache)

@@ -69,7 +69,9 @@ def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
         case Let():
             return replace(stmt, value=change(stmt.value))
         case Store():
-            return replace(stmt, indices=tuple(map(change, stmt.indices)), value=change(stmt.value))
+            streams = None if stmt.streams is None else change(stmt.streams)
+            indices = tuple(map(change, stmt.indices))
+            return Store(stmt.buffer, indices, change(stmt.value), streams)
         case Update():
             targets = tuple((name, tuple(map(change, at))) for name, at in stmt.targets)
             return replace(stmt, targets=targets, values=tuple(map(change, stmt.values)))

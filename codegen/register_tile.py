@@ -19,8 +19,9 @@ conditions under which it is legal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+from types import MappingProxyType
 
 from weft.codegen.loop_ir import (
     Allocate,
@@ -62,7 +63,9 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
+from weft.frontend.scalar_match import filled, matches
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain
+from weft.polyhedral.instruction import Instruction
 from weft.polyhedral.scop import Statement
 
 CACHE_LINE = 64  # bytes
@@ -84,20 +87,18 @@ def emit_register_tile(
     full: Box = {name: (ZERO, literal(size)) for name, size in sizes.items()}
     crossing = [c for c in domain.target if mentions_any(c, tuple(sizes))]
     fits = all_of(at_worst(c, full) >= 0 for c in crossing)
-    stmt = _Version(instances, statement, domain, sizes, full).emit()
+    version = _Version(
+        instances, statement, domain, sizes, full, instruction=tile.payload.instruction
+    )
+    stmt = version.emit()
     if fits != TRUE:
-        stmt = If(fits, stmt, _clamped(instances, statement, domain, sizes, crossing))
+        stmt = If(fits, stmt, _clamped(version, crossing))
     return _let(list(zip(domain.outer, values, strict=True)), stmt)
 
 
-def _clamped(
-    instances: Instances,
-    statement: Statement,
-    domain: TileDomain,
-    sizes: Mapping[str, int],
-    crossing: Sequence[Affine],
-) -> Stmt:
+def _clamped(whole: _Version, crossing: Sequence[Affine]) -> Stmt:
     """The tile on the box of the rows and lanes that exist."""
+    instances, domain, sizes = whole.instances, whole.domain, whole.sizes
     hulls = {**dict(zip(domain.rows, domain.rows_hull, strict=True)), domain.lane: domain.lane_hull}
     lets: Lets = []
     box: dict[str, Span] = {}
@@ -107,7 +108,7 @@ def _clamped(
     # is what the hulls say; with several it holds where no constraint ties two variables.
     alone = all(sum(bool(c.coefficient(n)) for n in sizes) == 1 for c in crossing)
     closed = None not in hulls.values() and (alone or len(domain.rows) == 1)
-    version = _Version(instances, statement, domain, sizes, box, tuple(crossing), closed)
+    version = replace(whole, box=box, crossing=tuple(crossing), closed=closed)
     return _let(lets, version.emit())
 
 
@@ -126,6 +127,7 @@ class _Version:
     box: Box
     crossing: tuple[Affine, ...] = ()
     closed: bool = True
+    instruction: Instruction | None = None
 
     def emit(self) -> Stmt:
         if not self.crossing or not self.domain.rows:
@@ -138,7 +140,7 @@ class _Version:
         return self._allocated("edge", "local", body)
 
     def _in_registers(self, begin: Stmt, end: Stmt) -> Stmt:
-        body = _block([begin, *self._next(), self._streams(0), end])
+        body = _block([begin, *self._next(), self._without_excess(self._streams(0)), end])
         return self._allocated("tile", "register", body)
 
     # ---- the tile in registers ----------------------------------------------------------------
@@ -258,7 +260,7 @@ class _Version:
         parts: list[Stmt] = []
         if first:
             parts.append(For(name, begin, full[0], "serial", self._rows(self._guarded_step())))
-        parts.append(For(name, *full, self._kind(), self._rows(self._full_step())))
+        parts += self._full_steps(name, full)
         if last or steady != TRUE:
             parts.append(For(name, full[1], end, "serial", self._rows(self._guarded_step())))
         return _let(lets, _block(parts))
@@ -274,15 +276,84 @@ class _Version:
                     return "serial"
         return "serial" if self.crossing or updates > _WRITTEN_OUT else "unrolled"
 
+    def _full_steps(self, name: str, full: Span) -> list[Stmt]:
+        """``full`` of the innermost stream: by the tile's instruction, as many steps at once as it
+        takes, from a multiple of them on; what is left, step by step."""
+        each = self._rows(self._full_step())
+        if self.instruction is None:
+            return [For(name, *full, self._kind(), each)]
+        depth, group = self.instruction.depth, self.instances.fresh(f"{name}.group")
+        lets: Lets = []
+        first = apply("min", (full[0] + (depth - 1)) // depth * depth, full[1])
+        middle = _named(
+            self.instances, (first, apply("max", full[1] // depth * depth, first)), name, lets
+        )
+        begin, end = middle
+        whole = For(group, begin // depth, end // depth, "serial", self._group(name, group))
+        parts = [
+            For(name, full[0], begin, "serial", each),
+            whole,
+            For(name, end, full[1], "serial", each),
+        ]
+        return [_let(lets, _block(parts))]
+
+    def _group(self, name: str, group: str) -> Stmt:
+        """The steps of one issue of the instruction, for one row."""
+        assert self.instruction is not None
+        instruction = self.instruction
+        depth, inner = instruction.depth, self.instances.fresh(f"{name}.inner")
+        at = {name: Var(group) * depth + Var(inner)}
+
+        def issue(value: Expr, to: tuple[str, tuple[Expr, ...]]) -> Callable[[Update], Stmt]:
+            def issued(step: Update) -> Stmt:
+                found = next(matches(instruction.value, step.values[0]))
+                update = Update((to,), step.monoid, (filled(value, found),))
+                return For(inner, ZERO, literal(depth), "unrolled", update, 1, instruction)
+
+            return issued
+
+        rows = self._rows(
+            self._full_step(at, issue(instruction.issued, (self._tile(0), self._place())))
+        )
+        if instruction.offset is None:
+            return rows
+        first = {row: self.box[row][0] for row in self.domain.rows}
+        once = issue(instruction.excess, (self._excess(), (Var(self.domain.lane),)))
+        return _block([rows, self._full_step({**first, **at}, once)])
+
+    def _without_excess(self, streams: Stmt) -> Stmt:
+        """``streams``, and off the tile what an offset of the instruction adds to all its rows."""
+        if self.instruction is None or self.instruction.offset is None:
+            return streams
+        lane = self.domain.lane
+        dtype, place = self.instruction.dtype, (Var(lane),)
+        excess = Load(self._excess(), place, dtype)
+        none = self._lanes(Store(self._excess(), place, literal(0, dtype)))
+        held = Load(self._tile(0), self._place(), dtype)
+        off = self._rows(self._lanes(Store(self._tile(0), self._place(), held - excess)))
+        size = (literal(self.sizes[lane]),)
+        buffer = Buffer(self._excess(), dtype, size, (literal(1),), "register")
+        return Allocate(buffer, _block([none, streams, off]))
+
+    def _excess(self) -> str:
+        return self._name("excess", 0)
+
     # ---- one stream point for one row ---------------------------------------------------------
 
-    def _full_step(self) -> Stmt:
+    def _full_step(
+        self,
+        values: Mapping[str, Expr] = MappingProxyType({}),
+        emitted: Callable[[Update], Stmt] | None = None,
+    ) -> Stmt:
         """The update for all lanes of the tile; rows and lanes outside the box take part, with
-        operands from inside it."""
+        operands from inside it. ``values``: of streams and rows; ``emitted``: what the update
+        becomes."""
         domain = self.domain
         lets: Lets = []
-        rows: dict[str, Expr] = {}
+        rows: dict[str, Expr] = dict(values)
         for row in domain.rows:
+            if row in values:
+                continue
             low, high = self.box[row]
             value: Expr = Var(row)
             if high != literal(self.sizes[row]):
@@ -296,12 +367,17 @@ class _Version:
         own, _, both = self._inside([c for c in self.crossing if c.coefficient(domain.lane)])
         lets += [(n, substitute(e, rows)) for n, e in own]
         hull = self._mask(self.box[domain.lane])
-        known = set(domain.rows) | {v.name for v in rows.values() if isinstance(v, Var)}
+        known = set(domain.rows) | {
+            v.name for n, v in rows.items() if n in domain.rows and isinstance(v, Var)
+        }
         inner, update = self._instance(
             rows, lambda load: both if _mentioned(load) & known else hull
         )
         targets = tuple((self._tile(k), self._place()) for k in range(len(update.targets)))
-        step = _block([Update(targets, update.monoid, v) for v in _steps(update)])
+        if emitted is not None:
+            step = emitted(Update(targets, update.monoid, update.values))
+        else:
+            step = _block([Update(targets, update.monoid, v) for v in _steps(update)])
         return _let(lets, self._lanes(_let(inner, step)))
 
     def _guarded_step(self) -> Stmt:

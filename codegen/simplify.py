@@ -75,8 +75,8 @@ class _Scope:
                 return self._if(stmt)
             case Let():
                 return self._let(stmt)
-            case Store(buffer, indices, value):
-                return Store(buffer, self.exprs(indices), self.expr(value))
+            case Store(_, indices, value):
+                return replace(stmt, indices=self.exprs(indices), value=self.expr(value))
             case Update(targets, monoid, values):
                 moved = tuple((name, self.exprs(indices)) for name, indices in targets)
                 return Update(moved, monoid, self.exprs(values))
@@ -103,9 +103,15 @@ class _Scope:
         trips = bounds(upper - lower, self.ranges)
         if trips[1] is not None and trips[1] <= 0:
             return Block(())
-        if trips == (1, 1) and isinstance(lower, Literal | Var) and loop.kind != "vector":
+        once = trips == (1, 1) and not loop.instruction
+        if once and isinstance(lower, Literal | Var) and loop.kind != "vector":
             return self._with_value(loop.var, lower).stmt(loop.body)
-        if self.lanes and loop.kind == "unrolled" and _short(loop, lower, upper):
+        if (
+            self.lanes
+            and not loop.instruction
+            and loop.kind == "unrolled"
+            and _short(loop, lower, upper)
+        ):
             turns = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
             return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in turns])
         last = bounds(upper - 1, self.ranges)[1]

@@ -13,6 +13,7 @@ from typing import Any
 from weft.codegen.architectures import Architecture, architecture_of
 from weft.codegen.llvm_cpus import cpu_features
 from weft.codegen.llvm_target import LlvmTarget, llvm_target
+from weft.codegen.machines.dot_products import dot_products
 from weft.polyhedral.machine import Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
@@ -70,5 +71,6 @@ def machine_of(target: LlvmTarget, caches: tuple[Cache, ...] = TYPICAL, **rates:
         registers,
         caches,
         features=tuple(sorted(target.enabled & family.instructions)),
+        extensions=dot_products(target, registers),
         **rates,
     )

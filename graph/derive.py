@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from weft import dtypes
-from weft.frontend.build import shape_of
 from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, cast, literal, rewrite, select, substitute
-from weft.frontend.tensor_expr import Axis, Compute, Reduce, Size, Tensor, as_size
+from weft.frontend.tensor_expr import Axis, Compute, Reduce, Tensor
 from weft.graph.correlation import Correlation, Slide, correlation_of, positioned, variables
 from weft.graph.minimal_filtering import Filter
+from weft.graph.places import Names, from_0, places_of, tensor_of
 
 Steps = tuple[tuple[Slide, Filter], ...]
 
@@ -46,8 +46,7 @@ def derive(c: Correlation, steps: Steps) -> Compute:
 
 
 def _products(c: Correlation, slide: Slide, f: Filter) -> Tensor:
-    mentioned = {v for value in c.operation.values for v in variables(value)}
-    names = _Names(mentioned | {a.name for a in (*c.operation.axes, *c.fold.axes)})
+    names = Names(c)
     tile = names.axis(f"{slide.axis.name}_tile", -(-slide.outputs // f.m))
     point = names.axis("point", f.n)
     v = _windows(c, slide, f, tile, point, names)
@@ -57,7 +56,7 @@ def _products(c: Correlation, slide: Slide, f: Filter) -> Tensor:
     value = v.at(point) * u.at(point)
     if kept:
         value = replace(c.fold, axes=kept, values=(value,), condition=None)
-    return _tensor(f"{c.operation.name}_products", (point, *loops), value)
+    return tensor_of(f"{c.operation.name}_products", (point, *loops), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,42 +71,28 @@ class _Operand:
 
 
 def _windows(
-    c: Correlation, slide: Slide, f: Filter, tile: Axis, point: Axis, names: _Names
+    c: Correlation, slide: Slide, f: Filter, tile: Axis, point: Axis, names: Names
 ) -> _Operand:
     """V, with the dimensions of x in their order, and where in it a product reads."""
-    places = {s: names.axis(f"{s.axis.name}_at", s.outputs + s.taps - 1) for s in c.windows}
-    others = {axis.name: axis for axis in (*c.operation.axes, *c.fold.axes)}
-    read = {name: _from_0(axis) for name, axis in others.items()}
-    read |= {places[s].name: _within(s) for s in c.windows} | {places[slide].name: tile}
-    order = [n for n in variables(positioned(c.x, places)) if n in read]
+    own = places_of(c, names)
+    here = own.places[slide].name
     at_tile = names.axis(tile.name, tile.extent)
-    own = {n: names.axis(n, others[n].extent) for n in order if n in others}
-    own |= {a.name: a for a in places.values()} | {places[slide].name: at_tile}
-    shifted = {n: own[n] + others[n].lower for n in order if n in others}
     length = slide.outputs + slide.taps - 1
 
     def window(p: int) -> Expr:
         place = at_tile * f.m + p
-        value = simplify(substitute(positioned(c.x, {**places, slide: place}), shifted))
+        value = positioned(c.x, {**own.places, slide: place})
+        value = simplify(substitute(value, own.shifted))
         return select(place < length, value, 0) if slide.outputs % f.m else value
 
     values = [window(p) for p in range(f.n)]
     rows = [_combination(row, values) for row in f.b]
-    loops = (point, *(own[n] for n in order))
-    tensor = _tensor(f"{c.operation.name}_windows", loops, _one_of(point, rows))
-    return _Operand(tensor, tuple(read[n] for n in order))
+    loops = (point, *(at_tile if n == here else axis for n, axis in own.axes.items()))
+    tensor = tensor_of(f"{c.operation.name}_windows", loops, _one_of(point, rows))
+    return _Operand(tensor, tuple(tile if n == here else own.read[n] for n in own.axes))
 
 
-def _within(s: Slide) -> Expr:
-    """Where in the window of ``s`` x is, counted from 0."""
-    return simplify((s.axis + s.tap if s.sign > 0 else s.axis - s.tap) - s.base)
-
-
-def _from_0(axis: Axis) -> Expr:
-    return simplify(axis - axis.lower)
-
-
-def _weights(c: Correlation, slide: Slide, f: Filter, names: _Names) -> _Operand:
+def _weights(c: Correlation, slide: Slide, f: Filter, names: Names) -> _Operand:
     """U, and where in it a product reads."""
     loops = {axis.name: axis for axis in (*c.operation.axes, *c.fold.axes)}
     order = [n for n in variables(c.w) if n in loops and n != slide.tap.name]
@@ -117,8 +102,8 @@ def _weights(c: Correlation, slide: Slide, f: Filter, names: _Names) -> _Operand
     places = [shifted | {slide.tap.name: literal(slide.tap_at(k))} for k in range(slide.taps)]
     taps = [cast(simplify(substitute(c.w, place)), dtypes.float64) for place in places]
     rows = [cast(_combination(row, taps), c.fold.dtype) for row in f.g]
-    tensor = _tensor(f"{c.operation.name}_weights", (point, *own), _one_of(point, rows))
-    return _Operand(tensor, tuple(_from_0(loops[n]) for n in order))
+    tensor = tensor_of(f"{c.operation.name}_weights", (point, *own), _one_of(point, rows))
+    return _Operand(tensor, tuple(from_0(loops[n]) for n in order))
 
 
 def _result(c: Correlation, slide: Slide, f: Filter, products: Tensor) -> Compute:
@@ -156,22 +141,3 @@ def _one_of(number: Expr, values: Sequence[Expr]) -> Expr:
     for k, value in reversed(list(enumerate(others))):
         chosen = select(number.equal(k), value, chosen)
     return chosen
-
-
-def _tensor(name: str, axes: Sequence[Axis], value: Expr) -> Tensor:
-    return Tensor(
-        name, shape_of([a.extent for a in axes]), value.dtype, Compute(name, tuple(axes), (value,))
-    )
-
-
-class _Names:
-    """Axes from 0 whose names are free."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
-
-    def axis(self, name: str, extent: Size) -> Axis:
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return Axis(name, dtypes.int64, literal(0), as_size(extent))

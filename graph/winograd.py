@@ -25,6 +25,7 @@ from weft.graph.minimal_filtering import Filter, amplification, minimal_filter
 from weft.graph.operator_graph import Graph, Node
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
+from weft.graph.summed_last import summed_last, turned_back
 
 MAX_POINTS = 8  # of a filter: more lose more digits than they save work
 MAX_AMPLIFICATION = 8.0  # of rounding errors: three bits
@@ -34,13 +35,13 @@ SMALL = 1 << 20  # multiply-adds that are not worth two kernels more
 
 # Costs in vectorised multiply-adds, measured on ResNet's layers; see decision 024.
 MOVED = 12.0  # a float32 of windows or products: transformed, stored and read in order
-STRIDED = 120.0  # the same gathered at every mth place
+TURNED = 25.0  # a float32 of x or of the result, copied with its dimensions in another order
 WEIGHT = 10.0  # a float32 of weights from main memory
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """``memory``: the most bytes that the windows and products of one sum may take."""
+    """``memory``: the most bytes that the intermediates of one sum may take."""
 
     memory: int | None = None
 
@@ -49,8 +50,8 @@ class Effort:
 class Form:
     """A correlation done by ``steps``, one after the other; with none, as it is.
 
-    ``cost`` in vectorised multiply-adds, ``products`` those of the sums alone, ``bytes`` of windows
-    and products, ``amplification`` of rounding errors.
+    ``cost`` in vectorised multiply-adds, ``products`` those of the sums alone, ``bytes`` of what
+    lies between x and the result, if none of it is fused, ``amplification`` of rounding errors.
     """
 
     steps: Steps
@@ -97,7 +98,7 @@ def _rewritten(
         notes.append(note)
         if not form.steps:
             return operation
-        derived.append(derive(c, form.steps))
+        derived.append(_derived(c, form.steps))
         return derived[-1]
 
     _, outputs = rebuild(node.program, node.program.inputs, change=change)
@@ -106,6 +107,22 @@ def _rewritten(
         return (new,)
     program = Program(node.program.name, node.program.inputs, outputs)
     return split_node(replace(new, program=program), taken)
+
+
+def _derived(c: Correlation, steps: Steps) -> Operation:
+    """What computes ``c.operation``; on x with another order of dimensions where that is better."""
+    if not is_turned(steps):
+        return derive(c, steps)
+    sums = summed_last(c)
+    assert sums.operation is not None
+    turned = correlation_of(sums.operation)
+    assert turned is not None, "it slides as before"
+    return turned_back(c, replace(sums, operation=derive(turned, steps)))
+
+
+def is_turned(steps: Steps) -> bool:
+    """Whether a slide would gather from contiguous memory, or scatter to it."""
+    return any(slide.inner for slide, _ in steps)
 
 
 def _sources(c: Correlation) -> Iterator[Tensor]:
@@ -147,7 +164,7 @@ def _said(form: Form, direct: Form) -> str:
     return (
         f"{along}: {direct.products / form.products:.3g} times fewer multiplications, an estimated "
         f"{direct.cost / form.cost:.3g} times as fast, rounding errors {form.amplification:.2g} "
-        f"times as large, {form.bytes} bytes of windows and products"
+        f"times as large, at most {form.bytes} bytes of intermediates"
     )
 
 
@@ -177,16 +194,17 @@ def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
     results = float(prod(extent(a.extent) for a in c.operation.axes))
     products = float(prod(loops.values()))
     size = c.fold.dtype.itemsize / 4
-    cost, amplified = 0.0, 1.0
+    stored = (windows + results) * is_turned(steps)
+    cost, amplified = stored * TURNED * size, 1.0
     for slide, f in steps:
         padded = f.n * -(-slide.outputs // f.m)
         products *= padded / (slide.outputs * slide.taps)
         windows *= padded / (slide.outputs + slide.taps - 1)
         results *= padded / slide.outputs
         weights *= f.n / f.r
-        cost += (windows + results) * (STRIDED if slide.inner else MOVED) * size
+        stored += windows + results
+        cost += (windows + results) * MOVED * size
         cost += 0.0 if fixed else weights * f.r * MOVED
         amplified *= amplification(f)
-    stored = int(windows + results) * c.fold.dtype.itemsize if steps else 0
     cost += products + weights * WEIGHT * size
-    return Form(steps, cost, products, stored, amplified)
+    return Form(steps, cost, products, int(stored) * c.fold.dtype.itemsize, amplified)

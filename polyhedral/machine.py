@@ -6,16 +6,13 @@ Records of real machines live in ``codegen/machines/`` and ``accel/machines/``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from weft.dtypes import DType
 from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Load, Var
+from weft.frontend.scalar_expr import Load, Var, literal
+from weft.polyhedral.instruction import ACCUMULATOR, Instruction, Operand
 from weft.polyhedral.scop import Access, Body, Statement, Update
-
-Layout = Literal["anywhere", "contiguous"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +28,6 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
-    """What a target computes at once, in the IR that programs are written in.
-
-    ``semantics`` is one step for one point of the instruction's dims, an update whose target is
-    the accumulator; steps follow each other over streams that the target does not depend on.
-    ``layouts`` says for each dim how neighbours along it lie in the memory of an operand: anywhere
-    (each point is loaded by itself, and used for all points of the other dims), or contiguous.
-    ``steps`` is the least multiple of points along each dim. With ``any_update``, the monoid and
-    the contribution of ``semantics`` stand for any others on operands of the same shapes.
-    ``cycles``: for one step of the least multiple; ``registers`` hold accumulators and operands.
-    """
-
-    name: str
-    semantics: Statement
-    layouts: Mapping[str, Layout]
-    steps: Mapping[str, int]
-    registers: int
-    cycles: float
-    any_update: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """A CPU core with its caches, smallest first.
 
@@ -62,6 +37,7 @@ class Machine:
     is what costs are estimated from; no record is measured unasked, since it is part of cache keys.
     ``barrier`` is in seconds: all threads of a program meet. ``features``: names, as LLVM writes
     them ("avx512vnni", "dotprod"), of what it has that instructions ask for.
+    ``extensions`` are what it computes beside multiply-adds of vectors, the best first.
     """
 
     name: str
@@ -75,6 +51,7 @@ class Machine:
     memory_bandwidth: float = 12.0e9
     barrier: float = 2.0e-6
     features: tuple[str, ...] = ()
+    extensions: tuple[Instruction, ...] = ()
 
     def bandwidths(self) -> tuple[float, ...]:
         """Bytes per second out of each memory into the next smaller one: out of the second cache
@@ -88,9 +65,10 @@ class Machine:
 
     def instructions(self, dtype: DType) -> tuple[Instruction, ...]:
         """What register tiles of ``dtype`` may be made of, the cheapest first."""
+        own = tuple(x for x in self.extensions if x.dtype == dtype)
         fused = outer_product(self, dtype)
         other = outer_product(self, dtype, any_update=True)
-        return (fused, other) if dtype.is_float else (other,)
+        return (*own, fused, other) if dtype.is_float else (*own, other)
 
 
 def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -> Instruction:
@@ -106,7 +84,7 @@ def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -
         ("row", "lane"),
         (),
         (0, "row", 0, "lane", 0),
-        writes=(Access("acc", (row, lane)),),
+        writes=(Access(ACCUMULATOR, (row, lane)),),
         reads=(Access("a", (row,)), Access("b", (lane,))),
         body=Body((), (product,)),
         update=Update(monoid(fold, dtype), ()),
@@ -114,8 +92,8 @@ def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -
     return Instruction(
         "vector outer product" if any_update else "multiply-add outer product",
         step,
-        {"row": "anywhere", "lane": "contiguous"},
         {"row": 1, "lane": machine.lanes(dtype)},
+        {ACCUMULATOR: Operand((lane,)), "a": Operand((literal(0),)), "b": Operand((lane,))},
         machine.vector_registers,
         (2.0 if any_update else 1.0) / machine.fma_per_cycle,
         any_update,

@@ -1,33 +1,58 @@
 """Instruction mapping: which dims of a statement are an instruction's, and what stands against it.
 
-    C[i, j] += A[i, k] * B[k, j]   is   acc[row, lane] += a[row] * b[lane]   over streams:
+    C[i, j] += A[i, k] * B[k, j]   is   acc[row, lane] += a[row, q] * b[lane, q]   in two ways:
 
-        row = i, lane = j, stream = k                as it lies in memory
-        row = j, lane = i, stream = k                A and C change by jumps along i
+        row = i, lane = j, q = k, a = A, b = B       as A lies in memory; B has to be interleaved
+        row = j, lane = i, q = k, a = B, b = A       C changes by jumps along i
 
-The instruction's own semantics are a statement too (``machine.Instruction``). An assignment gives
-each of the instruction's dims a dim of the statement; it is one if
+The instruction's own semantics are a statement too (``instruction.Instruction``). What makes a
+mapping is nothing but accesses and arithmetic:
 
-1. the instances left over, the streams, leave the updated element where it is, and there are some;
-2. every operand changes along the same dims as some operand of the instruction, or along none;
-3. the update is the instruction's: its monoid and its product, or anything for an instruction that
-   takes any update.
+1. The statement folds what the instruction folds in: its expression is the instruction's with
+   expressions of its own for the instruction's operands (``scalar_match``), and the monoid is the
+   same. So every operand stands for something of the statement.
+2. Each dim of the statement *moves* some of (the updated element, the operands), and so does each
+   dim of the instruction. A dim of the statement may be put on one of the instruction's that moves
+   the same: then what an operand is follows from where it stands in the instruction, and only then
+   is it used as often as it could be.
+3. Each of the instruction's dims has at least one dim. If it has several, they are counted
+   through, the last one fastest (``row = h, w`` is ``row = 14 * h + w``): affine, as long as all
+   but the first have constant sizes. Other orders number the same points differently and are left
+   out, as are sizes: a dim is cut into as many issues as it takes, the last perhaps in part.
+4. No two points of the instruction's dims update the same element.
+5. Sums over the instruction's own dims are in its order: the monoid's laws have to allow that.
 
-Operands that do not lie in memory as the instruction wants are reported, not refused: code for them
-is right and slow, and packing makes it fast. In the spirit of Exo's ``replace`` and TVM's tensor
-intrinsics, without a schedule to start from.
+``Mapped.assignments`` are all of these, over all subsets of dims. Dims that are left are loops
+around: ``streams`` if the updated element stays, else ``outer``; so batches, groups, taps of a
+convolution need no rules of their own. Operands that do not lie in memory as the instruction wants
+them are reported, not refused: packing makes them so.
+
+In the spirit of Exo's ``replace``, TVM's tensor intrinsics, and the access-matrix matching of AMOS
+(Zheng et al., ISCA 2022), without a schedule to start from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
+from math import perm, prod
 
-from weft.frontend.scalar_expr import Apply, Expr, Load, walk
-from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.machine import Instruction
+import islpy as isl
+
+from weft import dtypes
+from weft.errors import BudgetError
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
+from weft.frontend.scalar_match import matches
+from weft.polyhedral.analysis.linear import box, linear
+from weft.polyhedral.instruction import ACCUMULATOR, Instruction
+from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.named_isl import access_map, multi_aff, tuple_space
 from weft.polyhedral.scop import Access, Scop, Statement
+
+MAX_ASSIGNMENTS = 4096  # to look at
+
+Moved = frozenset[str]  # what a dim moves: names of the instruction's tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +66,14 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``dims``: the instruction's dims -> the statement's; ``streams`` are stepped over inside,
-    ``outer`` dims tell tiles apart. ``packs``: operands that would need packing, and the target if
-    it is scattered."""
+    """``dims``: the instruction's dims -> the statement's; ``operands``: its tensors -> what they
+    are, over the statement's reads (empty with ``any_update``). ``streams`` are stepped over
+    inside, ``outer`` dims tell tiles apart. ``packs``: operands that would need packing, and the
+    target if it is scattered."""
 
     instruction: Instruction
-    dims: Mapping[str, str]
+    dims: Mapping[str, tuple[str, ...]]
+    operands: Mapping[str, Expr]
     streams: tuple[str, ...]
     outer: tuple[str, ...]
     packs: tuple[Misfit, ...]
@@ -54,125 +81,365 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """``assignments``, those with the fewest packs first, inner dims before outer ones;
-    ``refusals``: what stood against the others, each a sentence."""
+    """``assignments``, those with the fewest packs first, then those of single dims, inner before
+    outer ones; ``refusals``: what stood against others, each a sentence."""
 
     assignments: tuple[Assignment, ...]
     refusals: tuple[str, ...]
 
 
 def map_instruction(
-    scop: Scop, statement: Statement, instruction: Instruction, free: Sequence[str] | None = None
+    scop: Scop,
+    statement: Statement,
+    instruction: Instruction,
+    free: Sequence[str] | None = None,
+    *,
+    several: bool = False,
+    reasons: bool = True,
 ) -> Mapped:
     """Every way in which ``instruction`` computes ``statement``.
 
     ``free``: the dims that may be assigned or streamed, by default all; the others are fixed by
-    loops outside. Whether a register tile may stand where it is put, with respect to what else the
-    program does to its elements, is ``register_tile.check_register_tiles``' question.
+    loops outside. ``several``: more than one dim may be put on one of the instruction's (not where
+    it takes any update). ``reasons``: say of each other choice of single dims what stands against
+    it. Whether a tile may stand where it is put, with respect to what else the program does to its
+    elements, is ``register_tile.check_register_tiles``' question. Raises ``BudgetError``
+    (WEFT-E0429) where there would be more than ``MAX_ASSIGNMENTS`` to look at.
     """
     reason = _unsuitable(statement, instruction)
     if reason:
         return Mapped((), (reason,))
-    names = instruction.semantics.dims
     dims = tuple(statement.dims if free is None else free)
-    moving = [d for d in dims if any(_moves(w, d) for w in statement.writes)]
-    streams = tuple(d for d in dims if d not in moving)
-    if not streams:
-        return Mapped((), (f"{statement.name} updates each element once: there is no stream",))
-    if len(moving) < len(names):
-        found = ", ".join(moving) or "none"
-        return Mapped(
-            (),
-            (
-                f"{statement.name} updates elements along {len(moving)} dims ({found}), "
-                f"{instruction.name} needs {len(names)}",
-            ),
-        )
     assignments: list[Assignment] = []
     refusals: list[str] = []
-    for chosen in permutations(moving, len(names)):
-        given = dict(zip(names, chosen, strict=True))
-        against = next(_against(statement, instruction, given), "")
-        if against:
-            shown = ", ".join(f"{name} = {dim}" for name, dim in given.items())
-            refusals.append(f"{shown}: {against}")
-            continue
-        outer = tuple(d for d in moving if d not in chosen)
-        packs = tuple(_misfits(scop, statement, instruction, given))
-        assignments.append(Assignment(instruction, given, streams, outer, packs))
-    inner = {dim: -place for place, dim in enumerate(dims)}
-    assignments.sort(key=lambda a: (len(a.packs), [inner[d] for d in a.dims.values()]))
-    return Mapped(tuple(assignments), tuple(refusals))
+    for operands in _operands(statement, instruction):
+        view = _View(scop, statement, instruction, dims, operands)
+        assignments += view.assignments(several)
+        refusals += view.refusals() if reasons else ()
+    place = {dim: -n for n, dim in enumerate(dims)}
+    assignments.sort(key=lambda a: _preference(a, place))
+    return Mapped(tuple(assignments), tuple(dict.fromkeys(refusals)))
+
+
+def _preference(a: Assignment, place: Mapping[str, int]) -> tuple[object, ...]:
+    given = list(a.dims.values())
+    return len(a.packs), [len(dims) for dims in given], [[place[d] for d in g] for g in given]
+
+
+# ---- what does not depend on dims ----------------------------------------------------------------
 
 
 def _unsuitable(statement: Statement, instruction: Instruction) -> str:
     """What stands against ``statement`` whatever the assignment, or ''."""
-    update, own = statement.update, instruction.semantics
-    assert own.update is not None, "an instruction accumulates"
+    update, own = statement.update, instruction.semantics.update
+    assert own is not None, "an instruction accumulates"
     if update is None:
         return f"{statement.name} is no update of an element (+=, max, …)"
     if any(a.may for a in (*statement.writes, *statement.reads)):
         return f"{statement.name} accesses elements that depend on data"
     if any(w.guard for w in statement.writes):
         return f"{statement.name} writes under a condition of its own"
+    if instruction.summed and not update.monoid.laws >= {"associative", "commutative"}:
+        return f"{statement.name} keeps its order, {instruction.name} sums up in its own"
     if instruction.any_update:
         return ""
-    if update.monoid.dtypes != own.update.monoid.dtypes:
-        return f"{statement.name} is not of {own.update.monoid.dtypes[0]}"
-    if update.monoid.name != own.update.monoid.name:
-        return f"{instruction.name} folds with {own.update.monoid.name}, not {update.monoid.name}"
-    if len(statement.body.results) != 1 or _product(statement.body.results[0]) is None:
-        return f"what {statement.name} adds is not a product"
+    if update.monoid.dtypes != own.monoid.dtypes:
+        return f"{statement.name} is not of {own.monoid.dtypes[0]}"
+    if update.monoid.name != own.monoid.name:
+        return f"{instruction.name} folds with {own.monoid.name}, not {update.monoid.name}"
+    if next(iter(_operands(statement, instruction)), None) is None:
+        wanted = _shown(instruction.value, instruction.tensors)
+        return f"what {statement.name} adds is not {wanted}"
     return ""
 
 
-def _product(value: Expr) -> tuple[Expr, Expr] | None:
-    """The factors of ``value``, its sign left out."""
+def _operands(statement: Statement, instruction: Instruction) -> Iterator[Mapping[str, Expr]]:
+    """What the instruction's operands may be, the statement's expression being its."""
+    if instruction.any_update:
+        yield {}
+        return
+    if len(statement.body.results) != 1 or statement.body.lets:
+        return
+    for found in matches(instruction.value, statement.body.results[0]):
+        yield {instruction.tensors[number]: expr for number, expr in found.items()}
+
+
+def _shown(value: Expr, names: Sequence[str]) -> str:
+    """``value`` in words: ``int32(a) * int32(b)``."""
     match value:
-        case Apply("mul", (left, right)):
-            return left, right
-        case Apply("neg", (inner,)):
-            return _product(inner)
+        case Load(source=int() as number):
+            return names[number]
+        case Literal():
+            return str(value.value)
+    parts = [_shown(child, names) for child in value.children]
+    signs = {"mul": " * ", "add": " + ", "sub": " - "}
+    op = getattr(value, "op", "")
+    if op in signs:
+        return signs[op].join(parts)
+    return f"{op or value.dtype}({', '.join(parts)})"
+
+
+# ---- assignments ---------------------------------------------------------------------------------
+
+Given = Mapping[str, tuple[str, ...]]  # the instruction's dims -> the statement's
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A statement with expressions for the operands of an instruction."""
+
+    scop: Scop
+    statement: Statement
+    instruction: Instruction
+    free: tuple[str, ...]
+    operands: Mapping[str, Expr]
+
+    def assignments(self, several: bool) -> Iterator[Assignment]:
+        for given in self._subsets() if several and self.operands else self._singles():
+            if not self._against(given):
+                yield self._assignment(given)
+
+    def refusals(self) -> Iterator[str]:
+        """Why the other assignments of single dims are none."""
+        names = self.instruction.semantics.dims
+        if len(self.free) < len(names):
+            dims = ", ".join(self.free) or "none"
+            yield (
+                f"{self.statement.name} has {len(self.free)} dims ({dims}), "
+                f"{self.instruction.name} needs {len(names)}"
+            )
+        for given in self._singles():
+            against = self._against(given)
+            if against:
+                yield ", ".join(f"{name} = {d}" for name, (d,) in given.items()) + f": {against}"
+
+    def _singles(self) -> Iterator[Given]:
+        """All choices of one dim for each of the instruction's."""
+        names = self.instruction.semantics.dims
+        self._count(perm(len(self.free), len(names)))
+        for chosen in permutations(self.free, len(names)):
+            yield {name: (dim,) for name, dim in zip(names, chosen, strict=True)}
+
+    def _subsets(self) -> Iterator[Given]:
+        """All choices of some dims for each of the instruction's that move the same."""
+        names = self.instruction.semantics.dims
+        own = self.instruction.semantics
+        wanted = {name: self._moves(own, self._own(), name) for name in names}
+        moved = {dim: self._moves(self.statement, self.operands, dim) for dim in self.free}
+        choices = [(None, *(n for n in names if wanted[n] == moved[d])) for d in self.free]
+        self._count(prod(map(len, choices)))
+        for chosen in product(*choices):
+            pairs = list(zip(self.free, chosen, strict=True))
+            given = {name: tuple(d for d, c in pairs if c == name) for name in names}
+            if all(given.values()):
+                yield given
+
+    def _count(self, count: int) -> None:
+        if count > MAX_ASSIGNMENTS:
+            raise BudgetError(
+                "WEFT-E0429",
+                f"{self.statement.name} has too many dims to look at every mapping",
+                why=f"{count} choices, more than {MAX_ASSIGNMENTS}",
+                hint="give the dims that matter",
+            )
+
+    def _assignment(self, given: Given) -> Assignment:
+        used = {d for dims in given.values() for d in dims}
+        moving = [d for d in self.free if self._updates(d)]
+        return Assignment(
+            self.instruction,
+            given,
+            self.operands,
+            tuple(d for d in self.free if d not in moving),
+            tuple(d for d in moving if d not in used),
+            tuple(self._misfits(given)),
+        )
+
+    # ---- what dims move ---------------------------------------------------------------------
+
+    def _own(self) -> Mapping[str, Expr]:
+        """The instruction's own operands, as expressions."""
+        names = self.instruction.tensors
+        return {name: Load(number, (), dtypes.int64) for number, name in enumerate(names)}
+
+    def _moves(self, statement: Statement, operands: Mapping[str, Expr], dim: str) -> Moved:
+        found = {name for name, e in operands.items() if _expr_moves(statement, e, dim)}
+        updates = any(_moves(w, dim) for w in statement.writes)
+        return frozenset(found | {ACCUMULATOR} if updates else found)
+
+    def _updates(self, dim: str) -> bool:
+        return any(_moves(w, dim) for w in self.statement.writes)
+
+    # ---- what stands against an assignment --------------------------------------------------
+
+    def _against(self, given: Given) -> str:
+        """The first constraint that ``given`` fails, or ''."""
+        found = self._shapes(given) if not self.operands else self._movement(given)
+        return next(found, "") or self._sizes(given) or self._shared(given)
+
+    def _movement(self, given: Given) -> Iterator[str]:
+        """Rule 2: each dim moves what the instruction's does."""
+        own = self.instruction
+        for name, dims in given.items():
+            wanted = self._moves(own.semantics, self._own(), name)
+            for dim in dims:
+                moved = self._moves(self.statement, self.operands, dim)
+                for tensor in (ACCUMULATOR, *own.tensors):
+                    if (tensor in moved) != (tensor in wanted):
+                        here, there = (
+                            ("changes", "stays") if tensor in moved else ("stays", "changes")
+                        )
+                        yield (
+                            f"{self._called(tensor)} {here} along {dim}, "
+                            f"{tensor} of {own.name} {there} along {name}"
+                        )
+
+    def _shapes(self, given: Given) -> Iterator[str]:
+        """Rule 2 for an instruction that takes any update: each read is like one of its operands,
+        or steady, and each of its operands has one."""
+        own = self.instruction.semantics
+        back = {dim: name for name, dims in given.items() for dim in dims}
+        for name, (dim, *_) in given.items():
+            if self._updates(dim) != any(_moves(w, name) for w in own.writes):
+                does = "does not update" if not self._updates(dim) else "updates"
+                yield f"{self.statement.name} {does} elements along {dim}"
+        shapes = {_along(read, own.dims) for read in own.reads}
+        seen: set[Moved] = set()
+        for read in self.statement.reads:
+            along = frozenset(back[d] for d in _along(read, tuple(back)))
+            if along and along not in shapes:
+                both = " and ".join(given[name][0] for name in own.dims if name in along)
+                yield f"{read.tensor} changes along {both}, so nothing of it is used twice"
+            seen.add(along)
+        for shape in sorted(shapes - seen, key=sorted):
+            missing = ", ".join(given[name][0] for name in own.dims if name in shape)
+            yield f"no operand changes along {missing} alone"
+
+    def _sizes(self, given: Given) -> str:
+        """Rule 3: all but the first of several dims have constant sizes."""
+        for name, dims in given.items():
+            for dim in dims[1:]:
+                if _extent(self.statement, dim) is None:
+                    shown = ", ".join(dims)
+                    return f"{shown} cannot be counted through as {name}: {dim} has no known size"
+        return ""
+
+    def _shared(self, given: Given) -> str:
+        """Rule 4: no two points update one element."""
+        inside = [d for dims in given.values() for d in dims if self._updates(d)]
+        if all(_tell_apart(write, inside) for write in self.statement.writes):
+            return ""
+        outside = [Var(d) for d in self.statement.dims if d not in inside]
+        with bounded(what="the check of an instruction's mapping"):
+            space = tuple_space(self.scop, "", len(outside))
+            for write in self.statement.writes:
+                fixed = multi_aff(self.scop, self.statement, outside, space)
+                element = access_map(self.scop, self.statement, write)
+                if not element.flat_range_product(isl.Map.from_multi_aff(fixed)).is_injective():
+                    return f"{' and '.join(inside)} share elements of {write.tensor}"
+        return ""
+
+    def _called(self, tensor: str) -> str:
+        """The user's name of what is ``tensor`` in the instruction."""
+        if tensor == ACCUMULATOR:
+            return self.statement.writes[0].tensor
+        expr = self.operands[tensor]
+        reads = [self.statement.reads[_number(n)] for n in walk(expr) if isinstance(n, Load)]
+        return " and ".join(dict.fromkeys(r.tensor for r in reads)) or f"what {tensor} stands for"
+
+    # ---- memory -----------------------------------------------------------------------------
+
+    def _misfits(self, given: Given) -> Iterator[Misfit]:
+        """Operands that do not lie in memory as the instruction places them."""
+        own = self.instruction.semantics
+        back = {d: name for name, dims in given.items() for d in dims}
+        numbered: list[tuple[int | None, Access, Access]] = [
+            (None, w, own.writes[0]) for w in self.statement.writes
+        ]
+        for place, read in enumerate(self.statement.reads):
+            numbered += [(place, read, like) for like in self._likes(place, read, back)]
+        for name, dims in given.items():
+            for number, access, like in numbered:
+                if any(self._misplaced(access, like, name, dims, d) for d in dims):
+                    yield Misfit(number, access.tensor, dims[-1])
+
+    def _likes(self, number: int, read: Access, back: Mapping[str, str]) -> Iterator[Access]:
+        """The instruction's operands that a read is part of."""
+        own = self.instruction.semantics
+        along = {back[d] for d in _along(read, tuple(back))}
+        for like in own.reads:
+            expr = self.operands.get(like.tensor)
+            if expr is None:
+                if along and along == _along(like, own.dims):
+                    yield like
+            elif any(isinstance(n, Load) and n.source == number for n in walk(expr)):
+                yield like
+
+    def _misplaced(
+        self, access: Access, like: Access, name: str, dims: tuple[str, ...], dim: str
+    ) -> bool:
+        """Whether ``access`` steps along ``dim`` by another distance than the instruction does."""
+        place = self.instruction.operands[like.tensor].place
+        form = linear(place[-1], self.instruction.semantics.dims)
+        step = 0 if form is None else form.coefficients.get(name, 0)
+        if not step or not _moves(access, dim):
+            return False
+        for later in dims[dims.index(dim) + 1 :]:
+            step *= _extent(self.statement, later) or 0
+        return _stride(self.scop, access, dim) != step
+
+
+def _stride(scop: Scop, access: Access, dim: str) -> int | None:
+    """Elements between neighbours along ``dim`` in memory, where that is known."""
+    tensor = scop.tensor(access.tensor)
+    stride, unit = 0, 1
+    pairs = list(zip(access.indices, tensor.shape, strict=True))[tensor.contracted :]
+    for index, size in reversed(pairs):
+        split = linear(index, (dim,))
+        if split is None:
+            return None
+        factor = split.coefficients.get(dim, 0)
+        if factor and not unit:
+            return None
+        stride += factor * unit
+        unit = unit * int(size.value) if isinstance(size, Literal) else 0
+    return stride
+
+
+def _tell_apart(access: Access, dims: Collection[str]) -> bool:
+    """Whether each of ``dims`` has an index of its own: a quick way to tell that no two of their
+    points are one element."""
+    alone = set()
+    for index in access.indices:
+        split = linear(index, dims)
+        if split is not None and sum(map(bool, split.coefficients.values())) == 1:
+            alone |= {d for d, c in split.coefficients.items() if c}
+    return alone >= set(dims)
+
+
+def _extent(statement: Statement, dim: str) -> int | None:
+    """How many values ``dim`` has, where that is a constant."""
+    match box(statement).get(dim):
+        case Literal() as begin, Literal() as end:
+            return max(1, int(end.value) - int(begin.value))
     return None
 
 
-def _against(
-    statement: Statement, instruction: Instruction, given: Mapping[str, str]
-) -> Iterator[str]:
-    """What stands against one assignment."""
-    own = instruction.semantics
-    shapes = {_along(read, own.dims) for read in own.reads}
-    back = {dim: name for name, dim in given.items()}
-    seen: set[frozenset[str]] = set()
-    for read in statement.reads:
-        along = frozenset(back[d] for d in _along(read, tuple(back)))
-        if along and along not in shapes:
-            both = " and ".join(given[name] for name in own.dims if name in along)
-            yield f"{read.tensor} changes along {both}, so nothing of it is used twice"
-        seen.add(along)
-    for shape in sorted(shapes - seen, key=sorted):
-        missing = ", ".join(given[name] for name in own.dims if name in shape)
-        yield f"no operand changes along {missing} alone"
-    if not instruction.any_update:
-        yield from _factors(statement, shapes, back)
+def _expr_moves(statement: Statement, expr: Expr, dim: str) -> bool:
+    return any(
+        (isinstance(n, Var) and n.name == dim)
+        or (isinstance(n, Load) and _moves(statement.reads[_number(n)], dim))
+        for n in walk(expr)
+    )
 
 
-def _factors(
-    statement: Statement, shapes: Collection[frozenset[str]], back: Mapping[str, str]
-) -> Iterator[str]:
-    """Each factor of the product has to be made of operands of one shape."""
-    for factor in _product(statement.body.results[0]) or ():
-        found = frozenset[str]()
-        for node in walk(factor):
-            if isinstance(node, Load) and isinstance(node.source, int):
-                read = statement.reads[node.source]
-                found |= frozenset(back[d] for d in _along(read, tuple(back)))
-        if found and found not in shapes:
-            yield "a factor of the product changes along both rows and lanes"
-
-
-def _along(access: Access, dims: Sequence[str]) -> frozenset[str]:
+def _along(access: Access, dims: Collection[str]) -> frozenset[str]:
     return frozenset(d for d in dims if _moves(access, d))
+
+
+def _number(load: Load) -> int:
+    assert isinstance(load.source, int)
+    return load.source
 
 
 def _moves(access: Access, dim: str) -> bool:
@@ -180,25 +447,3 @@ def _moves(access: Access, dim: str) -> bool:
         split is None or bool(split.coefficients.get(dim))
         for split in (linear(index, (dim,)) for index in access.indices)
     )
-
-
-def _misfits(
-    scop: Scop, statement: Statement, instruction: Instruction, given: Mapping[str, str]
-) -> Iterator[Misfit]:
-    """Operands that are not contiguous along the dims that want it."""
-    numbered = [(None, w) for w in statement.writes]
-    for name, layout in instruction.layouts.items():
-        for number, access in (*numbered, *enumerate(statement.reads)):
-            moves = layout == "contiguous" and _moves(access, given[name])
-            if moves and not _contiguous(scop, access, given[name]):
-                yield Misfit(number, access.tensor, given[name])
-
-
-def _contiguous(scop: Scop, access: Access, dim: str) -> bool:
-    """Whether neighbours along ``dim`` are so in memory: only the last index moves, by 1."""
-    indices = access.indices[scop.tensor(access.tensor).contracted :]
-    steps = []
-    for index in indices:
-        split = linear(index, (dim,))
-        steps.append(None if split is None else split.coefficients.get(dim, 0))
-    return bool(steps) and steps[-1] == 1 and not any(steps[:-1])

@@ -189,7 +189,7 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
             read.tensor,
             p.statement,
             loop,
-            {p.dim: p.width} if p.width > 1 else {},
+            {p.dim: p.width, **dict(p.inner)} if p.width > 1 else dict(p.inner),
             order=order,
             operand=p.operand,
             pad=False,  # register tiles at the edges read no further than they have to

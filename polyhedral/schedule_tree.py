@@ -15,6 +15,8 @@
   one update that one iteration of the loops outside runs may keep the elements that they update in
   registers: loaded before the first instance, stored after the last. The conditions are in
   ``polyhedral/register_tile.py``, the code in ``codegen/register_tile.py``.
+* ``RegisterTile.instruction`` computes ``depth`` steps of the innermost stream at once, where that
+  many are left; their order is then its own.
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
@@ -29,6 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from weft.frontend.scalar_expr import Expr
+from weft.polyhedral.instruction import Instruction
 
 Kind = Literal["serial", "parallel", "vector", "unrolled"]
 
@@ -48,6 +51,11 @@ class RegisterTile:
 
     rows: tuple[int, ...]
     lanes: int
+    instruction: Instruction | None = None  # None: multiply-adds of vectors
+
+    def __str__(self) -> str:
+        by = f", instruction={self.instruction.name!r}" if self.instruction else ""
+        return f"RegisterTile(rows={self.rows}, lanes={self.lanes}{by})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "weft.api": ("Stages", "compile", "lower", "program", "schedule", "schedules"),
     "weft.schedule_value": ("Schedule",),
+    "weft.instructions": ("Mappings", "instruction", "map_instruction"),
     "weft.model": ("Model",),
     "weft.loop_kernel": ("Kernel", "kernel"),
     "weft.executable": ("Executable", "load"),
@@ -38,6 +39,7 @@ _HOMES = {
         "uint32", "uint64", "bf16", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16",
         "u32", "u64",
     ),
+    "weft.polyhedral.instruction": ("Assembly", "Instruction", "Intrinsic", "Pattern"),
     "weft.frontend.loops.arrays": ("empty", "ones", "statement", "zeros"),
     "weft.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",

@@ -116,10 +116,17 @@ from weft.frontend.tensor_expr import Axis as Axis
 from weft.frontend.tensor_expr import Monoid as Monoid
 from weft.frontend.tensor_expr import Program as Program
 from weft.frontend.tensor_expr import Tensor as Tensor
+from weft.instructions import Mappings as Mappings
+from weft.instructions import instruction as instruction
+from weft.instructions import map_instruction as map_instruction
 from weft.loop_kernel import Kernel as Kernel
 from weft.loop_kernel import kernel as kernel
 from weft.model import Model as Model
 from weft.options import Options as Options
+from weft.polyhedral.instruction import Assembly as Assembly
+from weft.polyhedral.instruction import Instruction as Instruction
+from weft.polyhedral.instruction import Intrinsic as Intrinsic
+from weft.polyhedral.instruction import Pattern as Pattern
 from weft.schedule_value import Schedule as Schedule
 
 __version__: str

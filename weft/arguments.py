@@ -236,6 +236,13 @@ def apart(spans: Sequence[tuple[int, int]]) -> bool:
     return all(one[1] <= other[0] for one, other in pairwise(sorted(spans)))
 
 
+def clear(written: Sequence[tuple[int, int]], read: Sequence[tuple[int, int]]) -> bool:
+    """Whether the blocks that are ``written`` are apart from each other and from those ``read``."""
+    return apart(written) and all(
+        end <= other or after <= begin for begin, end in written for other, after in read
+    )
+
+
 def targets_of(out: Out, outputs: Sequence[ArraySpec]) -> list[Any]:
     """The caller's array for each output, None where there is none."""
     match out:

@@ -6,21 +6,15 @@ from collections.abc import Sequence
 
 from weft.targets import Listed
 
-INSTRUCTIONS = {
-    "fma": "FMA", "avx512vnni": "VNNI", "avx512bf16": "BF16", "avx512fp16": "FP16",
-    "avxvnni": "AVX-VNNI", "avxvnniint8": "AVX-VNNI-INT8", "dotprod": "DOTPROD", "i8mm": "I8MM",
-    "bf16": "BF16", "fullfp16": "FP16",
-}  # fmt: skip
 
-
-def target_data(listed: Listed) -> dict[str, object]:
+def target_data(row: Listed) -> dict[str, object]:
     """One row as JSON data: sizes in bytes, rates in Hz, bytes per cycle or second, seconds."""
-    target, machine = listed.target, listed.target.machine
+    target, machine = row.target, row.target.machine
     return {
         "name": target.name,
         "host": target.name.startswith("host"),
-        "runs_here": not listed.lacking,
-        "lacking": list(listed.lacking),
+        "runs_here": not row.lacking,
+        "lacking": list(row.lacking),
         "triple": target.llvm.triple,
         "cpu": target.llvm.cpu,
         "vector_bytes": machine.vector_bytes,
@@ -36,7 +30,8 @@ def target_data(listed: Listed) -> dict[str, object]:
         "loads_per_cycle": machine.loads_per_cycle,
         "memory_bandwidth": machine.memory_bandwidth,
         "barrier": machine.barrier,
-        "instructions": list(machine.features),
+        "features": list(machine.features),
+        "instructions": _instructions(row),
     }
 
 
@@ -53,15 +48,20 @@ def targets_text(rows: Sequence[Listed]) -> str:
 
 def _cells(row: Listed) -> tuple[str, str, str, str, str, str]:
     target, machine = row.target, row.target.machine
-    names = [INSTRUCTIONS.get(feature, feature) for feature in machine.features]
     return (
         target.name,
         target.llvm.cpu,
         f"{machine.vector_registers} x {8 * machine.vector_bytes} bits",
         " ".join(_size(cache.size) for cache in machine.caches),
-        " ".join(names) or "-",
+        " ".join(_instructions(row)) or "-",
         "no" if row.lacking else "yes",
     )
+
+
+def _instructions(row: Listed) -> list[str]:
+    """What it has beyond multiplications and additions."""
+    fused = ["fma"] if row.target.llvm.fma else []
+    return [*fused, *dict.fromkeys(x.name for x in row.target.machine.extensions)]
 
 
 def _rates(row: Listed) -> str:

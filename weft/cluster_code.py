@@ -87,7 +87,7 @@ def cluster_code(
     """The kernels of a cluster, in the order that the user has ``given`` or in Weft's own."""
     if given is not None:
         scheduled, fallback = given_schedule(scop, given, passes), ""
-        kernels = kernels_of(scheduled, scop.name, passes)
+        kernels = kernels_of(scheduled, scop.name, passes, machine)
     else:
         scheduled, kernels, fallback = automatic_code(scop, machine, scop.name, passes)
     return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
@@ -104,22 +104,25 @@ def automatic_code(
         choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
         try:
             scheduled = proved(scop, choose, passes)
-            return scheduled, kernels_of(scheduled, name, passes), ""
+            return scheduled, kernels_of(scheduled, name, passes, machine), ""
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             less = limits.after(error, scop, threads)
             if less is None:
                 scheduled = serial_schedule(scop, error, passes)
-                return scheduled, kernels_of(scheduled, name, passes), str(error)
+                return scheduled, kernels_of(scheduled, name, passes, machine), str(error)
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
 
 
-def kernels_of(scheduled: Scheduled, name: str, passes: Passes) -> tuple[ClusterKernel, ...]:
+def kernels_of(
+    scheduled: Scheduled, name: str, passes: Passes, machine: Machine
+) -> tuple[ClusterKernel, ...]:
     """One kernel in loop IR for each top-level nest."""
+    last_cache = machine.caches[-1].size
     return passes.run(
         "loops",
-        lambda: tuple(_kernel(nest) for nest in nests(scheduled, name)),
+        lambda: tuple(_kernel(nest, last_cache) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
 
@@ -208,8 +211,8 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
     return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
 
 
-def _kernel(nest: Nest) -> ClusterKernel:
-    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name))
+def _kernel(nest: Nest, last_cache: int) -> ClusterKernel:
+    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), last_cache)
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}

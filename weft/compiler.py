@@ -20,7 +20,8 @@ import numpy as np
 from weft.assemble import Assembly, assemble
 from weft.cache import open_cache
 from weft.cluster_code import ClusterCode, cluster_code, cluster_scop
-from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.llvm_target import host_target
+from weft.codegen.loop_ir import Kernel
 from weft.codegen.program import Program as HostProgram
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
@@ -47,6 +48,7 @@ from weft.graph.winograd import Effort, winograd
 from weft.guards import guards_of
 from weft.link import bind
 from weft.lowered import Lowered
+from weft.object_code import ObjectCode
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.isl_context import exclusively
@@ -91,17 +93,19 @@ def _identity(graph: Graph, schedules: Schedules) -> str:
 
 
 def _compiled(graph: Graph, target: Target, options: Options, schedules: Schedules) -> Compiled:
-    """Every stage, in order."""
-    lowered = lower_graph(graph, options, target.machine, schedules)
-    return machine_code(graph, lowered, target.llvm)
+    """Every stage, in order; kernels become object code while others are still on their way."""
+    with ObjectCode(target.llvm, options) as code:
+        lowered = lower_graph(graph, options, target.machine, schedules, ready=code.emitted)
+        return machine_code(graph, lowered, code)
 
 
-def machine_code(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled:
+def machine_code(graph: Graph, lowered: Lowered, code: ObjectCode) -> Compiled:
     """``lowered``, which computes ``graph``, with its constants packed, as object code."""
+    explanation = lowered.passes.run("explain", lambda: explain(lowered))  # compilers are at work
     constants = dict(lowered.constants)
     if lowered.assembly.prepare is not None:
-        constants |= _prepare(lowered.assembly.prepare, constants, lowered.passes)
-    compiled = program_code(lowered.assembly.main, constants, target, lowered.passes)
+        constants |= _prepare(lowered.assembly.prepare, constants, code, lowered.passes)
+    compiled = program_code(lowered.assembly.main, constants, code, lowered.passes)
     return replace(
         compiled,
         name=graph.name,
@@ -111,7 +115,7 @@ def machine_code(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled
         guards=guards_of([code.scheduled.scop for code in lowered.codes if code]),
         stats=statistics(lowered),
         texts=lowered.passes.texts,
-        explanation=explain(lowered),
+        explanation=explanation,
     )
 
 
@@ -126,15 +130,16 @@ def lower_graph(
     options: Options | None = None,
     machine: Machine | None = None,
     schedules: Schedules | None = None,
+    ready: Callable[[Kernel], object] | None = None,
 ) -> Lowered:
     """``graph`` down to a host program of kernels in loop IR, for ``options.target`` unless for
-    ``machine``."""
+    ``machine``. ``ready`` is called with each kernel as soon as there is one."""
     chosen = options or Options()
     machine = machine or target_for(chosen).machine
     passes = Passes(chosen, graph.name)
     graph = optimised(graph, passes)
     parts = passes.run("partition", lambda: partition(graph))
-    codes = _cluster_codes(graph, parts.clusters, machine, passes, schedules or {})
+    codes = _cluster_codes(graph, parts.clusters, machine, passes, schedules or {}, ready)
     assembly = passes.run(
         "program", lambda: _assemble(graph, parts.clusters, codes), show=_print_assembly
     )
@@ -213,6 +218,7 @@ def _cluster_codes(
     machine: Machine,
     passes: Passes,
     schedules: Schedules,
+    ready: Callable[[Kernel], object] | None,
 ) -> tuple[ClusterCode | None, ...]:
     """The code of each cluster; clusters that compute the same share one."""
     done: dict[str, ClusterCode] = {}
@@ -221,6 +227,9 @@ def _cluster_codes(
         if cell is not None and cell.name not in done:
             scop = cluster_scop(cell.program, cell.constant, cell.name, passes)
             done[cell.name] = cluster_code(scop, machine, passes, schedules.get(cell.name))
+            if ready is not None:
+                for made in done[cell.name].kernels:
+                    passes.run("llvm", partial(ready, made.kernel))
         codes.append(None if cell is None else done[cell.name])
     for name in schedules:
         if name not in done:
@@ -258,14 +267,16 @@ def _print_assembly(assembly: Assembly) -> str:
 
 
 def _prepare(
-    program: HostProgram, constants: Mapping[str, np.ndarray], passes: Passes
+    program: HostProgram, constants: Mapping[str, np.ndarray], code: ObjectCode, passes: Passes
 ) -> dict[str, np.ndarray]:
     """Constants computed from constants, packed weights say, by running their kernels now: those
     that were made for the target, where data lie is theirs, in code for the processor here.
 
     What padding the kernels leave out is 0: artifacts are the same each time.
     """
-    compiled = program_code(program, constants, host_target(), passes)
+    with ObjectCode(host_target(), passes.options) as here:
+        chosen = code if code.target == here.target else here
+        compiled = program_code(program, constants, chosen, passes)
     zeros = {
         spec.name: np.zeros([evaluate(n, {}) for n in spec.shape], spec.dtype.numpy)
         for spec in compiled.outputs

@@ -79,7 +79,7 @@ class Executable:
 
     __slots__ = (
         "_alignments", "_compiled", "_constants", "_constants_at", "_frames", "_in_place",
-        "_names", "_native", "_overwritten", "_plans", "_scalars", "_threads",
+        "_names", "_native", "_overwritten", "_plans", "_scalars", "_target_alignments", "_threads",
     )  # fmt: skip
 
     def __init__(self, compiled: Compiled, *, threads: int | None = None) -> None:
@@ -94,6 +94,7 @@ class Executable:
         self._constants = ([array for array, _ in held], np.array([*(at for _, at in held), 0]))
         self._constants_at = address(self._constants[1])
         self._alignments = [max(s.alignment, s.dtype.itemsize) for s in compiled.inputs]
+        self._target_alignments = [max(s.alignment, s.dtype.itemsize) for s in compiled.outputs]
         self._names = [spec.name for spec in compiled.outputs]
         self._in_place = {pair.output: pair for pair in compiled.in_place}
         self._scalars = compiled.scalars
@@ -155,14 +156,16 @@ class Executable:
         except IndexError:
             frame = self._new_frame()
         try:
-            results = self._run_plain(frame, given) if out is None else None
+            results = self._run_plain(frame, given, out)
             return self._run_any(frame, given, out) if results is None else results
         finally:
             self._frames.append(frame)
 
-    def _run_plain(self, frame: Frame, given: Sequence[object]) -> list[np.ndarray] | None:
+    def _run_plain(
+        self, frame: Frame, given: Sequence[object], out: Out
+    ) -> list[np.ndarray] | None:
         """The short way of a call like one before it; None where this one is not."""
-        if self._in_place and not self._overwritten:
+        if self._in_place and (out is not None or not self._overwritten):
             return None
         taken = frame.take(given)
         if taken is None:
@@ -177,7 +180,13 @@ class Executable:
         if self._overwritten:
             self._enter(plan, frame)
             return [given[k] for k in self._overwritten]  # type: ignore[misc]
-        targets = [empty(*output) for output in plan.outputs]
+        targets = (
+            [empty(*output) for output in plan.outputs]
+            if out is None
+            else frame.take_targets(out, plan, given, places)
+        )
+        if targets is None:
+            return None
         for number, (_, at) in enumerate(targets):
             frame.outputs[number] = at
         self._enter(plan, frame)
@@ -219,7 +228,7 @@ class Executable:
         return _Call(plan, inputs, placed, results, targets)
 
     def _new_frame(self) -> Frame:
-        return Frame(self._compiled.inputs, len(self._compiled.outputs))
+        return Frame(self._compiled, self._target_alignments)
 
     def _enter(self, plan: Plan, frame: Frame) -> None:
         """One native call, on a frame that is filled."""
@@ -303,10 +312,9 @@ class Executable:
         pair = self._in_place.get(number)
         if pair is not None and pair.shared:
             return inputs[pair.input]
-        spec = self._compiled.outputs[number]
         if pair is None and result.flags.c_contiguous:
             at = address(result)
-            if at % max(spec.alignment, spec.dtype.itemsize) == 0:
+            if at % self._target_alignments[number] == 0:
                 return result, at
         return empty(result.shape, result.dtype, result.nbytes)
 

@@ -25,6 +25,7 @@ from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel
 from weft.guards import guards_of, range_guards
 from weft.kernel_report import explain, statistics
+from weft.object_code import ObjectCode
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.assume_sizes import assume_sizes
@@ -114,7 +115,7 @@ def lower_loops(
         scheduled, kernels, fallback = automatic_code(scop, machine, _kernel_name(scop), passes)
     else:
         scheduled, fallback = _given(scop, scheduled, passes), ""
-        kernels = kernels_of(scheduled, _kernel_name(scop), passes)
+        kernels = kernels_of(scheduled, _kernel_name(scop), passes, machine)
     program = passes.run(
         "program", lambda: _program(kernel, scheduled, kernels), show=print_program
     )
@@ -175,7 +176,8 @@ def _is_written(scop: Scop, name: str) -> bool:
 
 def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
     """``lowered`` as object code."""
-    compiled = program_code(lowered.program, {}, target, lowered.passes)
+    with ObjectCode(target, lowered.passes.options) as code:
+        compiled = program_code(lowered.program, {}, code, lowered.passes)
     names = [argument.name for argument in lowered.kernel.arguments]
     inputs = tuple(replace(s, name=n) for s, n in zip(compiled.inputs, names, strict=True))
     outputs = tuple(

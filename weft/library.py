@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.codegen.c_header import c_header
 from weft.codegen.c_interface import Field, Interface, Result, identifier, identifiers
-from weft.codegen.llvm_interface import emit_interface
+from weft.codegen.llvm_interface import emit_interface, exports
 from weft.codegen.llvm_processor import plain
 from weft.codegen.llvm_runtime import runtime_ir
 from weft.codegen.llvm_target import LlvmTarget, to_object
@@ -26,8 +26,6 @@ from weft.dtypes import int64
 from weft.errors import ArtifactError
 from weft.files import write_atomically
 from weft.linker import link_shared
-
-FUNCTIONS = ("run", "workspace_bytes", "message")  # what a library defines, behind its name
 
 
 def write_library(
@@ -72,8 +70,7 @@ def library_object(compiled: Compiled, name: str | None = None) -> Iterator[byte
     pool = compiled.pool or to_object(_runtime(target), target)
     functions = to_object(emit_interface(interface, target), plain(target))
     objects = [*compiled.objects, pool, functions]
-    public = [f"{interface.name}_{function}" for function in FUNCTIONS]
-    return merge_objects(objects, public, _blobs(compiled))
+    return merge_objects(objects, exports(interface), _blobs(compiled))
 
 
 def interface_of(compiled: Compiled, name: str | None = None) -> Interface:

@@ -1,4 +1,4 @@
-"""From cluster-local names to the whole program's, and from LLVM IR to object code."""
+"""From cluster-local names to the whole program's."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from weft.assemble import Step, Storage
 from weft.cluster_code import ClusterCode
-from weft.codegen.llvm_target import LlvmTarget, to_object
-from weft.codegen.machines.host import cpu_count
 from weft.frontend.tensor_expr import as_size
 from weft.graph.operator_graph import Graph, Value
 from weft.graph.partition import Cluster
-from weft.jobs import compile_objects
-from weft.options import Options
-from weft.worker_pool import WorkerPool
-
-WORTH = 300_000  # characters of LLVM IR beside the largest module: half a second of one worker
 
 
 def bind(
@@ -70,12 +63,3 @@ def _values(graph: Graph, clusters: Sequence[Cluster]) -> list[Value]:
 
 def _storage(value: Value) -> Storage:
     return Storage(value.dtype, tuple(map(as_size, value.shape)))
-
-
-def objects_of(texts: Sequence[str], target: LlvmTarget, options: Options) -> list[bytes]:
-    """Object code of each module, by worker processes where there is much to do at once."""
-    sizes = [len(text) for text in texts]
-    if sum(sizes) - max(sizes, default=0) < WORTH or options.workers == 0:
-        return [to_object(text, target) for text in texts]
-    with WorkerPool(options.workers or cpu_count()) as pool:
-        return compile_objects(texts, target, pool, timeout=options.job_seconds)

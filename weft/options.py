@@ -24,6 +24,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from weft.errors import CompileError, WeftWarning
+from weft.polyhedral.instruction import Instruction
 
 VARIABLES = (
     "WEFT_STRICT", "WEFT_TARGET", "WEFT_WINOGRAD", "WEFT_THREADS", "WEFT_WORKERS", "WEFT_VERIFY",
@@ -52,11 +53,15 @@ class Options:
     dump: str | None = None
     print_after: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
+    instructions: tuple[Instruction, ...] = ()  # of the target besides its own: weft.instruction
 
     def __post_init__(self) -> None:
         for name in ("strict", "cache", "texts"):
             _check(isinstance(getattr(self, name), bool), name, self, "True or False")
         _check(isinstance(self.target, str), "target", self, "the name of a processor")
+        given = self.instructions
+        good = isinstance(given, tuple) and all(isinstance(x, Instruction) for x in given)
+        _check(good, "instructions", self, "a tuple of instructions")
         _check(_integer(self.threads, 1, 1024, optional=True), "threads", self, "1 to 1024 or None")
         _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
         _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')

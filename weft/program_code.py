@@ -6,43 +6,39 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_program import emit_program
-from weft.codegen.llvm_target import LlvmTarget, lacking
+from weft.codegen.llvm_target import lacking
 from weft.codegen.machines.host import host_processor
 from weft.codegen.native_library import pool_object
 from weft.codegen.program import Program
 from weft.compiled import Compiled, InPlace, array_specs
-from weft.link import objects_of
+from weft.object_code import ObjectCode
 from weft.passes import Passes
 
 
 def program_code(
     program: Program,
     constants: Mapping[str, np.ndarray],
-    target: LlvmTarget,
+    code: ObjectCode,
     passes: Passes,
 ) -> Compiled:
     """``program``, whose constants hold ``constants``, as machine code behind one entry point."""
     entry = f"weft_{program.name}"
-    contract = not passes.options.strict
-    kernels = passes.run(
-        "llvm", lambda: [emit_kernel(k, target, contract=contract) for k in program.kernels]
-    )
+    kernels = passes.run("llvm", lambda: [code.emitted(k) for k in program.kernels])
     main = emit_program(program, {k.symbols.function: k.symbols for k in kernels}, entry)
     texts = [*(k.text for k in kernels), main]
-    objects = passes.run("object", lambda: objects_of(texts, target, passes.options))
+    objects = passes.run("object", lambda: code.objects(texts))
     messages = {kernel.name: kernel.messages for kernel in program.kernels}
     return Compiled(
         name=program.name,
         inputs=array_specs(program, program.inputs, tuple(b.name for b in program.inputs)),
         outputs=array_specs(program, program.outputs, tuple(b.name for b in program.outputs)),
         parameters=program.parameters,
-        target=target,
+        target=code.target,
         entry=entry,
         objects=tuple(objects),
-        pool=pool_object(target),
-        processor="" if lacking(target) else host_processor(),
+        pool=pool_object(code.target),
+        processor="" if lacking(code.target) else host_processor(),
         constants=tuple((b.name, constants[b.name]) for b in program.constants),
         derived=program.derived,
         in_place=tuple(InPlace(o, i, shared=True) for o, i in program.in_place),

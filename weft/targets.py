@@ -11,11 +11,19 @@ from weft.codegen.machines.host import host
 from weft.codegen.machines.named import RECORDS, target_named
 from weft.codegen.target import Target
 from weft.options import Options
+from weft.try_instruction import with_instructions
 
 
 def target_for(options: Options) -> Target:
-    """The record of ``options.target``. Raises ``CompileError`` (WEFT-E0002) if there is none,
-    E0004 for "host-calibrated" where nothing was measured."""
+    """The record of ``options.target``, with ``options.instructions``.
+
+    Raises ``CompileError``: WEFT-E0002 if there is none, E0004 for "host-calibrated" where nothing
+    was measured, E0021 if one of the instructions does not compute what it says.
+    """
+    return with_instructions(_named(options), options.instructions)
+
+
+def _named(options: Options) -> Target:
     match options.target:
         case "host":
             return host()

@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 
-from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.llvm_target import LlvmTarget, host_target, lacking
 from weft.codegen.target import machine_of
 from weft.compiler import Schedules, compile_graph, graph_stages
 from weft.errors import ExecutionError, WeftWarning
@@ -149,8 +149,11 @@ def _check_clusters(graph: Graph, options: Options, machine: Machine, target: Ll
 
 
 def _check_real(graph: Graph, executable: Executable, options: Options) -> None:
-    """Run ``executable`` at its own sizes, if they are not large."""
+    """Run ``executable`` at its own sizes, if they are not large and it runs here."""
     if _points(graph) > REAL_POINTS:
+        return
+    if missing := lacking(executable.compiled.target):
+        _warn(graph, f"{host_target().cpu} lacks {', '.join(missing)}")
         return
     try:
         with_data, inputs, wanted = tried(graph, run_graph)

@@ -10,12 +10,14 @@ import numpy as np
 from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.program_interpreter import interpret_program
 from weft.codegen.program_printer import print_program
+from weft.compiled import Compiled
 from weft.compiler import lower_graph, machine_code
 from weft.errors import WeftWarning
 from weft.executable import Executable
 from weft.graph.operator_graph import Graph
 from weft.ladder import Ladder
 from weft.lowered import Lowered
+from weft.object_code import ObjectCode
 from weft.options import Options
 from weft.oracle import Arrays
 from weft.polyhedral.machine import Machine
@@ -34,7 +36,7 @@ def check_program(
     lowered = ladder.make("assemble", lambda: _lowered(graph, ladder.options, machine))
     if interpreted:
         ladder.step("assemble", lambda: _text(lowered), lambda: _interpreted(lowered, inputs))
-    compiled = ladder.make("llvm", lambda: machine_code(graph, lowered, target))
+    compiled = ladder.make("llvm", lambda: _compiled(graph, lowered, target))
     ladder.step(
         "llvm",
         lambda: "\n".join(compiled.llvm),
@@ -51,6 +53,11 @@ def _lowered(graph: Graph, options: Options, machine: Machine) -> Lowered:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeftWarning)
         return lower_graph(graph, quiet, machine)
+
+
+def _compiled(graph: Graph, lowered: Lowered, target: LlvmTarget) -> Compiled:
+    with ObjectCode(target, lowered.passes.options) as code:
+        return machine_code(graph, lowered, code)
 
 
 def run(executable: Executable, inputs: Arrays) -> Arrays:

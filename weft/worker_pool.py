@@ -18,6 +18,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import IO, BinaryIO, cast
@@ -122,9 +123,13 @@ class WorkerPool:
         self.size = size
         self._idle: list[_Worker] = []
         self._owner = os.getpid()
-        self._lock = threading.Lock()  # one batch at a time
+        self.lock = threading.Lock()  # who has the workers
         self._unavailable = False
         self._closing = weakref.finalize(self, _end_all, self._idle, self._owner)
+
+    def jobs(self, job: str, *, timeout: float | None = None) -> Jobs:
+        """Jobs of one kind to give one by one, a context manager: see ``Jobs``."""
+        return Jobs(self, job, timeout)
 
     def run(
         self, job: str, payloads: Sequence[bytes], *, timeout: float | None = None
@@ -134,8 +139,9 @@ class WorkerPool:
         A job that takes longer than ``timeout`` seconds is killed: ``BudgetError`` (WEFT-E0571).
         One that crashes its worker twice: ``InternalError`` (WEFT-E0570).
         """
-        with self._lock:
-            return _Batch(self, [Job(job, payload) for payload in payloads], timeout).run()
+        with self.jobs(job, timeout=timeout) as jobs:
+            results = [jobs.add(payload) for payload in payloads]
+            return [result.result() for result in results]
 
     def map(
         self, job: str, payloads: Sequence[bytes], *, timeout: float | None = None
@@ -150,7 +156,7 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the workers; the pool may be used again."""
-        with self._lock:
+        with self.lock:
             _end_all(self._idle, self._owner)
 
     def __enter__(self) -> WorkerPool:
@@ -230,92 +236,112 @@ def _end_all(workers: list[_Worker], owner: int) -> None:
             worker.end()
 
 
-class _Batch:
-    """One ``run``: a feeding thread for each worker, results by position."""
+class Jobs:
+    """Jobs of one kind, done by a pool's workers while the caller goes on.
 
-    def __init__(self, pool: WorkerPool, jobs: list[Job], timeout: float | None) -> None:
-        self.pool = pool
-        self.jobs = jobs
-        self.timeout = timeout
-        self.results: list[Result | None] = [None] * len(jobs)
-        self.waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for number in range(len(jobs)):
-            self.waiting.put(number)
-        self.busy: list[_Worker] = []
-        self.stopped = False
+        with pool.jobs("object") as jobs:
+            result = jobs.add(payload)      # a future: bytes, or the error that it ended in
 
-    def run(self) -> list[Result]:
-        feeders = [
-            threading.Thread(target=self._feed, name="weft-feeder", daemon=True)
-            for _ in range(min(self.pool.size, len(self.jobs)))
-        ]
+    There is a feeding thread for each worker; where workers cannot be started, it does the jobs
+    itself. Whoever leaves by an exception kills the jobs that run. A pool serves one at a time.
+    """
+
+    def __init__(self, pool: WorkerPool, name: str, timeout: float | None) -> None:
+        self._pool = pool
+        self._name = name
+        self._timeout = timeout
+        self._waiting: queue.SimpleQueue[tuple[Job, Future[Result]] | None] = queue.SimpleQueue()
+        self._feeders: list[threading.Thread] = []
+        self._busy: list[_Worker] = []
+        self._stopped = False
+
+    def __enter__(self) -> Jobs:
+        self._pool.lock.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
-            for feeder in feeders:
-                feeder.start()
-            for feeder in feeders:
-                feeder.join()
-            self._here()
-        except BaseException:  # Ctrl-C: nobody wants the answers any more
-            self.stopped = True
-            for worker in list(self.busy):
-                worker.process.kill()
-            raise
-        return cast(list[Result], self.results)
+            self._stopped = error is not None  # Ctrl-C, say: nobody wants the answers any more
+            for _ in self._feeders:
+                self._waiting.put(None)
+            if self._stopped:
+                for worker in list(self._busy):
+                    worker.process.kill()
+            else:
+                for feeder in self._feeders:
+                    feeder.join()
+        finally:
+            self._pool.lock.release()
 
-    def _here(self) -> None:
-        """What no worker took is done in this process."""
-        while (number := self._next()) is not None:
-            self._settle(number, perform(self.jobs[number]))
+    def add(self, payload: bytes, *, workers: int | None = None) -> Future[Result]:
+        """Begin a job, on at most so many ``workers``: by default all of the pool."""
+        job, future = Job(self._name, payload), Future[Result]()
+        if self._pool.size == 0:
+            _settle(future, perform(job))
+            return future
+        self._waiting.put((job, future))
+        if len(self._feeders) < min(workers or self._pool.size, self._pool.size):
+            self.more()
+        return future
 
-    def _next(self) -> int | None:
-        try:
-            return None if self.stopped else self.waiting.get_nowait()
-        except queue.Empty:
-            return None
+    def more(self) -> None:
+        """Use one more worker, if the pool has one."""
+        if len(self._feeders) < self._pool.size:
+            feeder = threading.Thread(target=self._feed, name="weft-feeder", daemon=True)
+            self._feeders.append(feeder)
+            feeder.start()
 
     def _feed(self) -> None:
         worker: _Worker | None = None
-        while (number := self._next()) is not None:
+        while (given := self._waiting.get()) is not None and not self._stopped:
+            job, future = given
             for attempt in range(1, ATTEMPTS + 1):
-                worker = worker or self.pool.take()
+                worker = worker or self._pool.take()
                 if worker is None:
-                    self.waiting.put(number)  # for the caller's own thread
-                    return
-                if not self._ask(worker, number, last=attempt == ATTEMPTS):
+                    _settle(future, perform(job))
+                elif not self._ask(worker, job, future, last=attempt == ATTEMPTS):
                     worker = None
-                if self.stopped or self.results[number] is not None:
+                if self._stopped or future.done():
                     break
         if worker is not None:
-            self.pool.give_back(worker)
+            self._pool.give_back(worker)
 
-    def _ask(self, worker: _Worker, number: int, *, last: bool) -> bool:
+    def _ask(self, worker: _Worker, job: Job, future: Future[Result], *, last: bool) -> bool:
         """Whether ``worker`` lives on. A crash settles the job on its ``last`` attempt only."""
-        self.busy.append(worker)
+        self._busy.append(worker)
         started = time.monotonic()
         try:
-            self._settle(number, worker.ask(self.jobs[number], self.timeout))
+            _settle(future, worker.ask(job, self._timeout))
             return True
         except _TooLong:
             worker.bury()
-            self.results[number] = BudgetError(
+            error: WeftError = BudgetError(
                 "WEFT-E0571",
                 f"a compiler worker was stopped after {time.monotonic() - started:.0f} s",
-                where=f"job {self.jobs[number].name!r}",
+                where=f"job {job.name!r}",
             )
+            future.set_result(error)
         except (OSError, EOFError, ValueError, msgspec.MsgspecError):
             code, words = worker.bury()
             if last:
-                self.results[number] = InternalError(
+                error = InternalError(
                     "WEFT-E0570",
                     f"a compiler worker crashed (exit code {code})",
-                    where=f"job {self.jobs[number].name!r}",
+                    where=f"job {job.name!r}",
                     why=words,
                     hint="this is a bug in Weft: please report it",
                 )
+                future.set_result(error)
         finally:
-            self.busy.remove(worker)
+            self._busy.remove(worker)
         return False
 
-    def _settle(self, number: int, answer: Answer) -> None:
-        failure = answer.failure
-        self.results[number] = answer.payload if failure is None else as_error(failure)
+
+def _settle(future: Future[Result], answer: Answer) -> None:
+    failure = answer.failure
+    future.set_result(answer.payload if failure is None else as_error(failure))

@@ -186,7 +186,7 @@ def _points(planner: Planner, p: Product, points: Mapping[str, Expr]) -> tuple[L
 
 
 def _marked(p: Product, tile: Tile, points: tuple[Loop, ...]) -> Tree:
-    return Mark(RegisterTile(*tile), Band(points, Leaf(p.statement)))
+    return Mark(RegisterTile(*tile, p.instruction), Band(points, Leaf(p.statement)))
 
 
 def _cut(s: Statement, dim: str, size: int) -> bool:
@@ -261,12 +261,17 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
     rows, lanes = tile
     for number, read in enumerate(s.reads):
         across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
-        if planner.scop.tensor(read.tensor).role == "constant" and len(across) + len(down) == 1:
-            yield Packing(
-                p.statement, number, "", (across or down)[0], lanes if across else rows[-1]
-            )
-        elif number in p.jumping and len(across) == 1:
-            yield Packing(p.statement, number, loop, across[0], lanes)
+        if len(across) + len(down) != 1:
+            continue
+        constant = planner.scop.tensor(read.tensor).role == "constant"
+        (dim,), inner = (across or down), _interleaved(p, read)
+        made = "" if constant else loop
+        if across and (constant or number in p.jumping):
+            yield Packing(p.statement, number, made, dim, lanes, inner=inner)
+        elif down and p.instruction and (constant or number in p.jumping):
+            yield Packing(p.statement, number, made, dim, 1, inner=inner)
+        elif down and constant:
+            yield Packing(p.statement, number, made, dim, rows[-1])
 
 
 def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
@@ -280,8 +285,16 @@ def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Pac
             continue
         dim = (across or down)[0]
         width = lanes if across else rows[0] if dim == len(read.indices) - 1 else 1
+        width = 1 if p.instruction and not across else width
         maker = planner.operands.get(read.tensor, "")
-        yield Packing(p.statement, number, loop, dim, width, maker)
+        inner = _interleaved(p, read) if across or number in p.jumping else ()
+        yield Packing(p.statement, number, loop, dim, width, maker, inner)
+
+
+def _interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
+    """The panels of ``read`` in which the steps that one instruction takes lie side by side."""
+    along = _dims_along(read, p.stream[-1:])
+    return ((along[0], p.depth),) if p.depth > 1 and len(along) == 1 else ()
 
 
 def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:

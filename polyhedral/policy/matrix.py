@@ -119,7 +119,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
 def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = False) -> Tree:
     """Register tiles of ``p``, whose operands are worked out before where they take arithmetic."""
     made: tuple[str, ...] = ()
-    if not group.above and p.rows:
+    if not group.above and p.rows and p.instruction is None:
         scop, rows = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
         scop, lanes = precompute(scop, p.statement, (*p.stream, p.lanes), p.stream)
         planner.scop, made = scop, (*rows, *lanes)

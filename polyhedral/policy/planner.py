@@ -90,7 +90,8 @@ Share = Callable[["Planner", Group, Hyperplane], Tree]
 class Packing:
     """Read ``operand`` of ``statement`` is to come from panels of ``width`` along dimension ``dim``
     of its tensor, made where all of ``loop`` can read them ('': once, before everything): by
-    copying, or, of a temporary, by what its ``maker`` does."""
+    copying, or, of a temporary, by what its ``maker`` does. ``inner``: further panels (dim, width),
+    inside of these."""
 
     statement: str
     operand: int
@@ -98,6 +99,7 @@ class Packing:
     dim: int
     width: int
     maker: str = ""
+    inner: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(slots=True)

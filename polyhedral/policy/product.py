@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.frontend.scalar_expr import Expr, Literal, Var
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var
 from weft.polyhedral.analysis.linear import box, linear, mentions
+from weft.polyhedral.instruction import Instruction, with_rows
 from weft.polyhedral.machine import MAX_VECTORS, Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest, extents
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop import Scop, Statement, Update
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
@@ -29,7 +30,9 @@ SHARE = 0.7  # of the second cache that a stream's operands may take
 class Product:
     """``rows`` (one, of a window none), ``lanes``: the dims of the register tile; ``outer``: more
     dims of the target; ``jumping``: the numbers of the reads that are not contiguous along the
-    lanes and may be copied; ``tile``: rows and lanes, where all sizes are known."""
+    lanes and may be copied; ``tile``: rows and lanes, where all sizes are known. ``instruction``:
+    one that takes several steps of the innermost stream at once, so that operands have to be
+    interleaved."""
 
     statement: str
     rows: tuple[str, ...]
@@ -37,7 +40,13 @@ class Product:
     stream: tuple[str, ...]
     outer: tuple[str, ...]
     jumping: tuple[int, ...]
+    instruction: Instruction | None = None
     tile: tuple[tuple[int, ...], int] | None = None
+
+    @property
+    def depth(self) -> int:
+        """Steps of the innermost stream that one instruction takes."""
+        return self.instruction.depth if self.instruction else 1
 
 
 def find_product(
@@ -48,39 +57,79 @@ def find_product(
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
-    tensor = scop.tensor(statement.writes[0].tensor)
-    for instruction in machine.instructions(tensor.dtype):
-        mapped = map_instruction(scop, statement, instruction, free).assignments
-        fit = [a for a in mapped if set(a.streams) <= set(update.dims)]
-        choices = [(cheapest(scop, statement, a, machine), a) for a in fit]
+    dtype = scop.tensor(statement.writes[0].tensor).dtype
+    for instruction in filter(None, map(with_rows, machine.instructions(dtype))):
+        mapped = map_instruction(scop, statement, instruction, free, reasons=False)
+        fit = [a for a in mapped.assignments if _fits(statement, update, a)]
         known = [
-            (c, a) for c, a in choices if c is not None and _stays(scop, statement, a, machine)
+            (choice, a)
+            for a in fit
+            if not instruction.emission and _stays(scop, statement, a, machine)
+            if (choice := cheapest(scop, statement, a, row_and_lane(a), machine)) is not None
         ]
         if known:
-            choice, best = min(known, key=lambda found: found[0].cycles)
-            return _tiled(statement, best, choice)
-        for found in fit:
-            if all(misfit.number is not None for misfit in found.packs):
-                return _product(statement, found)
+            choice, found = min(known, key=lambda pair: pair[0].cycles)
+            return _tiled(statement, found, choice)
+        still = (a for a in fit if all(m.number is not None for m in a.packs))
+        first = min(still, key=lambda a: _left_over(statement, a), default=None)
+        if first is not None:
+            return _product(statement, first)
     return None
 
 
-def _product(statement: Statement, a: Assignment) -> Product:
-    jumping = tuple(misfit.number for misfit in a.packs if misfit.number is not None)
-    return Product(statement.name, (a.dims["row"],), a.dims["lane"], a.streams, a.outer, jumping)
+def row_and_lane(found: Assignment) -> tuple[str, str]:
+    """The dims of the statement that are rows and lanes."""
+    own = found.instruction
+    names = [d for d in own.semantics.dims if d not in own.summed]
+    (row,), (lane,) = (found.dims[name] for name in names)
+    return row, lane
 
 
-def _tiled(statement: Statement, a: Assignment, choice: Choice) -> Product:
-    outer = tuple(d for d in a.outer if d not in choice.rows)
+def _product(statement: Statement, found: Assignment) -> Product:
+    row, lane = row_and_lane(found)
+    jumping = dict.fromkeys(m.number for m in found.packs if m.number is not None)
+    instruction = found.instruction if found.instruction.emission else None
+    return Product(
+        statement.name, (row,), lane, _inner_last(found), found.outer, tuple(jumping), instruction
+    )
+
+
+def _tiled(statement: Statement, found: Assignment, choice: Choice) -> Product:
+    outer = tuple(d for d in found.outer if d not in choice.rows)
     sizes = tuple(choice.rows.values()), choice.lanes[1]
-    return replace(_product(statement, a), rows=tuple(choice.rows), outer=outer, tile=sizes)
+    return replace(_product(statement, found), rows=tuple(choice.rows), outer=outer, tile=sizes)
 
 
-def _stays(scop: Scop, statement: Statement, a: Assignment, machine: Machine) -> bool:
+def _stays(scop: Scop, statement: Statement, found: Assignment, machine: Machine) -> bool:
     """Whether the sums may lie as registers do. Where their elements jump along the lanes, blocks
     of them are transposed on the way from and to memory: once, if the stream is in one part."""
-    contiguous = all(misfit.number is not None for misfit in a.packs)
-    return contiguous or in_one_part(scop, statement, a.streams, machine)
+    contiguous = all(misfit.number is not None for misfit in found.packs)
+    return contiguous or in_one_part(scop, statement, _inner_last(found), machine)
+
+
+def _fits(statement: Statement, update: Update, found: Assignment) -> bool:
+    """Whether streams may be reordered, and at least one issue of the instruction is full."""
+    instruction = found.instruction
+    if not found.streams or not set(found.streams) <= set(update.dims):
+        return False
+    if len(instruction.summed) > 1:
+        return False
+    if instruction.emission and not all(isinstance(e, Load) for e in found.operands.values()):
+        return False  # it takes its operands from memory as they are
+    sizes = (size_of(statement, found.dims[name][0]) for name in instruction.summed)
+    return all(size is None or size >= instruction.depth for size in sizes)
+
+
+def _left_over(statement: Statement, found: Assignment) -> int:
+    """Steps of the stream that make no full issue; where sizes are not known, none."""
+    inner = [d for name in found.instruction.summed for d in found.dims[name]]
+    return sum((size_of(statement, d) or 0) % found.instruction.depth for d in inner)
+
+
+def _inner_last(found: Assignment) -> tuple[str, ...]:
+    """The streams, the one that the instruction sums up over innermost."""
+    inner = [d for name in found.instruction.summed for d in found.dims[name]]
+    return (*(d for d in found.streams if d not in inner), *inner)
 
 
 def find_window(

@@ -35,14 +35,19 @@ class Choice:
 
 
 def cheapest(
-    scop: Scop, statement: Statement, assignment: Assignment, machine: Machine
+    scop: Scop,
+    statement: Statement,
+    assignment: Assignment,
+    dims: tuple[str, str],
+    machine: Machine,
 ) -> Choice | None:
-    """The best tile for ``statement`` mapped by ``assignment``; None where a size is not known."""
+    """The best tile for ``statement`` mapped by ``assignment``, whose row and lane are ``dims``;
+    None where a size is not known."""
     sizes = extents(statement)
     if sizes is None:
         return None
     cost = _Cost(scop, statement, assignment, machine, sizes)
-    found = (replace(c, cycles=cost.of(c)) for c in _tiles(statement, assignment, machine, cost))
+    found = (replace(c, cycles=cost.of(c)) for c in _tiles(cost, *dims))
     return min(found, key=lambda c: c.cycles, default=None)
 
 
@@ -77,8 +82,7 @@ class _Cost:
             along = [d for d in (*c.rows, dim) if any(mentions(i, (d,)) for i in read.indices)]
             each = vectors if dim in along else BROADCAST
             loads += each * prod(c.rows[d] for d in along if d != dim)
-        own = self.assignment.instruction
-        arithmetic = accumulators * own.cycles * self.vector / own.steps["lane"]
+        arithmetic = accumulators * self.assignment.instruction.cycles
         step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
         steps = prod(self.sizes[d] for d in self.assignment.streams)
         tile = (step + STEP + LOAD * loads) * steps + EDGE * accumulators
@@ -99,12 +103,9 @@ class _Cost:
         return total
 
 
-def _tiles(
-    statement: Statement, assignment: Assignment, machine: Machine, cost: _Cost
-) -> Iterator[Choice]:
+def _tiles(cost: _Cost, row: str, lane: str) -> Iterator[Choice]:
     """Tiles that leave registers for operands: vectors along the lanes, one or two dims of rows."""
-    row, lane = assignment.dims["row"], assignment.dims["lane"]
-    registers = machine.vector_registers - max(1, machine.vector_registers // 10)
+    registers = cost.machine.vector_registers - max(1, cost.machine.vector_registers // 10)
     most = ceil(cost.sizes[lane] / cost.vector)
     for vectors in range(1, min(MAX_VECTORS, most) + 1):
         lanes = (lane, min(vectors * cost.vector, cost.sizes[lane]))
@@ -113,18 +114,14 @@ def _tiles(
             yield Choice({row: size}, lanes, 0.0)
         if cost.sizes[row] > limit // 2:
             continue
-        for other in _more_rows(statement, assignment):
+        for other in _more_rows(cost, lane):
             for size in range(2, min(limit // cost.sizes[row], cost.sizes[other]) + 1):
                 yield Choice({other: size, row: cost.sizes[row]}, lanes, 0.0)
 
 
-def _more_rows(statement: Statement, assignment: Assignment) -> Iterator[str]:
+def _more_rows(cost: _Cost, lane: str) -> Iterator[str]:
     """Outer dims that could be rows as well: no operand along the lanes moves along them."""
-    lane = assignment.dims["lane"]
-    for dim in assignment.outer:
-        if not any(
-            any(mentions(i, (dim,)) for i in read.indices)
-            for read in statement.reads
-            if any(mentions(i, (lane,)) for i in read.indices)
-        ):
+    across = [r for r in cost.statement.reads if any(mentions(i, (lane,)) for i in r.indices)]
+    for dim in cost.assignment.outer:
+        if not any(mentions(i, (dim,)) for read in across for i in read.indices):
             yield dim

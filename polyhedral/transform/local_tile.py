@@ -37,7 +37,8 @@ Use = tuple[Statement, Access]
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a window is stored: its dims in ``order`` (those of size 1 left out), each dim of
-    ``panels`` as panels of that width, the lanes innermost: ``[j // w, k, j % w]``."""
+    ``panels`` as panels of that width, the lanes innermost, in the order of ``panels``:
+    ``[j // w, k, j % w]``, ``[j // w, k // 4, j % w, k % 4]``."""
 
     order: tuple[int, ...]
     panels: tuple[tuple[int, int], ...] = ()  # (dim, width)
@@ -71,7 +72,7 @@ def layout_of(
     width = dict(panels or {})
     wanted = range(len(boxes)) if order is None else order
     kept = tuple(d for d in wanted if d in width or not single(boxes[d]))
-    return Layout(kept, tuple(sorted(width.items())))
+    return Layout(kept, tuple(width.items()))
 
 
 def single(box: Window) -> bool:

@@ -15,6 +15,7 @@ IRS = (
     "weft.frontend.tensor_expr",
     "weft.graph.operator_graph",
     "weft.polyhedral.scop",
+    "weft.polyhedral.instruction",
     "weft.polyhedral.schedule_tree",
     "weft.codegen.loop_ir",
     "weft.codegen.program",

@@ -57,6 +57,7 @@ def test_limits_are_made_once_for_each_size_and_dtype() -> None:
     (name, probe), *_ = limits.of("float32").items()
     assert name == "float32 peak" and limits.of("float32")[name] is probe
     assert set(limits.of("copy", 1 << 16)) == {"plain copy", "streaming copy"}
+    assert limits.of("copy", 60_000) == limits.of("copy", 1 << 16)  # about as many bytes
     assert limits.of("") == {} and limits.best("") == 0.0
     probe.loop(1)
     probe.note([1.0])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from weft.benchmarks.case import Case, one_node, outputs_of
+from weft.benchmarks.case import WRONG, Case, error_of, one_node, outputs_of
 from weft.benchmarks.limits import Limits
 from weft.benchmarks.peers.peer import Prepared, Unfit
 from weft.benchmarks.row import Bench, settle
@@ -39,14 +41,14 @@ def _bench(*peers: Peer) -> Bench:
 
 
 RIGHT = Peer("right", lambda case: np.asarray(case.expected()[0]))
-WRONG = Peer("wrong", lambda case: case.expected()[0] + 1e-3)
+LIAR = Peer("wrong", lambda case: case.expected()[0] + 1e-3)
 SHORT = Peer("short", lambda case: case.expected()[0][1:])
 NAN = Peer("nan", lambda case: case.expected()[0] * np.nan)
 ABSENT = Peer("absent", _refuse)
 
 
 def test_only_right_peers_take_part() -> None:
-    row = _bench(RIGHT, WRONG, SHORT, NAN, ABSENT).row(_double())
+    row = _bench(RIGHT, LIAR, SHORT, NAN, ABSENT).row(_double())
     assert row["right"] and row["max_error"] == 0.0 and not row["failure"]
     assert set(row["peers"]) == {"right"} == {row["best_peer"]}
     assert set(row["absent"]) == {"wrong", "short", "nan", "absent"}
@@ -71,6 +73,28 @@ def test_what_weft_refuses_is_a_row() -> None:
         row["weft_ms"] is row["best_peer_ratio"] is row["peak_fraction"] is row["max_error"] is None
     )
     assert row["peers"]["right"] > 0
+
+
+@pytest.mark.parametrize(("setting", "saving"), [("on", 9.0), ("off", 1.0)])
+def test_nothing_is_saved_where_that_is_off(
+    monkeypatch: pytest.MonkeyPatch, setting: str, saving: float
+) -> None:
+    monkeypatch.setenv("WEFT_WINOGRAD", setting)
+    assert _bench().row(replace(_double(), saving=9.0))["saving"] == saving
+
+
+def test_a_bug_costs_its_own_row_alone() -> None:
+    def broken(program: object, inputs: object) -> NoReturn:
+        raise RecursionError("too deep")
+
+    row = _bench(RIGHT).row(_double(), broken)
+    assert row["failure"] == "RecursionError: too deep" and row["peers"]["right"] > 0
+
+
+@pytest.mark.parametrize("answer", [[np.nan], [np.inf], [1.0, 2.0]])
+def test_no_number_is_as_wrong_as_can_be(answer: list[float]) -> None:
+    error = error_of(np.array(answer), np.array([1.0]))
+    assert error == WRONG and json.loads(json.dumps(error, allow_nan=False)) == WRONG
 
 
 def test_an_empty_call_is_subtracted_up_to_nine_tenths() -> None:

@@ -178,3 +178,65 @@ def test_a_library_may_go_while_the_pool_stays() -> None:
         assert native([x], [y], [x], [10], 2)[0] == 0
         np.testing.assert_array_equal(y, x * 4)
         del native
+
+
+def test_two_programs_at_once_share_one_pool() -> None:
+    """Whoever finds the pool taken works alone: two callers never have more threads than one."""
+    script = """
+        import threading
+        import numpy as np
+        from program_examples import NativeCall, long_chain
+        from weft.codegen import native_library
+        from weft.frontend.scalar_expr import literal
+        wrong = []
+        def caller(steps, size):
+            native = NativeCall(long_chain(steps, literal(size)))
+            x = np.arange(size, dtype=np.float32)
+            for _ in range(40):
+                y = np.zeros_like(x)
+                if native([x], [y], [np.ones_like(x)], [], 3)[0] or (y != x + steps).any():
+                    wrong.append(steps)
+        callers = [threading.Thread(target=caller, args=a) for a in ((30, 4096), (8, 5000))]
+        for each in callers: each.start()
+        for each in callers: each.join()
+        print(wrong, native_library.workers())
+    """
+    assert in_a_process(script) == "[] 2\n"
+
+
+def test_more_threads_than_processors() -> None:
+    """Three threads that take turns on one processor."""
+    script = """
+        import os
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        import numpy as np
+        from program_examples import NativeCall, long_chain
+        from weft.codegen import native_library
+        from weft.frontend.scalar_expr import literal
+        native = NativeCall(long_chain(300, literal(97)))
+        x = np.arange(97, dtype=np.float32)
+        for _ in range(20):
+            y = np.zeros_like(x)
+            assert native([x], [y], [np.ones_like(x)], [], 3)[0] == 0
+            assert (y == x + 300).all()
+        print(native_library.workers())
+    """
+    assert in_a_process(script) == "2\n"
+
+
+def test_workers_that_have_nothing_to_do_sleep() -> None:
+    script = """
+        import time
+        import numpy as np
+        from program_examples import NativeCall, long_chain
+        from weft.codegen import native_library
+        from weft.frontend.scalar_expr import literal
+        native = NativeCall(long_chain(20, literal(1000)))
+        x = np.arange(1000, dtype=np.float32)
+        native([x], [np.zeros_like(x)], [np.ones_like(x)], [], 3)
+        time.sleep(0.1)
+        before = time.process_time()
+        time.sleep(0.3)
+        print(native_library.workers(), time.process_time() - before < 0.03)
+    """
+    assert in_a_process(script) == "2 True\n"

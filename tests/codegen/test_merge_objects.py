@@ -62,8 +62,12 @@ def _objects(*texts: str) -> list[bytes]:
     return [to_object(text, host_target()) for text in texts]
 
 
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
 def _merged(texts, exports, blobs=()) -> bytes:
-    return b"".join(bytes(p) for p in merge_objects(_objects(*texts), exports, blobs))
+    return b"".join(bytes(p) for p in merge_objects(_objects(*texts), _same(*exports), blobs))
 
 
 @pytest.mark.parametrize("texts", [(CALLER, CALLEE), (CALLEE, CALLER)])
@@ -81,7 +85,7 @@ def test_pointers_to_functions() -> None:
 def test_what_is_merged_merges_again() -> None:
     again = b"".join(
         bytes(p)
-        for p in merge_objects([_merged([CALLEE], {"callee"}), *_objects(CALLER)], {"caller"})
+        for p in merge_objects([_merged([CALLEE], {"callee"}), *_objects(CALLER)], _same("caller"))
     )
     tracker = link([again], ["caller"], {})
     assert I64(tracker["caller"])(2) == 36
@@ -98,6 +102,14 @@ def test_two_results_share_no_names() -> None:
         link(parts[:1], ["callee"], {})
 
 
+def test_new_names_hide_nothing() -> None:
+    """What is called ``other`` outside is not what was called so inside."""
+    other = CALLER.replace("@caller", "@other").replace(", 1", ", 100")
+    pieces = merge_objects(_objects(CALLER, CALLEE, other), {"caller": "other"})
+    tracker = link([b"".join(map(bytes, pieces))], ["other"], {})
+    assert I64(tracker["other"])(0) == 16
+
+
 @pytest.mark.parametrize("sizes", [(0, 0), (1, 5), (64, 4097), (100_000, 1)])
 def test_blobs_lie_where_their_symbols_say(sizes) -> None:
     data = [bytes(k % 251 for k in range(size)) for size in sizes]
@@ -112,7 +124,9 @@ def test_blobs_lie_where_their_symbols_say(sizes) -> None:
 
 def test_blobs_are_handed_on_as_they_are() -> None:
     data = memoryview(bytes(1000))
-    pieces = merge_objects(_objects(DATA), {"place"}, [Blob("first", data), Blob("second", b"")])
+    pieces = merge_objects(
+        _objects(DATA), _same("place"), [Blob("first", data), Blob("second", b"")]
+    )
     assert any(piece is data for piece in pieces)
 
 
@@ -150,7 +164,7 @@ def test_other_tools_read_it(tmp_path) -> None:
 )
 def test_what_cannot_be_merged(objects, exports, why) -> None:
     with pytest.raises(InternalError, match="WEFT-E0580") as caught:
-        list(merge_objects(objects, exports))
+        list(merge_objects(objects, _same(*exports)))
     assert why in caught.value.why
 
 
@@ -158,4 +172,4 @@ def test_truncated_objects_are_refused() -> None:
     (code,) = _objects(CALLEE)
     for size in range(0, len(code), 7):
         with pytest.raises(InternalError, match="WEFT-E0580"):
-            list(merge_objects([code[:size]], {"callee"}))
+            list(merge_objects([code[:size]], _same("callee")))

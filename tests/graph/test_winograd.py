@@ -69,10 +69,13 @@ def test_a_large_convolution_is_replaced_and_right(layout: str, constant: bool) 
 
 
 def test_the_new_nodes_say_where_they_come_from_and_what_they_are() -> None:
-    graph, _ = graph_of(1, 64, 64, 30, 30)
+    graph, _ = graph_of(1, 128, 128, 30, 30)
     new = winograd(graph)
     *parts, last = new.nodes
-    assert [n.op for n in parts] == ["y_windows", "y_weights", "y_products"]
+    assert [n.op for n in parts] == [
+        "y_turned", "y_last_windows", "y_last_products_windows", "y_last_weights",
+        "y_last_products_weights", "y_last_products_products", "y_last_products", "y_last",
+    ]  # fmt: skip
     assert {n.origin for n in new.nodes} == {graph.nodes[0].origin}
     assert last.name == graph.nodes[0].name
 
@@ -107,7 +110,7 @@ def test_what_does_not_pay_stays_and_says_why(sizes, why) -> None:
     assert why in note(new)
 
 
-def test_memory_bounds_windows_and_products() -> None:
+def test_memory_bounds_intermediates() -> None:
     free, direct = chosen(1, 64, 64, 58, 58)
     assert free.steps and free.bytes > 0
     for limit in (free.bytes, free.bytes - 1, free.bytes // 2, 0):
@@ -118,12 +121,12 @@ def test_memory_bounds_windows_and_products() -> None:
     assert free.cost < direct.cost
 
 
-def test_the_bytes_are_those_of_windows_and_products() -> None:
-    graph, _ = graph_of(1, 64, 64, 58, 58)
-    form, _ = chosen(1, 64, 64, 58, 58)
-    inner = [v for n in winograd(graph).nodes for v in n.outputs if n.op.endswith(("ows", "cts"))]
-    last = inner[-2:] if len(form.steps) == 1 else [v for v in inner if "products_" in v.name]
-    assert form.bytes == sum(4 * int(np.prod(v.shape)) for v in last)
+@pytest.mark.parametrize("layout", ["chw", "hwc"])
+def test_the_bytes_are_those_of_all_intermediates(layout: str) -> None:
+    graph, _ = graph_of(1, 64, 64, 58, 58, layout=layout)
+    form, _ = chosen(1, 64, 64, 58, 58, layout=layout)
+    inner = [v for n in winograd(graph).nodes[:-1] if "weights" not in n.op for v in n.outputs]
+    assert form.bytes == sum(4 * int(np.prod(v.shape)) for v in inner)
 
 
 @pytest.mark.parametrize("size", [7, 14, 28, 56])
@@ -137,9 +140,9 @@ def test_choices_are_worth_it_and_accurate(size: int) -> None:
 
 
 def test_weights_that_others_compute_from_constants_are_constant() -> None:
-    graph, _ = graph_of(1, 64, 64, 30, 30)
+    graph, _ = graph_of(1, 128, 128, 30, 30)
     again = winograd(winograd(graph))
-    assert "y_weights" in [n.op for n in again.nodes]
+    assert [n.op for n in again.nodes].count("y_last_weights") == 1
     verify_graph(again)
 
 

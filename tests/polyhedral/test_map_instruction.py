@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft import dtypes
 from weft.dtypes import DType
+from weft.errors import BudgetError
 from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, walk
+from weft.frontend.tensor_expr import Monoid
+from weft.polyhedral.instruction import ACCUMULATOR, Instruction, Operand
 from weft.polyhedral.machine import Cache, Machine, outer_product, register_tile
 from weft.polyhedral.map_instruction import Mapped, map_instruction
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
@@ -20,17 +25,14 @@ Places = tuple[tuple[str, tuple[Expr, ...]], ...]
 MATRIX: Places = (("C", (i, j)), ("A", (i, k)), ("B", (k, j)))
 
 
-def mapped(
-    places: Places = MATRIX,
-    value: Expr | None = None,
-    fold: str | None = "add",
-    dtype: DType = f64,
-    *,
-    any_update: bool = False,
-) -> Mapped:
+def scop_of(
+    places: Places, fold: Monoid | None, value: Expr | None = None
+) -> tuple[Scop, Statement]:
     """The first of ``places`` is updated by ``value`` of the others."""
     (target, *reads) = places
-    names = sorted({v.name for _, p in places for e in p for v in (e,) if isinstance(v, Var)})
+    dtype = f64 if fold is None else fold.dtypes[0]
+    names = sorted({v.name for _, p in places for e in p for v in walk(e) if isinstance(v, Var)})
+    steady = {v.name for e in target[1] for v in walk(e) if isinstance(v, Var)}
     s = Statement(
         "S",
         tuple(names),
@@ -39,17 +41,40 @@ def mapped(
         (Access(*target),),
         tuple(Access(*read) for read in reads),
         Body((), (Load(0, (), dtype) * Load(1, (), dtype) if value is None else value,)),
-        None if fold is None else Update(monoid(fold, dtype), ()),
+        None if fold is None else Update(fold, tuple(n for n in names if n not in steady)),
     )
     sizes = {name: len(indices) for name, indices in places}
-    tensors = tuple(Tensor(n, (N,) * rank, dtype) for n, rank in sizes.items())
-    scop = Scop("mapped", ("N",), (), tensors, (s,))
+    tensors = tuple(Tensor(n, (2 * N,) * rank, dtype) for n, rank in sizes.items())
+    return Scop("mapped", ("N",), (), tensors, (s,)), s
+
+
+def mapped(
+    places: Places = MATRIX,
+    value: Expr | None = None,
+    fold: str | None = "add",
+    dtype: DType = f64,
+    *,
+    any_update: bool = False,
+) -> Mapped:
+    scop, s = scop_of(places, None if fold is None else monoid(fold, dtype), value)
     return map_instruction(scop, s, outer_product(WIDE, dtype, any_update=any_update))
+
+
+def dot(dtype: DType) -> Instruction:
+    """``acc[lane] += a[q] * b[lane, q]``"""
+    lane, q = Var("lane"), Var("q")
+    step = Statement(
+        "step", ("lane", "q"), (), (0, "lane", 0, "q", 0),
+        (Access(ACCUMULATOR, (lane,)),), (Access("a", (q,)), Access("b", (lane, q))),
+        Body((), (Load(0, (), dtype) * Load(1, (), dtype),)), Update(monoid("add", dtype), ("q",)),
+    )  # fmt: skip
+    places = {ACCUMULATOR: Operand((lane,)), "a": Operand((q,)), "b": Operand((4 * lane + q,))}
+    return Instruction("dot", step, {"lane": 8, "q": 4}, places, 32, 1.0)
 
 
 def shown(found: Mapped) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     return [
-        (a.dims["row"], a.dims["lane"], a.streams, tuple(m.tensor for m in a.packs))
+        (a.dims["row"][0], a.dims["lane"][0], a.streams, tuple(m.tensor for m in a.packs))
         for a in found.assignments
     ]
 
@@ -68,7 +93,7 @@ def test_batches_stay_outside() -> None:
     places: Places = (("C", (b, i, j)), ("A", (b, i, k)), ("B", (k, j)))
     found = mapped(places)
     best = found.assignments[0]
-    assert (best.dims["row"], best.dims["lane"], best.outer) == ("i", "j", ("b",))
+    assert (best.dims["row"], best.dims["lane"], best.outer) == (("i",), ("j",), ("b",))
     assert ("b", "j", ("k",), ()) in shown(mapped((places[0], ("A", (b, k)), ("B", (k, j)))))
 
 
@@ -80,7 +105,7 @@ def test_subtraction_is_a_product_too() -> None:
 def test_other_monoids_and_contributions() -> None:
     value = Load(0, (), i32) + Load(1, (), i32)
     assert "folds with add, not min" in mapped(value=value, fold="min", dtype=i32).refusals[0]
-    assert "not a product" in mapped(value=value, dtype=i32).refusals[0]
+    assert "what S adds is not a * b" in mapped(value=value, dtype=i32).refusals[0]
     found = mapped(value=value, fold="min", dtype=i32, any_update=True)
     assert shown(found)[0] == ("i", "j", ("k",), ())
 
@@ -99,10 +124,19 @@ def test_two_products_at_once() -> None:
 @pytest.mark.parametrize(
     "places, why",
     [
-        ((("C", (i, j)), ("A", (i, k)), ("B", (i, j))), "B changes along i and j"),
-        ((("C", (i, j)), ("A", (i, k)), ("B", (i, k))), "no operand changes along j alone"),
-        ((("C", (i,)), ("A", (i, k)), ("B", (k,))), "updates elements along 1 dims (i)"),
-        ((("C", (i, j)), ("A", (i,)), ("B", (j,))), "there is no stream"),
+        (
+            (("C", (i, j)), ("A", (i, k)), ("B", (i, j))),
+            "B changes along i, b of multiply-add outer product stays along row",
+        ),
+        (
+            (("C", (i, j)), ("A", (i, k)), ("B", (i, k))),
+            "B stays along j, a of multiply-add outer product changes along row",
+        ),
+        (
+            (("C", (i,)), ("A", (i, k)), ("B", (k,))),
+            "C stays along k, acc of multiply-add outer product changes",
+        ),
+        ((("C", (i,)), ("A", (i,)), ("B", ())), "S has 1 dims (i), multiply-add outer product"),
     ],
 )
 def test_refusals(places: Places, why: str) -> None:
@@ -111,13 +145,48 @@ def test_refusals(places: Places, why: str) -> None:
     assert any(why in refusal for refusal in found.refusals)
 
 
+def test_shared_elements() -> None:
+    found = mapped((("C", (i + j,)), ("A", (i, k)), ("B", (k, j))))
+    assert not found.assignments
+    assert "row = i, lane = j: i and j share elements of C" in found.refusals
+
+
+def test_steps_in_order_are_no_dot_product() -> None:
+    kept = replace(monoid("add", f64), laws=frozenset())
+    found = map_instruction(*scop_of(MATRIX, kept), dot(f64))
+    assert found.refusals == ("S keeps its order, dot sums up in its own",)
+    assert map_instruction(*scop_of(MATRIX, monoid("add", f64)), dot(f64)).assignments
+
+
+def test_what_counts_through_several_dims() -> None:
+    places: Places = (("C", (b, i, j)), ("A", (b, i, k)), ("B", (k, j)))
+    scop, s = scop_of(places, monoid("add", f64))
+    fused = outer_product(WIDE, f64)
+    assert [a.dims["row"] for a in map_instruction(scop, s, fused, several=True).assignments] == [
+        ("i",), ("b",), ("j",), ("j",),
+    ]  # fmt: skip
+    sizes = [Constraint(7 - i), *(c for c in s.domain if c.expr != N - 1 - i)]
+    fixed = replace(s, domain=tuple(sizes))
+    rows = {a.dims["row"] for a in map_instruction(scop, fixed, fused, several=True).assignments}
+    assert ("b", "i") in rows and ("j",) in rows
+
+
+def test_too_many_dims() -> None:
+    names = [f"d{n}" for n in range(13)]
+    places: Places = (
+        ("C", tuple(map(Var, names[:12]))), ("A", tuple(map(Var, names))), ("B", (Var(names[12]),)),
+    )  # fmt: skip
+    with pytest.raises(BudgetError, match="E0429"):
+        map_instruction(*scop_of(places, monoid("add", f64)), dot(f64), several=True)
+
+
 def test_no_update() -> None:
     assert "no update" in mapped(fold=None).refusals[0]
 
 
 def test_factors_are_of_one_operand_each() -> None:
     a, c = Load(0, (), f64), Load(1, (), f64)
-    assert "both rows and lanes" in mapped(value=(a + c) * a).refusals[0]
+    assert "A changes along i, b of" in mapped(value=(a + c) * a).refusals[0]
     assert mapped(value=apply("sqrt", a) * (c + c)).assignments
 
 

@@ -153,6 +153,27 @@ def test_loop_kernels(threads: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(found, x, rtol=1e-10, atol=1e-10)
 
 
+@weft.kernel
+def bytes_product(A: weft.i8[M, K], B: weft.i8[K, N], C: weft.i32[M, N]):
+    for i in range(M):
+        for j in range(N):
+            for k in range(K):
+                C[i, j] += weft.i32(A[i, k]) * weft.i32(B[k, j])
+
+
+@pytest.mark.parametrize(("target", "cpu"), PAIRS)
+def test_products_of_bytes_are_exact(target: str, cpu: str, tmp_path: Path) -> None:
+    """By dot products where the processor has them; one that lacks them does without."""
+    code = bytes_product.compile(options=Options(target=target)).source("asm")
+    assert ("sdot" in code) == (target != "cortex-a53")
+    program = built(bytes_product, tmp_path, target, cpu)
+    for m, n, k in ((1, 1, 1), (17, 33, 13), (64, 64, 67)):
+        a, b = (RANDOM.integers(-128, 128, s, "int8") for s in ((m, k), (k, n)))
+        c = RANDOM.integers(-(2**31), 2**31, (m, n), "int32")
+        (found,) = results(program, a, b, c, M=m, N=n, K=k)
+        np.testing.assert_array_equal(found, c + a.astype(np.int32) @ b.astype(np.int32))
+
+
 def test_threads_that_meet_in_a_kernel(tmp_path: Path) -> None:
     program = built(diffuse, tmp_path)
     a, b = RANDOM.standard_normal((2, 70, 70))

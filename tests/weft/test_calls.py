@@ -129,3 +129,80 @@ def test_bound_calls_from_many_threads_take_turns() -> None:
     for thread in threads:
         thread.join()
     np.testing.assert_array_equal(y, 400)
+
+
+# ---- places for results, read-only arguments ----------------------------------------------------
+
+
+def turned() -> weft.Executable:
+    """y[i] = 2 x[n - 1 - i] and z[i] = x[i] + 1: results in place of x would be wrong."""
+    n = weft.var("n")
+    x = weft.placeholder((n,), weft.float32, name="x")
+    y = weft.compute((n,), lambda i: x[n - 1 - i] * 2.0, name="y")
+    z = weft.compute((n,), lambda i: x[i] + 1.0, name="z")
+    program = weft.compile([y, z])
+    assert isinstance(program, weft.Executable)
+    return program
+
+
+def test_results_go_where_the_caller_says_again_and_again() -> None:
+    """Places come in any order: new, as before, strided, unaligned, of which one is left out."""
+    run = turned()
+    generator = np.random.default_rng(3)
+    memory = np.zeros(400, np.uint8)
+    for turn in range(80):
+        size = int(generator.integers(0, 6))
+        x = generator.random(size, dtype=np.float32)
+        if generator.random() < 0.3:
+            x.flags.writeable = False
+        at = int(generator.integers(0, 64))
+        places = {
+            "plain": np.zeros(size, np.float32),
+            "strided": np.zeros(2 * size, np.float32)[::2],
+            "unaligned": memory[at : at + 4 * size].view(np.float32),
+        }
+        y = places[("plain", "strided", "unaligned")[generator.integers(3)]]
+        z = np.zeros(size, np.float32)
+        kind = turn % 4
+        given = ([y, z], (y, z), {"y": y, "z": z}, [y, None])[kind]
+        found = run(x, out=given)
+        assert found[0] is y and (found[1] is z) == (kind < 3)
+        np.testing.assert_array_equal(y, 2 * x[::-1])
+        np.testing.assert_array_equal(found[1], x + np.float32(1))
+
+
+def test_what_is_wrong_with_places_is_found_after_calls_that_were_right() -> None:
+    run = turned()
+    memory = np.ones(24, np.float32)
+    x, y, z = memory[:8], memory[8:16], memory[16:]
+    for _ in range(2):
+        run(x, out=[y, z])
+    np.testing.assert_array_equal(y, 2)
+    for wrong, why in (
+        ([y, y], "overlaps"),
+        ([x, z], "overlaps"),
+        ([memory[7:15], z], "overlaps"),
+        ([y, memory[15:23]], "overlaps"),
+        ([y.astype(np.float64), z], "float64"),
+        ([y[:7], z], r"\[7\]"),
+        ([y], "1 arrays for 2"),
+        (y, "1 arrays for 2"),
+        ([y, "z"], "is a str"),
+    ):
+        with pytest.raises(CallError, match=why):
+            run(x, out=wrong)  # type: ignore[arg-type]
+        run(x, out=[y, z])
+    z.flags.writeable = False
+    with pytest.raises(CallError, match="read-only"):
+        run(x, out=[y, z])
+
+
+def test_read_only_arguments_are_read_and_never_written() -> None:
+    run = turned()
+    constant = np.arange(5, dtype=np.float32)
+    constant.flags.writeable = False
+    for _ in range(3):
+        np.testing.assert_array_equal(run(constant)[0], [8, 6, 4, 2, 0])
+        np.testing.assert_array_equal(run(constant[1:4])[1], [2, 3, 4])
+        np.testing.assert_array_equal(run(constant[::2])[1], [1, 3, 5])
+        np.testing.assert_array_equal(run(np.broadcast_to(constant[2:3], 4))[0], 4 * [4])

@@ -10,7 +10,7 @@ from tests.weft.documents import outputs, rewritten, same
 from weft.schedule_value import TRANSFORMATIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
-EXECUTED = ("schedule-language.md", "tutorial-matmul.md")
+EXECUTED = ("schedule-language.md", "targets.md", "tutorial-matmul.md")
 
 
 @pytest.mark.parametrize("name", EXECUTED)

@@ -158,6 +158,12 @@ def test_foreign_code_comes_from_the_cache_too(tmp_path: Path) -> None:
     assert "from_cache" not in solve.compile(options=Options(cache_dir=str(tmp_path))).stats
 
 
+def test_full_verification_of_what_cannot_run_here_says_what_it_leaves_out() -> None:
+    options = Options(target=FOREIGN, verify="full")
+    with pytest.warns(weft.WeftWarning, match=r"not run as a whole: .* lacks "):
+        weft.compile(product(sizes=(3, 4, 5)), options=options)
+
+
 @here
 def test_an_artifact_of_older_code_runs_here(tmp_path: Path) -> None:
     weft.compile(product(), target="x86-64-v3").save(tmp_path / "a.weft")

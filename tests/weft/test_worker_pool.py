@@ -92,14 +92,16 @@ def test_objects_are_what_this_process_would_compile() -> None:
     expected = [to_object(text, host_target()) for text in texts]
     for size in (0, 1, 2):
         with WorkerPool(size) as pool:
-            assert jobs.compile_objects(texts, host_target(), pool) == expected
+            assert (
+                pool.map("object", [jobs.object_job(t, host_target()) for t in texts]) == expected
+            )
 
 
 def test_refused_code_is_the_same_error_here_and_there() -> None:
     shown = []
     for size in (0, 1):
         with WorkerPool(size) as pool, pytest.raises(InternalError) as caught:
-            jobs.compile_objects([IR.format("nonsense")], host_target(), pool)
+            pool.map("object", [jobs.object_job(IR.format("nonsense"), host_target())])
         shown.append(str(caught.value))
     assert shown[0] == shown[1] and "WEFT-E0901" in shown[0]
 
@@ -160,6 +162,30 @@ def test_only_weft_errors_are_made_from_names() -> None:
         error = worker.as_error(worker.Failure(kind, "WEFT-E0001", "what"))
         assert type(error) is InternalError
     assert type(worker.as_error(worker.Failure("CallError", "c", "w"))) is CallError
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_jobs_go_on_while_the_caller_does(size: int) -> None:
+    with WorkerPool(size) as pool:
+        for _ in range(2):
+            with pool.jobs("echo") as given:
+                results = [given.add(bytes([k]), workers=1) for k in range(9)]
+                given.more()
+                assert results[3].result() == bytes([3])
+                results.append(given.add(b"last"))
+            assert all(result.done() for result in results)
+            assert [r.result() for r in results] == [*(bytes([k]) for k in range(9)), b"last"]
+
+
+def test_whoever_leaves_by_an_exception_ends_the_jobs(odd: WorkerPool) -> None:
+    odd.map("odd", [b"warm"] * 2)
+    started = time.monotonic()
+    with pytest.raises(KeyError), odd.jobs("odd") as given:
+        for _ in range(3):
+            given.add(b"sleep 600")
+        raise KeyError
+    assert time.monotonic() - started < 60
+    assert len(odd.map("odd", [b"a", b"b"])) == 2
 
 
 def test_several_callers_take_turns() -> None:

@@ -1,0 +1,153 @@
+"""A trial of an instruction: what is emitted for it, on random operands, beside its semantics.
+
+``trial_module`` is a function ``void weft_trial(ptr acc, ptr a, …)`` that issues the instruction
+once; ``Trial`` has operands for it and knows what they should give. Nothing here runs the code: it
+is foreign text, so whoever does so does it in a process of its own (``weft/instructions.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.codegen.llvm_builder import Builder, Value, register_type
+from weft.codegen.llvm_frame import Frame
+from weft.codegen.llvm_instruction import call, element_type, lanes_of
+from weft.codegen.llvm_scalar import ScalarOps
+from weft.codegen.llvm_target import LlvmTarget
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Load, Var, walk
+from weft.frontend.scalar_interpreter import evaluate
+from weft.polyhedral.instruction import ACCUMULATOR, Instruction
+
+ENTRY = "weft_trial"
+ROUNDS = 8
+Array = np.ndarray[Any, Any]
+
+
+def trial_module(instruction: Instruction, target: LlvmTarget) -> str:
+    """LLVM IR of one issue, its operands in memory as the emission takes them."""
+    b = Builder()
+    frame = Frame(b, ScalarOps(b), target, Value("null", "ptr"), Value("null", "ptr"))
+    lanes, dtypes_ = lanes_of(instruction), operand_types(instruction)
+    values = {}
+    for name, dtype in dtypes_.items():
+        count = lanes if name == ACCUMULATOR else lanes * instruction.depth
+        type_ = register_type(dtype) if name == ACCUMULATOR else element_type(dtype)
+        values[name] = b.load(Value(f"%p_{name}", "ptr"), type_, count, 1)
+    old = values.pop(ACCUMULATOR)
+    new = call(frame, instruction, {**values, ACCUMULATOR: old})
+    b.store(new, Value(f"%p_{ACCUMULATOR}", "ptr"), 1)
+    b.line("ret void")
+    parameters = ", ".join(f"ptr %p_{name}" for name in dtypes_)
+    body = b.finish(f"void @{ENTRY}({parameters})")
+    head = [f'target triple = "{target.triple}"', *b.declarations]
+    return "\n".join([*head, "", *b.support.values(), body])
+
+
+def operand_types(instruction: Instruction) -> dict[str, DType]:
+    """The accumulator's dtype, then those of the operands, by name."""
+    found = {n.source: n.dtype for n in walk(instruction.value) if isinstance(n, Load)}
+    names = enumerate(instruction.tensors)
+    return {ACCUMULATOR: instruction.dtype, **{name: found[k] for k, name in names if k in found}}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Operands as arrays over (results, steps) or, of the accumulator, over results alone."""
+
+    instruction: Instruction
+    operands: dict[str, Array]
+
+    def given(self) -> list[bytes]:
+        """The operands as the emission takes them, the accumulator first."""
+        offset = self.instruction.offset
+        found = []
+        for name, value in self.operands.items():
+            flipped = offset is not None and offset.tensor == name
+            raw = (
+                value.view(f"u{value.itemsize}") ^ (1 << (8 * value.itemsize - 1))
+                if flipped
+                else value
+            )
+            found.append(raw.tobytes())
+        return found
+
+    def expected(self) -> Array:
+        """What the semantics make of them, exactly or in float64."""
+        own = self.instruction
+        update = own.semantics.update
+        assert update is not None, "an instruction accumulates"
+
+        def load(source: object, _: tuple[Array, ...]) -> Array:
+            assert isinstance(source, int)
+            return self.operands[own.tensors[source]]
+
+        precise = own.dtype.is_float
+        total = self.operands[ACCUMULATOR].astype(np.float64 if precise else own.dtype.numpy)
+        terms = np.broadcast_to(
+            evaluate(own.issued, {}, load, precise=precise), (len(total), own.depth)
+        )
+        for step in range(own.depth):
+            pairs = (
+                (update.monoid.left[0].name, total),
+                (update.monoid.right[0].name, terms[:, step]),
+            )
+            total = evaluate(update.monoid.combined[0], dict(pairs), precise=precise)
+        return total
+
+    def differs(self, result: Array) -> str:
+        """Where ``result`` is not what it should be, or ''. Floats: to within the rounding of a sum
+        of as many terms."""
+        expected = self.expected()
+        if self.instruction.dtype.is_float:
+            unit = float(np.finfo(self.instruction.dtype.compute.numpy).eps)
+            scale = np.abs(self.operands[ACCUMULATOR].astype(np.float64)) + sum(
+                np.abs(v.astype(np.float64)).max() ** 2
+                for n, v in self.operands.items()
+                if n != ACCUMULATOR
+            )
+            wrong = ~(np.abs(result - expected) <= 4 * (self.instruction.depth + 1) * unit * scale)
+        else:
+            wrong = result != expected
+        if not wrong.any():
+            return ""
+        at = int(np.flatnonzero(wrong)[0])
+        return f"result {at} is {result[at]}, not {expected[at]}"
+
+
+def trials(instruction: Instruction) -> list[Trial]:
+    """Some operands, always the same, the extremes of integers among them."""
+    random = np.random.default_rng(0)
+    lanes, depth = lanes_of(instruction), instruction.depth
+    results = [d for d in instruction.semantics.dims if d not in instruction.summed]
+    moving = {
+        read.tensor: {n.name for i in read.indices for n in walk(i) if isinstance(n, Var)}
+        for read in instruction.semantics.reads
+    }
+    made = []
+    for number in range(ROUNDS):
+        operands = {}
+        for name, dtype in operand_types(instruction).items():
+            shape = (lanes,) if name == ACCUMULATOR else (lanes, depth)
+            value = _random(random, dtype, shape, extreme=number == 0)
+            if name != ACCUMULATOR and not moving[name] & set(results):
+                value = np.repeat(value[:1], lanes, axis=0)
+            if name != ACCUMULATOR and not moving[name] & set(instruction.summed):
+                value = np.repeat(value[:, :1], depth, axis=1)
+            operands[name] = np.ascontiguousarray(value)
+        made.append(Trial(instruction, operands))
+    return made
+
+
+def _random(
+    random: np.random.Generator, dtype: DType, shape: tuple[int, ...], *, extreme: bool
+) -> Array:
+    if dtype.is_float:
+        return random.standard_normal(shape).astype(dtype.numpy)
+    low, high = int(dtype.lowest), int(dtype.highest)
+    if extreme:
+        return random.choice(np.array([low, high], dtype.numpy), shape)
+    return random.integers(low, high, shape, endpoint=True).astype(dtype.numpy)

@@ -1,0 +1,129 @@
+"""Dot products of small integers and of bfloat16, as the processors have them.
+
+    x86-64    vpdpbusd      acc[lane] += sum of 4 u8 * s8     avx512vnni, avxvnni
+              vdpbf16ps     acc[lane] += sum of 2 bfloat16    avx512bf16
+    AArch64   sdot, udot    acc[lane] += sum of 4 s8 * s8, u8 * u8      dotprod
+              usdot         acc[lane] += sum of 4 u8 * s8               i8mm
+              bfdot         acc[lane] += sum of 2 bfloat16              bf16
+
+The sums of integers wrap modulo 2**32, as the program's do (the saturating ones of either processor
+are not used). ``vpdpbusd`` takes one signed and one unsigned operand: for two of one
+signedness the sign bits of the first are flipped, and what that adds is taken off.
+
+``vdpbf16ps`` takes subnormal numbers for 0 and rounds to nearest even in a way of its own. With u
+= 2**-24, the sum of n products differs from the exact one by at most n * u / (1 - n * u) of the sum
+of their absolute values (twice that for ``bfdot``, which may round each product) plus n * 2**-126
+for what is flushed: the bound of a plain sum in float32, but for the flushing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from weft import dtypes
+from weft.codegen.llvm_target import LlvmTarget
+from weft.dtypes import DType
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Load, Var, cast, literal
+from weft.polyhedral.instruction import (
+    ACCUMULATOR,
+    Instruction,
+    Intrinsic,
+    Offset,
+    Operand,
+)
+from weft.polyhedral.scop import Access, Body, Statement, Update
+
+_ROUNDS = "subnormals count as 0, and a sum of two products is rounded in an order of its own"
+s8, u8, bf16 = dtypes.int8, dtypes.uint8, dtypes.bfloat16
+
+
+def dot_products(target: LlvmTarget, registers: int) -> tuple[Instruction, ...]:
+    """Those that ``target`` has, the best of each kind first."""
+    has = target.enabled
+    if target.triple.startswith("aarch64"):
+        return tuple(_arm(has, registers))
+    if target.triple.startswith("x86_64"):
+        return tuple(_intel(has, target.vector_bytes, registers))
+    return ()
+
+
+def _intel(has: Set[str], vector_bytes: int, registers: int) -> list[Instruction]:
+    bits, lanes = vector_bytes * 8, vector_bytes // 4
+    found = []
+    if "avx512vnni" in has or ("avxvnni" in has and bits <= 256):
+        symbol = f"llvm.x86.avx512.vpdpbusd.{bits}"
+        first, second = Intrinsic(symbol, _ABC), Intrinsic(symbol, (ACCUMULATOR, "b", "a"))
+        found += [
+            dot_product("vpdpbusd", (u8, s8), 4, lanes, registers, first),
+            dot_product("vpdpbusd", (s8, u8), 4, lanes, registers, second),
+            dot_product("vpdpbusd", (s8, s8), 4, lanes, registers, first, Offset("a", 128)),
+            dot_product("vpdpbusd", (u8, u8), 4, lanes, registers, second, Offset("a", -128)),
+        ]
+    if "avx512bf16" in has:
+        emission = Intrinsic(f"llvm.x86.avx512bf16.dpbf16ps.{bits}", _ABC)
+        found.append(dot_product("vdpbf16ps", (bf16, bf16), 2, lanes, registers, emission))
+    return found
+
+
+def _arm(has: Set[str], registers: int) -> list[Instruction]:
+    found = []
+
+    def add(name: str, types: tuple[DType, DType], depth: int, arguments: tuple[str, ...]) -> None:
+        kinds = "v4f32.v8bf16" if depth == 2 else "v4i32.v16i8"
+        emission = Intrinsic(f"llvm.aarch64.neon.{name}.{kinds}", arguments)
+        found.append(dot_product(name, types, depth, 4, registers, emission))
+
+    if "dotprod" in has:
+        add("sdot", (s8, s8), 4, _ABC)
+        add("udot", (u8, u8), 4, _ABC)
+    if "i8mm" in has:
+        add("usdot", (u8, s8), 4, _ABC)
+        add("usdot", (s8, u8), 4, (ACCUMULATOR, "b", "a"))
+    if "bf16" in has:
+        add("bfdot", (bf16, bf16), 2, _ABC)
+    return found
+
+
+_ABC = (ACCUMULATOR, "a", "b")
+
+
+def dot_product(
+    name: str,
+    types: tuple[DType, DType],
+    depth: int,
+    lanes: int,
+    registers: int,
+    emission: Intrinsic,
+    offset: Offset | None = None,
+) -> Instruction:
+    """``acc[lane] += sum over q < depth of a[q] * b[lane, q]``, in ``int32`` or ``float32``: ``a``
+    is one word for all lanes."""
+    lane, q = Var("lane"), Var("q")
+    result = dtypes.float32 if types[0].is_float else dtypes.int32
+    a, b = (cast(Load(k, (), dtype), result) for k, dtype in enumerate(types))
+    step = Statement(
+        "step",
+        ("lane", "q"),
+        (),
+        (0, "lane", 0, "q", 0),
+        writes=(Access(ACCUMULATOR, (lane,)),),
+        reads=(Access("a", (q,)), Access("b", (lane, q))),
+        body=Body((), (a * b,)),
+        update=Update(monoid("add", result), ("q",)),
+    )
+    return Instruction(
+        name,
+        step,
+        {"lane": lanes, "q": depth},
+        {
+            ACCUMULATOR: Operand((lane,)),
+            "a": Operand((q,)),
+            "b": Operand((lane * literal(depth) + q,)),
+        },
+        registers,
+        0.5,
+        emission=emission,
+        offset=offset,
+        rounds=_ROUNDS if result.is_float else "",
+    )

@@ -1,0 +1,107 @@
+"""Stream stores: what a kernel writes once and nobody reads soon goes past the caches.
+
+    for i in 0 … n parallel:                  for i in 0 … n parallel:
+      for j in 0 … m vector:            →       for j in 0 … m vector:
+        y[i, j] = f(x[i, j])                      y[i, j] = f(x[i, j]) streams if n · m · 4 > cache
+
+A store to memory that no cache holds loads its line first, so that a copy moves three bytes for
+each two. Stores of whole lines past the caches do not; but who reads such a line waits for memory.
+So it is done for arrays larger than the last cache, of which little would be left in it anyway,
+that the kernel does not read, where a vector loop writes whole lines and no loop writes an element
+again. Where sizes are parameters the condition is decided at each launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from weft.codegen.loop_ir import (
+    Buffer,
+    For,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    expressions,
+    walk,
+)
+from weft.codegen.rebuild import map_children
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal
+from weft.frontend.scalar_expr import walk as walk_expr
+
+LINE = 64  # bytes
+
+
+def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
+    """``kernel`` with stores that stream where their buffer is larger than ``last_cache`` bytes."""
+    large = _written_only(kernel, last_cache)
+    if not large:
+        return kernel
+
+    def inside(stmt: Stmt, loops: tuple[For, ...], names: Mapping[str, frozenset[str]]) -> Stmt:
+        while isinstance(stmt, Let):
+            names = {**names, stmt.name: _depends(stmt.value, names)}
+            return replace(stmt, body=inside(stmt.body, loops, names))
+        if isinstance(stmt, For):
+            bounds = _depends(stmt.lower, names) | _depends(stmt.upper, names)
+            names = {**names, stmt.var: bounds | {stmt.var}}
+            return replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
+        if isinstance(stmt, Store):
+            if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer][0], loops, names):
+                return replace(stmt, streams=large[stmt.buffer][1])
+            return stmt
+        return map_children(stmt, lambda part: inside(part, loops, names))
+
+    return replace(kernel, body=inside(kernel.body, (), {}))
+
+
+def _written_only(kernel: Kernel, last_cache: int) -> dict[str, tuple[Buffer, Expr]]:
+    """The arguments that ``kernel`` stores to and nothing else, and when they are large."""
+    touched = {b for a in kernel.buffers for b in a.aliases}
+    stored = set[str]()
+    for stmt in walk(kernel.body):
+        nodes = (n for e in expressions(stmt) for n in walk_expr(e))
+        touched |= {str(n.source) for n in nodes if isinstance(n, Load)}
+        if isinstance(stmt, Update):
+            touched |= {name for name, _ in stmt.targets}
+        if isinstance(stmt, Store):
+            stored.add(stmt.buffer)
+    found: dict[str, tuple[Buffer, Expr]] = {}
+    for buffer in kernel.buffers:
+        if buffer.name in stored - touched and not buffer.aliases:
+            size: Expr = literal(buffer.dtype.itemsize)
+            for extent in buffer.shape:
+                size = size * extent
+            large = size > last_cache
+            if not isinstance(size, Literal) or size.value > last_cache:
+                found[buffer.name] = buffer, large
+    return found
+
+
+def _depends(expr: Expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The loops that the value of ``expr`` depends on; ``names``: those of other names."""
+    mentioned = [n.name for n in walk_expr(expr) if isinstance(n, Var)]
+    return frozenset[str]().union(*(names.get(name, frozenset()) for name in mentioned))
+
+
+def _whole_lines(
+    stmt: Store, buffer: Buffer, loops: Sequence[For], names: Mapping[str, frozenset[str]]
+) -> bool:
+    """Whether the store is of whole lines along a vector loop, once: every loop moves it."""
+    if not loops or not stmt.indices or loops[-1].kind != "vector" or loops[-1].step != 1:
+        return False
+    lanes = loops[-1]
+    moving = frozenset[str]().union(*(_depends(index, names) for index in stmt.indices))
+    last = to_affine(stmt.indices[-1])
+    if any(loop.var not in moving for loop in loops) or last is None:
+        return False
+    if last.coefficient(lanes.var) != 1 or buffer.strides[-1] != literal(1):
+        return False
+    match lanes.lower, lanes.upper:
+        case Literal(low), Literal(high):
+            turns = int(high) - int(low)
+            return turns > 0 and turns * buffer.dtype.itemsize % LINE == 0
+    return True

@@ -1,0 +1,68 @@
+"""Names and places that a correlation's operands are indexed by, once its slides have one index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weft import dtypes
+from weft.frontend.build import shape_of
+from weft.frontend.scalar_affine import simplify
+from weft.frontend.scalar_expr import Expr, literal
+from weft.frontend.tensor_expr import Axis, Compute, Size, Tensor, as_size
+from weft.graph.correlation import Correlation, Slide, positioned, variables
+
+
+class Names:
+    """Axes from 0 whose names ``c`` does not use."""
+
+    def __init__(self, c: Correlation) -> None:
+        self.taken = {v for value in c.operation.values for v in variables(value)}
+        self.taken |= {a.name for a in (*c.operation.axes, *c.fold.axes)}
+
+    def axis(self, name: str, extent: Size) -> Axis:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return Axis(name, dtypes.int64, literal(0), as_size(extent))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The indices of x by name, as its dimensions come.
+
+    ``places``: where each window is; ``axes``: own axes for a tensor of them all; ``read``: the
+    values that they have in the sum; ``shifted``: what the other loops are in terms of own axes.
+    """
+
+    places: Mapping[Slide, Axis]
+    axes: Mapping[str, Axis]
+    read: Mapping[str, Expr]
+    shifted: dict[str, Expr]
+
+
+def places_of(c: Correlation, names: Names) -> Places:
+    places = {s: names.axis(f"{s.axis.name}_at", s.outputs + s.taps - 1) for s in c.windows}
+    loops = {axis.name: axis for axis in (*c.operation.axes, *c.fold.axes)}
+    read = {name: from_0(axis) for name, axis in loops.items()}
+    read |= {place.name: within(s) for s, place in places.items()}
+    order = [n for n in variables(positioned(c.x, places)) if n in read]
+    own = {place.name: place for place in places.values()}
+    axes = {n: own[n] if n in own else names.axis(n, loops[n].extent) for n in order}
+    shifted = {n: axes[n] + loops[n].lower for n in order if n in loops}
+    return Places(places, axes, read, shifted)
+
+
+def within(s: Slide) -> Expr:
+    """Where in the window of ``s`` x is, counted from 0."""
+    return simplify((s.axis + s.tap if s.sign > 0 else s.axis - s.tap) - s.base)
+
+
+def from_0(axis: Axis) -> Expr:
+    return simplify(axis - axis.lower)
+
+
+def tensor_of(name: str, axes: Sequence[Axis], value: Expr) -> Tensor:
+    """The tensor of ``value`` over ``axes``."""
+    operation = Compute(name, tuple(axes), (value,))
+    return Tensor(name, shape_of([a.extent for a in axes]), value.dtype, operation)

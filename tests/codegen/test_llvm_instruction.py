@@ -1,0 +1,141 @@
+"""Products of small integers and of bfloat16 by dot-product instructions: exact, or within the
+bound that ``machines/dot_products`` states, at sizes that cut lanes, rows and steps off."""
+
+# ruff: noqa: F821  (sizes of a signature are names in the function's body)
+
+from dataclasses import replace
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft import bf16, f32, i8, i32, u8
+from weft.codegen.llvm_kernel import emit_kernel
+from weft.codegen.llvm_target import LlvmTarget, host_target, inspect
+from weft.codegen.loop_ir import For, walk
+from weft.codegen.machines.dot_products import dot_products
+from weft.codegen.machines.host import host_machine
+from weft.codegen.machines.named import target_named
+from weft.codegen.target import machine_of
+from weft.executable import Executable
+from weft.kernel_code import lower_loops
+from weft.loop_kernel import Kernel
+
+OPTIONS = weft.Options(threads=1, cache=False, workers=0)
+SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 4), (9, 49, 5), (17, 16, 13), (300, 50, 70), (260, 49, 3),
+         (1, 100, 401), (100, 1, 30), (0, 4, 4), (4, 0, 4), (4, 4, 0)]  # fmt: skip
+HOST = {x.name for x in host_machine().extensions}
+random = np.random.default_rng(5)
+
+
+def product(left: weft.DType, right: weft.DType, result: weft.DType = i32) -> Kernel:
+    @weft.kernel
+    def multiply(A: left["M", "K"], B: right["K", "N"], C: result["M", "N"]):
+        for i in range(M):
+            for j in range(N):
+                for k in range(K):
+                    C[i, j] += result(A[i, k]) * result(B[k, j])
+
+    return multiply
+
+
+def numbers(dtype: weft.DType, shape: tuple[int, ...]) -> np.ndarray:
+    low, high = int(dtype.lowest), int(dtype.highest)
+    return random.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
+
+
+@cache
+def compiled(left: weft.DType, right: weft.DType, result: weft.DType = i32) -> Executable:
+    return product(left, right, result).compile(options=OPTIONS)
+
+
+@pytest.mark.parametrize("left, right", [(u8, i8), (i8, i8)])
+def test_integers_are_exact(left: weft.DType, right: weft.DType) -> None:
+    run = compiled(left, right)
+    for m, n, k in SIZES:
+        a, b, c = numbers(left, (m, k)), numbers(right, (k, n)), numbers(i32, (m, n))
+        expected = c + a.astype(np.int32) @ b.astype(np.int32)  # wraps, as the program does
+        run(a, b, c)
+        np.testing.assert_array_equal(c, expected, err_msg=f"{m} {n} {k}")
+
+
+@pytest.mark.parametrize("left, right", [(i8, u8), (u8, u8)])
+def test_other_signs_and_layouts(left: weft.DType, right: weft.DType) -> None:
+    @weft.kernel
+    def multiply(A: left[40, 37], B: right[51, 40], C: i32[37, 51]):
+        for i in range(37):
+            for j in range(51):
+                for k in range(40):
+                    C[i, j] += i32(A[k, i]) * i32(B[j, k])
+
+    a, b, c = numbers(left, (40, 37)), numbers(right, (51, 40)), numbers(i32, (37, 51))
+    expected = c + a.astype(np.int32).T @ b.astype(np.int32).T
+    run = multiply.compile(options=OPTIONS)
+    run(a, b, c)
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_pairs_of_bfloat16_are_within_the_bound() -> None:
+    run = compiled(bf16, bf16, f32)
+    for m, n, k in SIZES:
+        a = random.standard_normal((m, k)).astype(ml_dtypes.bfloat16)
+        b = random.standard_normal((k, n)).astype(ml_dtypes.bfloat16)
+        c = np.zeros((m, n), np.float32)
+        exact = a.astype(float) @ b.astype(float)
+        scale = np.abs(a.astype(float)) @ np.abs(b.astype(float))
+        run(a, b, c)
+        u = 2.0**-24 * (k + 1)
+        assert (np.abs(c - exact) <= 2 * u / (1 - u) * scale + k * 2.0**-126).all()
+
+
+def test_not_a_number_and_infinity_go_through() -> None:
+    a = np.full((9, 6), np.inf, ml_dtypes.bfloat16)
+    b = np.ones((6, 33), ml_dtypes.bfloat16)
+    b[3, 4], a[2, 1] = np.nan, -np.inf
+    c = np.zeros((9, 33), np.float32)
+    compiled(bf16, bf16, f32)(a, b, c)
+    assert np.isnan(c[:, 4]).all() and np.isnan(c[2]).all()
+    assert np.isposinf(np.delete(np.delete(c, 2, 0), 4, 1)).all()
+
+
+def issues(kernel: Kernel, options: weft.Options) -> set[str]:
+    """The instructions that the loops of ``kernel`` ask for."""
+    lowered = lower_loops(kernel.lowered, options)
+    loops = (s for k in lowered.program.kernels for s in walk(k.body) if isinstance(s, For))
+    return {loop.instruction.name for loop in loops if loop.instruction is not None}
+
+
+@pytest.mark.skipif("vdpbf16ps" not in HOST, reason="this processor has no bfloat16")
+def test_strict_programs_keep_their_order() -> None:
+    assert issues(product(bf16, bf16, f32), OPTIONS) == {"vdpbf16ps"}
+    assert not issues(product(bf16, bf16, f32), replace(OPTIONS, strict=True))
+
+
+@pytest.mark.parametrize(
+    "features, expected",
+    [
+        ("+avx512vnni,+avx512f,+avx512vl", ["vpdpbusd"] * 4),
+        ("+avx512f", []),
+        ("+avx512bf16,+avx512f", ["vdpbf16ps"]),
+    ],
+)
+def test_records_follow_features(features: str, expected: list[str]) -> None:
+    target = replace(host_target(), triple="x86_64-linux-gnu", features=features, vector_bytes=64)
+    assert [x.name for x in dot_products(target, 32)] == expected
+
+
+def test_assembly() -> None:
+    """What the back ends make of a product of s8 by s8, where the processors have one."""
+    for name, word in (("aarch64", "sdot"), ("x86-64-v4+vnni", "vpdpbusd")):
+        target = target_of(name)
+        lowered = lower_loops(product(i8, i8).lowered, OPTIONS, machine=machine_of(target))
+        texts = [emit_kernel(k, target).text for k in lowered.program.kernels]
+        assert any(word in inspect(text, target).assembly for text in texts)
+
+
+def target_of(name: str) -> LlvmTarget:
+    base, _, more = name.partition("+")
+    target = target_named(base).llvm
+    return replace(target, features=target.features + (f",+avx512{more}" if more else ""))

@@ -1,0 +1,171 @@
+"""Instructions that users describe: what is taken, what they map onto, and that they are tried."""
+
+# ruff: noqa: F821  (sizes of a signature are names in the function's body)
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.codegen.llvm_target import host_target
+from weft.codegen.loop_ir import For, walk
+from weft.codegen.machines.host import host_machine
+from weft.errors import CompileError
+from weft.kernel_code import lower_loops
+from weft.try_instruction import tried
+
+FMA = weft.Intrinsic("llvm.fma.v8f32", ("a", "b", "acc"))
+X86 = pytest.mark.skipif(not host_target().triple.startswith("x86_64"), reason="x86-64 text")
+
+
+def fused(emit: object = FMA, name: str = "fused") -> weft.Instruction:
+    @weft.instruction(emit=emit, name=name)  # type: ignore[arg-type]
+    def step(acc: weft.f32[8], a: weft.f32[1], b: weft.f32[8]):
+        for lane in range(8):
+            acc[lane] += a[0] * b[lane]
+
+    return step
+
+
+@weft.kernel
+def multiply(A: weft.f32["M", "K"], B: weft.f32["K", "N"], C: weft.f32["M", "N"]):
+    for i in range(M):
+        for j in range(N):
+            for k in range(K):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+def test_used_in_place_of_the_machines_own() -> None:
+    options = weft.Options(instructions=(fused(),), threads=1, cache=False, workers=0)
+    lowered = lower_loops(multiply.lowered, options)
+    loops = (s for k in lowered.program.kernels for s in walk(k.body) if isinstance(s, For))
+    assert {x.instruction.name for x in loops if x.instruction} == {"fused"}
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((19, 7), np.float32), rng.standard_normal((7, 35), np.float32)
+    c = np.zeros((19, 35), np.float32)
+    multiply.compile(options=options)(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_machines_own_are_what_they_say() -> None:
+    for one in host_machine().extensions:
+        tried(one)
+
+
+def test_a_wrong_order_of_arguments_is_found() -> None:
+    wrong = fused(weft.Intrinsic("llvm.fma.v8f32", ("acc", "b", "a")))
+    with pytest.raises(CompileError, match="E0021") as error:
+        multiply.compile(options=weft.Options(instructions=(wrong,), cache=False))
+    assert "not" in error.value.why
+
+
+@X86
+def test_text_that_is_no_instruction_ends_no_process() -> None:
+    text = weft.Assembly("vbogus $1, $0", "=x,x,0", ("b", "acc"))
+    with pytest.raises(CompileError, match="E0021") as error:
+        tried(fused(text))
+    assert "does not run" in error.value.why
+
+
+def test_signatures_that_llvm_refuses() -> None:
+    with pytest.raises(CompileError, match="E0021"):
+        tried(fused(weft.Intrinsic("llvm.fma.v8f32", ("a", "acc"))))
+
+
+def two_statements(acc: weft.f32[8], b: weft.f32[8]):
+    for lane in range(8):
+        acc[lane] += b[lane]
+    for lane in range(8):
+        acc[lane] += b[lane]
+
+
+def no_update(acc: weft.f32[8], b: weft.f32[8]):
+    for lane in range(8):
+        acc[lane] = b[lane]
+
+
+def of_any_size(acc: weft.f32["N"], b: weft.f32["N"]):
+    for lane in range(N):
+        acc[lane] += b[lane]
+
+
+def twice_the_same(acc: weft.f32[8], b: weft.f32[8, 8]):
+    for lane in range(8):
+        acc[lane] += b[lane, 0] * b[lane, 1]
+
+
+def jumping(acc: weft.f32[8], b: weft.f32[16]):
+    for lane in range(8):
+        acc[lane] += b[2 * lane]
+
+
+@pytest.mark.parametrize(
+    "function, why",
+    [
+        (two_statements, "2 statements"),
+        (no_update, "0 statements"),
+        (of_any_size, "constant"),
+        (twice_the_same, "twice"),
+        (jumping, "dims alone"),
+    ],
+)
+def test_what_describes_none(function: Callable[..., Any], why: str) -> None:
+    with pytest.raises(CompileError, match="E0020") as error:
+        weft.instruction(function)
+    assert why in error.value.why
+
+
+def test_arguments_that_are_none() -> None:
+    with pytest.raises(CompileError, match="E0020"):
+        weft.instruction(7)  # type: ignore[arg-type]
+    with pytest.raises(CompileError, match="no operand 'c'"):
+        fused(weft.Intrinsic("llvm.fma.v8f32", ("c", "b", "acc")))
+    with pytest.raises(CompileError, match="E0020"):
+        weft.map_instruction(7, fused())
+    with pytest.raises(CompileError, match="E0020"):
+        weft.map_instruction(multiply, 7)  # type: ignore[arg-type]
+    with pytest.raises(CompileError, match="instructions"):
+        weft.Options(instructions=[fused()])  # type: ignore[arg-type]
+
+
+def matrix_unit() -> weft.Instruction:
+    a = weft.placeholder((16, 16), name="a")
+    b = weft.placeholder((16, 16), name="b")
+    k = weft.reduce_axis((0, 16), name="k")
+    return weft.instruction(
+        weft.compute((16, 16), lambda i, j: weft.sum(a[i, k] * b[k, j], axis=k), name="unit")
+    )
+
+
+def test_a_separable_convolution_has_its_matrix_product() -> None:
+    """The pointwise half, over pixels and channels; the depthwise half says why it has none."""
+    x = weft.placeholder((8, 14, 14), name="x")
+    w = weft.placeholder((8, 3, 3), name="w")
+    p = weft.placeholder((24, 8), name="p")
+    r, s = (weft.reduce_axis((0, 3), name=n) for n in "rs")
+    c = weft.reduce_axis((0, 8), name="c")
+    deep = weft.compute(
+        (8, 12, 12),
+        lambda d, h, v: weft.sum(x[d, h + r, v + s] * w[d, r, s], axis=(r, s)),
+        name="deep",
+    )
+    point = weft.compute(
+        (24, 12, 12), lambda m, h, v: weft.sum(p[m, c] * deep[c, h, v], axis=c), name="point"
+    )
+    found = weft.map_instruction(point, matrix_unit())
+    (depthwise,) = (m for n, m in found.statements.items() if "deep" in n)
+    (pointwise,) = (m for n, m in found.statements.items() if "point" in n)
+    assert not depthwise.assignments
+    assert all(any(t in r for t in ("x", "w", "deep")) for r in depthwise.refusals)
+    rows = {tuple(a.dims.values()) for a in pointwise.assignments}
+    assert len(rows) == 6  # h, v, or both, as rows or as columns
+    assert any(("h", "v") in dims for dims in rows)
+    assert "mappings" in str(found)
+
+
+def test_a_program_without_sums() -> None:
+    x = weft.placeholder((8,), name="x")
+    found = weft.map_instruction(weft.compute((8,), lambda i: x[i] + 1.0, name="y"), fused())
+    assert not len(found) and "no update" in found.refusals[0]
