@@ -211,18 +211,29 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     block = block if planner.threads == 1 else BLOCK
     sizes: list[tuple[str, int, Kind]] = []
     for row, size in zip(p.rows, rows, strict=True):
-        sizes.append((row, size * max(1, block // size), "parallel"))
+        rows_of_tile = _even(planner, size_of(s, row), block)
+        sizes.append((row, size * max(1, rows_of_tile // size), "parallel"))
     width = lanes * max(1, WIDTH // lanes) if p.rows else lanes
     sizes.append((p.lanes, width, "serial" if around or sizes else "parallel"))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
             around.append((f"{dim}_t", from_first(s, dim) // size, kind))
     if beside and not around:
-        around.append((f"{beside[0]}_t", Var(beside[0]) // BESIDE, "parallel"))
+        together = _even(planner, size_of(s, beside[0]), BESIDE)
+        around.append((f"{beside[0]}_t", Var(beside[0]) // together, "parallel"))
     stream = _part(planner, p)
     short = not p.rows or in_one_part(planner.scop, s, p.stream, planner.machine)
     near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
     return Tiling(tile, tuple(around), () if short else (stream,), near)
+
+
+def _even(planner: Planner, total: int | None, block: int) -> int:
+    """``block``, or less of a known ``total``, so that threads have equal shares of it."""
+    if total is None or planner.threads == 1:
+        return block
+    parts = -(-total // block)
+    parts = -(-parts // planner.threads) * planner.threads
+    return max(1, -(-total // parts))
 
 
 def _copied_tiles(planner: Planner, p: Product) -> Tiling:

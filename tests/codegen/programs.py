@@ -17,7 +17,7 @@ from weft.frontend.tensor_expr import Program, Tensor
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule import schedule
+from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop import Tensor as ScopTensor
 from weft.polyhedral.scop_interpreter import bind_parameters
@@ -42,7 +42,7 @@ def arrays_for(
 def kernel_of(program: Program, machine: Machine | None) -> tuple[Scop, Kernel]:
     """Scheduled for ``machine``, or in the initial order if there is none."""
     scop = coalesce(lower(program, "test"))
-    scheduled = initial(scop) if machine is None else schedule(scop, machine)
+    scheduled = initial(scop) if machine is None else schedule_loops(scop, machine)
     return scheduled.scop, build_kernel(scheduled.scop, scheduled.tree, "test")
 
 

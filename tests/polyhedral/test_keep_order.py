@@ -10,7 +10,7 @@ from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.schedule import schedule
+from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import loops_above
@@ -45,7 +45,9 @@ def test_only_integer_sums_may_be_vectorised_along(dtype: str, free: bool) -> No
 
 
 def test_the_scheduler_does_not_try() -> None:
-    free, ordered = (schedule(s, MACHINE) for s in (sums("float32"), keep_order(sums("float32"))))
+    free, ordered = (
+        schedule_loops(s, MACHINE) for s in (sums("float32"), keep_order(sums("float32")))
+    )
     kinds = [
         {loop.name: loop.kind for loop in loops_above(s.tree, fold_of(s.scop))}
         for s in (free, ordered)

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from tests.frontend.loops.kernels import PROGRAMS
-from weft import kernel_code, verify_kernel
+from weft import cluster_code, kernel_code, verify_kernel
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import literal
 from weft.options import Options
@@ -57,19 +57,19 @@ def _broken_kernels(*args: object):
 
 
 SOUND: dict[str, Callable] = {
-    "schedule": kernel_code.schedule_loops,
-    "kernels": kernel_code.kernels_of,
+    "schedule": cluster_code.schedule_loops,
+    "kernels": cluster_code.kernels_of,
 }
 
 
 def test_a_schedule_that_changes_results_is_named(monkeypatch) -> None:
-    monkeypatch.setattr(kernel_code, "schedule_loops", _broken_schedule)
+    monkeypatch.setattr(cluster_code, "schedule_loops", _broken_schedule)
     with pytest.raises(InternalError, match=r"E0920.*after pass schedule"):
         weft.compile(twice, options=FULL)
 
 
 def test_loops_that_change_results_are_named(monkeypatch) -> None:
-    monkeypatch.setattr(kernel_code, "kernels_of", _broken_kernels)
+    monkeypatch.setattr(cluster_code, "kernels_of", _broken_kernels)
     with pytest.raises(InternalError, match=r"E0920.*after pass program"):
         weft.compile(twice, options=FULL)
 
@@ -79,7 +79,7 @@ def test_code_that_changes_results_is_named(monkeypatch) -> None:
 
     def broken(lowered, target):
         with monkeypatch.context() as changed:
-            changed.setattr(kernel_code, "kernels_of", _broken_kernels)
+            changed.setattr(cluster_code, "kernels_of", _broken_kernels)
             options = replace(lowered.passes.options, cache=False)
             return sound(kernel_code.lower_loops(lowered.kernel, options), target)
 

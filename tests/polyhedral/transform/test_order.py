@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.polyhedral.test_grouping import running_sum
+from tests.polyhedral.tensor_programs import running_sum
 from tests.polyhedral.transform import integer_programs
 from tests.polyhedral.transform.harness import (
     chain,
