@@ -88,7 +88,7 @@ def change(old: Row, new: Row) -> Change:
     if not shared:
         return Change(new["name"], 1.0, math.inf)
     ratios = [new["relative"][name][0] / old["relative"][name][0] for name in shared]
-    noises = [math.hypot(new["relative"][name][1], old["relative"][name][1]) for name in shared]
+    noises = [new["relative"][name][1] + old["relative"][name][1] for name in shared]
     return Change(new["name"], median(ratios), MARGIN + median(noises))
 
 

@@ -17,7 +17,7 @@ from weft.dtypes import DType
 class Binding:
     """A buffer in memory. ``private``: lanes that each have a copy of it, innermost, 0 if shared.
     ``elements``: how many a register buffer has, padding included. ``overlaps``: other buffers that
-    may lie on the same memory."""
+    may lie on the same memory. ``loaded``: the kernel may read it, not only write."""
 
     pointer: Value
     dtype: DType
@@ -26,6 +26,7 @@ class Binding:
     private: int = 0
     elements: int = 0
     overlaps: tuple[str, ...] = ()
+    loaded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

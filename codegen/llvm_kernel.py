@@ -34,10 +34,10 @@ from weft.codegen.llvm_region import SHARED, publish
 from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_statements import Emitter
 from weft.codegen.llvm_target import LlvmTarget
-from weft.codegen.loop_ir import Buffer, For, Kernel, Store, walk
+from weft.codegen.loop_ir import Buffer, For, Kernel, Store, Update, expressions, walk
 from weft.codegen.spread_loop import spread_loop
 from weft.errors import CompileError
-from weft.frontend.scalar_expr import Expr, Var, apply, literal
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
 from weft.frontend.scalar_expr import walk as walk_expr
 
 _SIGNATURE = "(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 %begin, i64 %end)"
@@ -103,6 +103,7 @@ def _frame(kernel: Kernel, b: Builder, target: LlvmTarget, contract: bool) -> Fr
     frame = Frame(b, ops, target, Value("%status", "ptr"), Value("%scratch", "ptr"))
     frame.names = {p: Value(f"%p{k}", "i64") for k, p in enumerate(kernel.parameters)}
     frame.streams = any(isinstance(s, Store) and s.streams is not None for s in walk(kernel.body))
+    read = _loaded(kernel)
     for k, buffer in enumerate(kernel.buffers):
         strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
         frame.bindings[buffer.name] = Binding(
@@ -111,8 +112,20 @@ def _frame(kernel: Kernel, b: Builder, target: LlvmTarget, contract: bool) -> Fr
             strides,
             "global",
             overlaps=_overlaps(kernel, buffer),
+            loaded=buffer.name in read or bool(_overlaps(kernel, buffer)),
         )
     return frame
+
+
+def _loaded(kernel: Kernel) -> set[str]:
+    """The buffers that the kernel reads; an update reads what it writes."""
+    found = set[str]()
+    for stmt in walk(kernel.body):
+        nodes = (n for e in expressions(stmt) for n in walk_expr(e))
+        found |= {str(n.source) for n in nodes if isinstance(n, Load)}
+        if isinstance(stmt, Update):
+            found |= {name for name, _ in stmt.targets}
+    return found
 
 
 def _overlaps(kernel: Kernel, buffer: Buffer) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
     for i in 0 … n parallel:                  for i in 0 … n parallel:
       for j in 0 … m vector:            →       for j in 0 … m vector:
-        y[i, j] = f(x[i, j])                      y[i, j] = f(x[i, j]) streams if n · m · 4 > cache
+        y[i, j] = f(x[i, j])                      y[i, j] = f(x[i, j]) streams if n · m · 8 > cache
 
 A store to memory that no cache holds loads its line first, so that a copy moves three bytes for
 each two. Stores of whole lines past the caches do not; but who reads such a line waits for memory.
-So it is done for arrays larger than the last cache, of which little would be left in it anyway,
+So it is done where what a kernel touches is larger than the last cache, so that the first lines of
+its results have left it when the last ones are stored; for results that are a good part of that,
 that the kernel does not read, where a vector loop writes whole lines and no loop writes an element
 again. Where sizes are parameters the condition is decided at each launch.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from weft import dtypes
 from weft.codegen.loop_ir import (
     Buffer,
     For,
@@ -33,10 +35,11 @@ from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal
 from weft.frontend.scalar_expr import walk as walk_expr
 
 LINE = 64  # bytes
+_PART = 8  # of the last cache: results that are smaller may as well stay in it
 
 
 def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
-    """``kernel`` with stores that stream where their buffer is larger than ``last_cache`` bytes."""
+    """``kernel`` with stores that stream where it touches more than ``last_cache`` bytes."""
     large = _written_only(kernel, last_cache)
     if not large:
         return kernel
@@ -70,15 +73,23 @@ def _written_only(kernel: Kernel, last_cache: int) -> dict[str, tuple[Buffer, Ex
         if isinstance(stmt, Store):
             stored.add(stmt.buffer)
     found: dict[str, tuple[Buffer, Expr]] = {}
+    sizes = {buffer.name: _bytes(buffer) for buffer in kernel.buffers}
+    total: Expr = literal(0)
+    for size in sizes.values():
+        total = total + size
     for buffer in kernel.buffers:
         if buffer.name in stored - touched and not buffer.aliases:
-            size: Expr = literal(buffer.dtype.itemsize)
-            for extent in buffer.shape:
-                size = size * extent
-            large = size > last_cache
-            if not isinstance(size, Literal) or size.value > last_cache:
+            large = (total > last_cache) & (sizes[buffer.name] > last_cache // _PART)
+            if large != literal(False, dtypes.bool_):
                 found[buffer.name] = buffer, large
     return found
+
+
+def _bytes(buffer: Buffer) -> Expr:
+    size: Expr = literal(buffer.dtype.itemsize)
+    for extent in buffer.shape:
+        size = size * extent
+    return size
 
 
 def _depends(expr: Expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:

@@ -47,7 +47,7 @@ from weft.frontend.scalar_expr import (
 )
 from weft.frontend.scalar_expr import walk as walk_expr
 
-ALONG = 8  # vectors of a tile along the rows that are loaded
+ALONG = 16  # vectors of a tile along the rows that are loaded
 ROWS = 256  # rows of a tile
 _NARROW = 16  # rows of a block at most
 _SHORT = 4  # turns of a loop along rows that are too short

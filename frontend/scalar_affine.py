@@ -184,28 +184,35 @@ def _term_expr(term: Term) -> Expr:
 
 
 def _form(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Affine | None:
-    if node.dtype != dtypes.int64:
+    if node.dtype is not dtypes.int64 and node.dtype != dtypes.int64:
         return None
-    match node, operands:
-        case Literal(value), _:
+    match node:
+        case Literal(value):
             return Affine((), int(value))
-        case Var(name), _:
+        case Var(name):
             return variable(name)
-        case Apply("neg"), [Affine() as a]:
-            return a.scaled(-1)
-        case Apply("abs"), [Affine() as a] if a.is_constant:
-            return Affine((), abs(a.constant))
-        case Apply("add"), [Affine() as a, Affine() as b]:
+        case Apply(op):
+            return _applied(op, operands, ranges)
+    return None
+
+
+def _applied(op: str, operands: list[Affine | None], ranges: Ranges) -> Affine | None:
+    match op, operands:
+        case "add", [Affine() as a, Affine() as b]:
             return a + b
-        case Apply("sub"), [Affine() as a, Affine() as b]:
+        case "sub", [Affine() as a, Affine() as b]:
             return a - b
-        case Apply("mul"), [Affine() as a, Affine() as b] if a.is_constant or b.is_constant:
+        case "mul", [Affine() as a, Affine() as b] if a.is_constant or b.is_constant:
             return a.scaled(b.constant) if b.is_constant else b.scaled(a.constant)
-        case Apply("floordiv"), [Affine() as a, Affine() as b] if b.is_constant:
+        case "floordiv", [Affine() as a, Affine() as b] if b.is_constant:
             return floor_divide(a, b.constant, ranges)
-        case Apply("mod"), [Affine() as a, Affine() as b] if b.is_constant:
+        case "mod", [Affine() as a, Affine() as b] if b.is_constant:
             quotient = floor_divide(a, b.constant, ranges)
             return a - quotient.scaled(b.constant) if b.constant else Affine()
+        case "neg", [Affine() as a]:
+            return a.scaled(-1)
+        case "abs", [Affine() as a] if a.is_constant:
+            return Affine((), abs(a.constant))
     return None
 
 

@@ -36,6 +36,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from operator import is_
 from typing import ClassVar
 
 from weft import dtypes
@@ -465,17 +467,17 @@ def _fold_bool(op: str, args: tuple[Expr, ...]) -> Expr | None:
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every subexpression once, operands before users (a shared node is visited once)."""
     seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    stack: list[Expr | None] = [expr]
     while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            yield node
+        node = stack.pop()
+        if node is None:  # above a node whose operands have been
+            yield stack.pop()  # type: ignore[misc]
         elif id(node) not in seen:
             seen.add(id(node))
             operands = node.children
             if operands:
-                stack.append((node, True))
-                stack += [(child, False) for child in reversed(operands)]
+                stack += (node, None)
+                stack += operands[::-1]
             else:
                 yield node
 
@@ -487,10 +489,12 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """
     done: dict[int, Expr] = {}
     for node in walk(expr):
-        operands = tuple(done[id(child)] for child in node.children)
-        same = all(new is old for new, old in zip(operands, node.children, strict=True))
-        rebuilt = node if same else node.rebuild(operands)
-        folded = any(rebuilt is operand for operand in operands)
+        rebuilt, folded, children = node, False, node.children
+        if children:
+            operands = tuple([done[id(child)] for child in children])
+            if not all(map(is_, operands, children)):
+                rebuilt = node.rebuild(operands)
+                folded = any(map(partial(is_, rebuilt), operands))
         changed = None if folded else change(rebuilt)
         done[id(node)] = rebuilt if changed is None else changed
     return done[id(expr)]

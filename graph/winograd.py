@@ -21,7 +21,12 @@ from weft.frontend.tensor_expr import Operation, Program, Tensor, operations, te
 from weft.graph.access_pattern import extent
 from weft.graph.correlation import Correlation, correlation_of, variables
 from weft.graph.derive import Steps, derive
-from weft.graph.minimal_filtering import Filter, amplification, minimal_filter
+from weft.graph.minimal_filtering import (
+    Filter,
+    amplification,
+    error_bound,
+    minimal_filter,
+)
 from weft.graph.operator_graph import Graph, Node
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
@@ -51,7 +56,8 @@ class Form:
     """A correlation done by ``steps``, one after the other; with none, as it is.
 
     ``cost`` in vectorised multiply-adds, ``products`` those of the sums alone, ``bytes`` of what
-    lies between x and the result, if none of it is fused, ``amplification`` of rounding errors.
+    lies between x and the result, if none of it is fused, ``amplification`` of rounding errors;
+    ``bound``: of the error itself, where |x| and |w| are at most 1.
     """
 
     steps: Steps
@@ -59,6 +65,7 @@ class Form:
     products: float
     bytes: int = 0
     amplification: float = 1.0
+    bound: float = 0.0
 
 
 def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
@@ -164,7 +171,8 @@ def _said(form: Form, direct: Form) -> str:
     return (
         f"{along}: {direct.products / form.products:.3g} times fewer multiplications, an estimated "
         f"{direct.cost / form.cost:.3g} times as fast, rounding errors {form.amplification:.2g} "
-        f"times as large, at most {form.bytes} bytes of intermediates"
+        f"times as large and at most {form.bound:.2g} for |x|, |w| <= 1, no more than {form.bytes} "
+        "bytes of intermediates"
     )
 
 
@@ -207,4 +215,8 @@ def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
         cost += 0.0 if fixed else weights * f.r * MOVED
         amplified *= amplification(f)
     cost += products + weights * WEIGHT * size
-    return Form(steps, cost, products, int(stored) * c.fold.dtype.itemsize, amplified)
+    filters = [f for _, f in steps]
+    others = prod(extent(a.extent) for a in c.fold.axes) // prod(f.r for f in filters)
+    bound = error_bound(filters, others) * 2.0 ** (-24 if c.fold.dtype.bits == 32 else -53)
+    stored_bytes = int(stored) * c.fold.dtype.itemsize
+    return Form(steps, cost, products, stored_bytes, amplified, bound)

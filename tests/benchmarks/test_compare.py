@@ -22,6 +22,7 @@ def test_noise_decides() -> None:
     old = _row(a=[1.0, 0.01], probe=[10.0, 0.01])
     assert change(old, _row(a=[1.10, 0.01], probe=[11.0, 0.01])).regressed
     assert not change(old, _row(a=[1.10, 0.2], probe=[11.0, 0.2])).regressed
+    assert not change(old, _row(a=[1.04, 0.01], probe=[10.4, 0.01])).regressed  # intervals meet
     assert not change(old, old).regressed and not change(old, old).improved
     assert change(old, _row(a=[0.8, 0.01], probe=[8.0, 0.01])).improved
 

@@ -294,3 +294,22 @@ def test_an_unreasonable_unrolled_loop_stays_a_loop() -> None:
     assert len(emit_kernel(kernel, host_target()).text) < 10_000
     done, _ = Compiled(kernel)({}, {"x": floats(1 << 20), "y": np.zeros(1 << 20, np.float32)})
     np.testing.assert_array_equal(done["y"], floats(1 << 20) * 2)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32, dtypes.float64, dtypes.int8])
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 16, 31, 64, 67])
+def test_every_other_element_is_stored_and_the_ones_between_are_left(
+    size: int, dtype: dtypes.DType
+) -> None:
+    body = Store("y", (i * 2 + 1,), Load("x", (i,), dtype))
+    loop = For("i", literal(0), n, "vector", body)
+    buffers = (
+        Buffer("x", dtype, (n,), (literal(1),), writable=False),
+        Buffer("y", dtype, (n * 2,), (literal(1),)),
+    )
+    arrays = {
+        "x": np.arange(size).astype(dtype.numpy),
+        "y": np.full(2 * size, 77, dtype.numpy),
+    }
+    found = check(Kernel("k", ("n",), buffers, loop), {"n": size}, arrays)["y"]
+    assert np.array_equal(found[1::2], arrays["x"]) and np.all(found[::2] == 77)

@@ -25,6 +25,7 @@ from weft.codegen.loop_ir import (
 )
 from weft.codegen.loop_printer import print_kernel
 from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.size_arithmetic import evaluate
 from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
 from weft.errors import InternalError
@@ -58,19 +59,40 @@ def streams(original: Kernel, cache: int = 4096) -> list[str]:
 
 def test_what_is_large_decides_each_launch() -> None:
     changed = stream_stores(kernel(rows(COPY)), 4096)
-    assert "y[i, j] = x[i, j] streams if 4 * n * m > 4096" in print_kernel(changed)
+    (stored,) = (s for s in walk(changed.body) if isinstance(s, Store))
+    assert stored.streams is not None
+    sizes = {"n": [2, 2, 3, 9, 0], "m": [170, 171, 114, 38, 900]}  # of 4 bytes, three times
+    for k, large in enumerate((False, True, True, True, False)):
+        point = {name: values[k] for name, values in sizes.items()}
+        assert evaluate(stored.streams, point) == large
     text = emit_kernel(changed, host_target()).text
     assert "!nontemporal" in text
 
 
 def test_known_sizes_decide_at_once() -> None:
-    large = kernel(rows(COPY, literal(64)), literal(17), literal(64))
+    large = kernel(rows(COPY, literal(64)), literal(6), literal(64))
     assert "y[i, j] = x[i, j] streams\n" in print_kernel(stream_stores(large, 4096)) + "\n"
-    small = kernel(rows(COPY, literal(64)), literal(16), literal(64))
+    small = kernel(rows(COPY, literal(64)), literal(5), literal(64))
     assert stream_stores(small, 4096) is small
 
 
 a, b = Var("a", f32), Var("b", f32)
+
+
+def test_results_that_are_a_small_part_do_not() -> None:
+    out = Buffer("y", f32, (m,), (literal(1),))
+    body = For("j", literal(0), m, "vector", Store("y", (j,), Load("x", (literal(0), j), f32)))
+    x, _, z = kernel(body).buffers
+    (stored,) = (
+        s
+        for s in walk(stream_stores(Kernel("k", ("n", "m"), (x, out, z), body), 4096).body)
+        if isinstance(s, Store)
+    )
+    assert stored.streams is not None
+    assert not evaluate(stored.streams, {"n": 1000, "m": 128})
+    assert evaluate(stored.streams, {"n": 1000, "m": 129})
+
+
 SUM = Monoid("add", (a,), (b,), (a + b,), (0.0,))
 
 
