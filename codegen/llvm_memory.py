@@ -279,6 +279,14 @@ def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, write: bool) -
     b.line(f"call void @llvm.prefetch.p0({pointer}, i32 {int(write)}, i32 3, i32 1)")
 
 
+def store_vector(
+    frame: Frame, buffer: Binding, offset: Value, stored: Value, mask: Value | None
+) -> None:
+    """Store bits in ``memory_type`` from the element at ``offset`` on, side by side."""
+    pointer = frame.b.element(buffer.pointer, memory_type(buffer.dtype), offset)
+    _vector_store(frame, pointer, stored, mask, buffer.dtype.itemsize)
+
+
 def _vector_store(
     frame: Frame, pointer: Value, value: Value, mask: Value | None, align: int
 ) -> None:

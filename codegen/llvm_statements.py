@@ -10,6 +10,7 @@ from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all, streams_now
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
 from weft.codegen.llvm_instruction import emit_issue
+from weft.codegen.llvm_interleave import emit_interleaved
 from weft.codegen.llvm_memory import address, load, memory_type, prefetch, store
 from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
@@ -78,8 +79,9 @@ class Emitter:
             stmt = stmt.body
         match stmt:
             case Block(stmts):
-                for each in stmts:
-                    self.emit(each)
+                if not emit_interleaved(frame, stmts):
+                    for each in stmts:
+                        self.emit(each)
             case For():
                 self._for(stmt)
             case While():

@@ -101,6 +101,11 @@ class Monoid:
     identity: tuple[Number, ...]
     laws: frozenset[str] = frozenset({"associative", "commutative"})
 
+    def __repr__(self) -> str:
+        """The same in every process, as the order of a set is not: cache keys are made of it."""
+        parts = (self.name, self.left, self.right, self.combined, self.identity, sorted(self.laws))
+        return f"Monoid({', '.join(map(repr, parts))})"
+
     @property
     def dtypes(self) -> tuple[DType, ...]:
         return tuple(v.dtype for v in self.left)

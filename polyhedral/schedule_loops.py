@@ -53,6 +53,7 @@ from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import private_results
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
 from weft.polyhedral.transform.separate import separate
+from weft.polyhedral.transform.unroll import unroll
 from weft.polyhedral.transform.vectorize import vectorize
 
 STRATEGIES = (
@@ -198,7 +199,10 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
         copy = packed.scop.statements[-1].name
         if p.maker:
             packed = inline(packed, p.maker)
-        return vectorize(packed, loops_above(packed.tree, copy)[-1].name)
+        *_, lanes, last = (loop.name for loop in loops_above(packed.tree, copy))
+        if p.inner and p.inner[0][0] != len(read.indices) - 1:  # rows of memory are interleaved
+            return unroll(vectorize(packed, lanes), last)
+        return vectorize(packed, last)
     except IllegalScheduleError:
         return scheduled
 

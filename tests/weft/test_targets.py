@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -162,6 +165,27 @@ def test_full_verification_of_what_cannot_run_here_says_what_it_leaves_out() -> 
     options = Options(target=FOREIGN, verify="full")
     with pytest.warns(weft.WeftWarning, match=r"not run as a whole: .* lacks "):
         weft.compile(product(sizes=(3, 4, 5)), options=options)
+
+
+_RECORDS = """
+from weft.codegen.machines.host import host
+from weft.codegen.machines.named import target_named
+print(repr([host(), target_named("znver5"), target_named("aarch64")]))
+"""
+
+
+def test_records_read_the_same_in_every_process() -> None:
+    """They are part of the key under which a program is found again."""
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", _RECORDS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "4")  # sets of the same two words in different orders
+    }
+    assert len(texts) == 1 and b"vpdpbusd" in texts.pop()
 
 
 @here
