@@ -191,22 +191,23 @@ class _Cell:
 
     name: str
     program: ClusterProgram
-    constant: frozenset[int]  # numbers of the inputs whose data is known
+    constant: frozenset[int]  # numbers of the inputs whose data is known, or follows from such
 
 
 def _cells(graph: Graph, clusters: Sequence[Cluster], passes: Passes) -> Iterator[_Cell | None]:
     """Each cluster in turn, None for a view."""
     names: dict[object, str] = {}
+    known = set(graph.constants)
     for cluster in clusters:
+        if all(value.name in known for value in cluster.inputs):
+            known |= {value.name for value in cluster.outputs}
         if cluster.is_view:
             yield None
             continue
         program = passes.run(
             "cluster", partial(_verified_program, cluster), show=lambda c: program_text(c.program)
         )
-        constant = frozenset(
-            k for k, value in enumerate(cluster.inputs) if value.name in graph.constants
-        )
+        constant = frozenset(k for k, value in enumerate(cluster.inputs) if value.name in known)
         symbols = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
         key = (canonical_text(program.program), constant, repr(symbols))
         yield _Cell(names.setdefault(key, f"kernel{len(names)}"), program, constant)
