@@ -82,8 +82,12 @@ def _indexes(statement: Statement, tensor: str) -> bool:
 
 
 def _after(scop: Scop, statement: Statement) -> tuple[Statement, ...]:
+    """The statements that run after some instance of ``statement``: the later ones, and those that
+    share its outermost loop."""
     at = next(k for k, s in enumerate(scop.statements) if s.name == statement.name)
-    return scop.statements[at + 1 :]
+    nest = statement.position[:1]
+    before = (s for s in scop.statements[:at] if nest and s.position[:1] == nest)
+    return (*before, *scop.statements[at + 1 :])
 
 
 def _absorb(

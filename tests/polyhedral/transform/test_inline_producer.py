@@ -18,6 +18,7 @@ from tests.polyhedral.transform.harness import (
     stencil,
     tensor,
 )
+from tests.polyhedral.transform.integer_programs import read
 from weft import dtypes
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
@@ -136,6 +137,7 @@ def gathered(*, at_first: bool) -> Scop:
         (lambda: (two_results(), "P"), "several tensors"),
         (lambda: (running_sum(), "S"), "reads itself"),
         (lambda: (overwritten(), "T"), "overwritten before its readers run"),
+        (lambda: (overwritten_in_its_loop(), "S1"), "overwritten before its readers run"),
         (lambda: (reversed_write(), "T"), "at its own dims"),
     ],
 )
@@ -161,6 +163,13 @@ def running_sum() -> Scop:
 
     (s,) = w.scan((4,), value, dtypes_=(dtypes.int64,), name="S")
     return lowered(w.compute((4,), lambda i: s[i] * 2, name="Y"), inputs=(x,))
+
+
+def overwritten_in_its_loop() -> Scop:
+    return read(
+        "for i in range(N):\n B[0] = A[i]\n T[i] = B[0]\nfor i in range(N):\n C[i] = T[i] * 2",
+        A="in N", B="io 1", T="tmp N", C="io N",
+    )  # fmt: skip
 
 
 def overwritten() -> Scop:
