@@ -12,7 +12,6 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.loop_printer import print_kernel
 from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.machines.host import cpu_count
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.errors import CompileError, WeftWarning
 from weft.graph.cluster_program import ClusterProgram
@@ -33,6 +32,7 @@ from weft.polyhedral.scop_verifier import verify as verify_scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
+from weft.targets import thread_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def automatic_code(
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
     """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
     why the serial schedule was taken, or ''."""
-    threads = passes.options.threads or cpu_count()
+    threads = thread_count(passes.options)
     limits = Limits()
     while True:
         choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)

@@ -56,7 +56,7 @@ from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.program_code import program_code
-from weft.targets import target_for
+from weft.targets import target_for, thread_count
 
 Schedules = Mapping[str, Scheduled]
 """Name of a cluster -> the schedule that the user gives it; Weft schedules all others."""
@@ -74,7 +74,7 @@ def compile_graph(
     target = target_for(chosen)
     cached = chosen.cache and not chosen.watched
     cache = open_cache(chosen.cache_dir, chosen.cache_bytes) if cached else None
-    identity = _identity(graph, given)
+    identity = _identity(graph, given, chosen)
     key = cache_key(identity, graph.constants.items(), target, chosen) if cache else b""
     found = find(cache, key, target.llvm)
     if found is not None:
@@ -85,11 +85,13 @@ def compile_graph(
     return Executable(compiled, threads=chosen.threads)
 
 
-def _identity(graph: Graph, schedules: Schedules) -> str:
-    """All of ``graph`` but its constants' data: what it computes, and the names that users see."""
+def _identity(graph: Graph, schedules: Schedules, options: Options) -> str:
+    """All of ``graph`` but its constants' data: what it computes, the names that users see, and for
+    how many threads it is scheduled."""
     programs = [canonical_text(node.program) for node in graph.nodes]
     chosen = [repr((name, given.scop, given.tree)) for name, given in sorted(schedules.items())]
-    return "\n".join([print_graph(graph), *programs, *chosen])
+    threads = f"{thread_count(options)} threads"
+    return "\n".join([print_graph(graph), *programs, *chosen, threads])
 
 
 def _compiled(graph: Graph, target: Target, options: Options, schedules: Schedules) -> Compiled:

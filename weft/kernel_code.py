@@ -38,7 +38,7 @@ from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.scop_verifier import verify as verify_scop
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.program_code import program_code
-from weft.targets import target_for
+from weft.targets import target_for, thread_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,8 @@ def compile_kernel(
 def _identity(kernel: LoopKernel, scheduled: Scheduled | None, options: Options) -> str:
     arguments = [(a.name, a.kind, a.dtype, a.shape) for a in kernel.arguments]
     chosen = "" if scheduled is None else repr((scheduled.scop, scheduled.tree))
-    threads = f"{_threads(options)} threads"
+    threads = f"{thread_count(options)} threads"
     return "\n".join([repr(kernel.scop), repr(arguments), chosen, threads])
-
-
-def _threads(options: Options) -> int:
-    return options.threads or target_for(options).cores
 
 
 @exclusively

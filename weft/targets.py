@@ -49,3 +49,8 @@ def listed(options: Options) -> tuple[Listed, ...]:
         found.append(calibrated(measured))
     found += [target_named(record.name) for record in RECORDS]
     return tuple(Listed(target, lacking(target.llvm)) for target in found)
+
+
+def thread_count(options: Options) -> int:
+    """For how many threads programs are scheduled: those asked for, or one for each core."""
+    return options.threads or target_for(options).cores
