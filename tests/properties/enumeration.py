@@ -18,7 +18,7 @@ from weft.polyhedral.scop import Access, Constraint, Scop, Statement
 
 Array = np.ndarray[Any, Any]
 Column = Array | int
-LOW, HIGH = -40, 60  # no dim of a program enumerated here reaches them
+LOW, HIGH = -400, 600  # no dim of a program enumerated here reaches them, skewed or not
 MOST = 200_000  # candidates at one level of a domain
 
 
