@@ -18,7 +18,7 @@ conditions under which it is legal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -64,6 +64,7 @@ from weft.frontend.scalar_expr import (
     walk,
 )
 from weft.frontend.scalar_match import filled, matches
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain
 from weft.polyhedral.instruction import Instruction
 from weft.polyhedral.scop import Statement
@@ -181,9 +182,8 @@ class _Version:
 
     def _load(self, which: str) -> Stmt:
         lets, where, mask = self._inside(self.crossing)
-        _, update = self._instance({})
         stores: list[Stmt] = []
-        for k, (name, indices) in enumerate(update.targets):
+        for k, (name, indices) in enumerate(self._targets()):
             dtype = self.instances.tensor(name).dtype
             zero = literal(0, dtype)
             value = select(where, select(mask, Load(name, indices, dtype), zero), zero)
@@ -192,22 +192,28 @@ class _Version:
 
     def _store(self, which: str) -> Stmt:
         lets, where, mask = self._inside(self.crossing)
-        _, update = self._instance({})
         stores: list[Stmt] = []
-        for k, (name, indices) in enumerate(update.targets):
+        for k, (name, indices) in enumerate(self._targets()):
             held = Load(self._name(which, k), self._place(), self.instances.tensor(name).dtype)
             stores.append(Store(name, indices, held))
         return _let(lets, _under(where, self._lanes(_under(mask, _block(stores)))))
+
+    def _targets(self) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+        """The elements that are updated, over rows, lanes and the loops outside: as the check of
+        the tile saw them, in which no stream is left."""
+        for write in self.statement.writes:
+            stored = write.indices[self.instances.tensor(write.tensor).contracted :]
+            forms = (self.domain.inverse.over_loops(affine(index)) for index in stored)
+            yield write.tensor, tuple(map(to_expr, forms))
 
     def _next(self) -> list[Stmt]:
         """Prefetches of the tile that the next turn of the loop outside will load."""
         domain, lane = self.domain, self.domain.lane
         if self.crossing or not domain.outer:
             return []
-        _, update = self._instance({})
         ahead: dict[str, Expr] = {domain.outer[-1]: Var(domain.outer[-1]) + 1}
         found: list[Stmt] = []
-        for name, indices in update.targets:
+        for name, indices in self._targets():
             if any(domain.outer[-1] in _mentioned(i) for i in indices):
                 moved = tuple(substitute(i, ahead) for i in indices)
                 step = max(1, CACHE_LINE // self.instances.tensor(name).dtype.itemsize)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import For, walk
+from weft.codegen.loop_verifier import verify_kernel
 from weft.errors import CompileError
 from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var
+from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
@@ -59,3 +62,28 @@ def test_no_closed_form(scop: Scop, tree: Tree) -> None:
     with pytest.raises(CompileError) as caught:
         build_kernel(scop, tree, "k")
     assert caught.value.code == "WEFT-E0503" and "S" in caught.value.what
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 8, 9, 16])
+def test_streams_that_only_seem_to_move_the_target(size: int) -> None:
+    """``C[i // 2]`` over ``i = 8 t + 2 l + s`` is ``C[4 t + l]``: loads of it know no ``s``."""
+    one = literal(1, f64)
+    s = Statement(
+        "S",
+        ("i",),
+        (Constraint(i), Constraint(N - 1 - i)),
+        (0, "i", 0),
+        (Access("C", (i // 2,)),),
+        (),
+        Body((), (one,)),
+        Update(monoid("add", f64), ()),
+    )
+    scop = Scop("pairs", ("N",), (), (Tensor("C", (N,), f64, "inout"),), (s,))
+    values = {"s": i % 2, "r": literal(0), "l": i // 2 % 4}
+    inside = Band(tuple(Loop(name, {"S": e}) for name, e in values.items()), Leaf("S"))
+    tree = Band((Loop("t", {"S": i // 8}),), Mark(RegisterTile((1,), 4), inside))
+    kernel = build_kernel(scop, tree, "k")
+    verify_kernel(kernel)
+    found = np.zeros(size)
+    interpret(kernel, {"N": size}, {"C": found})
+    np.testing.assert_array_equal(found, np.bincount(np.arange(size) // 2, minlength=size))
