@@ -224,6 +224,8 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     stream = _part(planner, p)
     short = not p.rows or in_one_part(planner.scop, s, p.stream, planner.machine)
     near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
+    if short and planner.threads > 1 and not any(kind == "parallel" for _, _, kind in around):
+        near = tuple((hint, value, "parallel") for hint, value, _ in near)
     return Tiling(tile, tuple(around), () if short else (stream,), near)
 
 
