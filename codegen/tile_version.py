@@ -1,0 +1,106 @@
+"""A register tile on one box of rows and lanes: names, its loops, and which lanes exist.
+
+What ``register_tile.py`` (the tile) and ``tile_step.py`` (one step of a stream) have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.codegen.loop_ir import Block, For, If, Kind, Let, Stmt
+from weft.codegen.statement_instance import Instances
+from weft.codegen.tile_bounds import TRUE, ZERO, Box, Span, all_of, span
+from weft.frontend.scalar_affine import Affine, to_expr
+from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.polyhedral.analysis.tile_domain import TileDomain
+from weft.polyhedral.instruction import Instruction
+from weft.polyhedral.scop import Statement
+
+Lets = list[tuple[str, Expr]]
+
+
+@dataclass(frozen=True, slots=True)
+class TileVersion:
+    """The tile with rows and lanes in ``box``, by variable; ``sizes`` are those of the whole tile.
+
+    ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
+    box has a lane in the domain and the other way round, so that both may be clamped to it.
+    """
+
+    instances: Instances
+    statement: Statement
+    domain: TileDomain
+    sizes: Mapping[str, int]
+    box: Box
+    crossing: tuple[Affine, ...] = ()
+    closed: bool = True
+    instruction: Instruction | None = None
+
+    def name(self, which: str, component: int) -> str:
+        return f"{self.domain.lane}.{which}{component}"
+
+    def register(self, component: int) -> str:
+        """The buffer of one component of the update, while the streams run."""
+        return self.name("tile", component)
+
+    def place(self) -> tuple[Expr, ...]:
+        return tuple(Var(v) for v in self.sizes)
+
+    def rows(self, body: Stmt, kind: Kind = "unrolled") -> Stmt:
+        for row in reversed(self.domain.rows):
+            body = For(row, ZERO, literal(self.sizes[row]), kind, body)
+        return body
+
+    def lanes(self, body: Stmt) -> Stmt:
+        lane = self.domain.lane
+        return For(lane, ZERO, literal(self.sizes[lane]), "vector", body)
+
+    def inside(self, forms: Sequence[Affine]) -> tuple[Lets, Expr, Expr]:
+        """Which lanes of the current row (and stream point) meet ``forms``: names for the bounds,
+        the condition for there to be any, and a mask."""
+        lane = self.domain.lane
+        lets: Lets = []
+        fixed = [to_expr(c) >= 0 for c in forms if not c.coefficient(lane)]
+        moving = [c for c in forms if c.coefficient(lane)]
+        lanes = named(self.instances, span(moving, lane, self.sizes[lane]), lane, lets)
+        some = [] if not moving else [lanes[0] < lanes[1]]
+        return lets, all_of([*fixed, *some]), self.mask(lanes)
+
+    def mask(self, lanes: Span) -> Expr:
+        lane, (low, high) = Var(self.domain.lane), lanes
+        conditions = [] if low == ZERO else [lane >= low]
+        if high != literal(self.sizes[self.domain.lane]):
+            conditions.append(lane < high)
+        return all_of(conditions)
+
+
+def named(instances: Instances, bounds: Span, hint: str, lets: Lets) -> Span:
+    """``bounds`` with names, added to ``lets``, for what is not a number or a name."""
+    found: list[Expr] = []
+    for bound, which in zip(bounds, ("begin", "end"), strict=True):
+        if isinstance(bound, Literal | Var):
+            found.append(bound)
+            continue
+        name = instances.fresh(f"{hint}.{which}")
+        lets.append((name, bound))
+        found.append(Var(name))
+    return found[0], found[1]
+
+
+def let(lets: Sequence[tuple[str, Expr]], stmt: Stmt) -> Stmt:
+    for name, value in reversed(lets):
+        stmt = Let(name, value, stmt)
+    return stmt
+
+
+def under(condition: Expr, stmt: Stmt) -> Stmt:
+    return stmt if condition == TRUE else If(condition, stmt)
+
+
+def block(stmts: Sequence[Stmt]) -> Stmt:
+    return stmts[0] if len(stmts) == 1 else Block(tuple(stmts))
+
+
+def mentioned(expr: Expr) -> set[str]:
+    return {node.name for node in walk(expr) if isinstance(node, Var)}
