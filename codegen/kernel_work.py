@@ -1,9 +1,9 @@
 """How much threads can take off each other, roughly, as size expressions.
 
 Work is counted in operations, loads and stores, of vectors where a loop runs as one: some 0.15 ns
-each (``statement_cost``). On n threads a kernel takes S + (W - S) / n at most, where W is its work
-and S what is left of it on any number of threads: one turn of every parallel loop, and all that one
-thread does alone. ``kernel_work`` is W and W - S, ``kernel_barriers`` how often threads meet.
+each (``statement_cost``). Of a parallel loop of E turns, the busiest of n threads has E / n,
+rounded up; what is in no parallel loop, one thread does while the others wait. ``kernel_work`` is
+all work and that of the busiest thread, ``kernel_barriers`` how often threads meet.
 
 Tiles are cut off at the edges of what they cover: how often a loop turns depends on the turn of the
 loops around it. So each estimate is the mean over ``WALKS`` walks through the kernel; a walk enters
@@ -13,8 +13,7 @@ over any two: the mean comes within a few percent for triangles, within a half f
 trip count that depends on data counts as ``UNKNOWN``.
 
 References: Knuth, Estimating the efficiency of backtrack programs, Math. Comp. 1975; Korobov, The
-approximate computation of multiple integrals, 1959 (lattices); Brent, The parallel evaluation of
-general arithmetic expressions, JACM 1974.
+approximate computation of multiple integrals, 1959 (lattices).
 """
 
 from __future__ import annotations
@@ -32,14 +31,16 @@ WALKS = 13
 WALK = Var("number of the walk")  # 0 … WALKS - 1
 _NEXT = 6  # at depth d, walk k enters turn k * _NEXT**d mod WALKS of WALKS: each turn once
 
-_Sums = tuple[Expr, Expr]  # all, and what threads share
+TEAM = Var("threads of the team")  # 1 or more
+
+_Sums = tuple[Expr, Expr]  # all, and what the busiest thread of ``TEAM`` does
 
 
 def kernel_work(kernel: Kernel) -> tuple[Expr, Expr]:
-    """Operations of one run of ``kernel``: all, and those that threads can take off each other."""
+    """Operations of one run of ``kernel``: all, and those of the busiest of ``TEAM`` threads."""
     counter = _Counter(kernel, statement_cost, frozenset(map(id, walk(kernel.body))))
-    total, shared = counter.whole()
-    return total // OPERATION, shared // OPERATION
+    total, busiest = counter.whole()
+    return total // OPERATION, busiest // OPERATION
 
 
 def kernel_barriers(kernel: Kernel) -> Expr:
@@ -97,8 +98,8 @@ class _Counter:
         """Over all turns of ``stmt``."""
         if id(stmt) not in self.relevant:
             return _NOTHING
-        total, shared = self._inside(stmt, here)
-        return total + self.own(stmt, here.around), shared
+        own = literal(self.own(stmt, here.around))
+        return _each(lambda x: x + own, self._inside(stmt, here))
 
     def _inside(self, stmt: Stmt, here: _Here) -> _Sums:
         match stmt:
@@ -122,12 +123,12 @@ class _Counter:
         trips: Expr = literal(UNKNOWN)
         if first is not None and end is not None:
             trips = apply("max", (end - first + (loop.step - 1)) // loop.step, literal(0))
-        total, shared = self.sums(loop.body, here.entered(loop, first, trips))
+        turn = self.sums(loop.body, here.entered(loop, first, trips))
         if loop.kind == "parallel":
-            return trips * total, apply("max", trips - 1, literal(0)) * total
+            return trips * turn[0], (trips + (TEAM - 1)) // TEAM * turn[0]
         if loop.kind == "vector":
             trips = (trips + (LANES - 1)) // LANES
-        return trips * total, trips * shared
+        return _each(lambda x: trips * x, turn)
 
     def _known(self, expr: Expr, here: _Here) -> Expr | None:
         """``expr`` over the parameters and ``WALK``; None where it depends on more."""
@@ -143,5 +144,5 @@ _NOTHING: _Sums = (literal(0), literal(0))
 
 
 def _each(combine: Callable[..., Expr], *sums: _Sums) -> _Sums:
-    total, shared = (combine(*parts) for parts in zip(*sums, strict=True))
-    return total, shared
+    total, busiest = (combine(*parts) for parts in zip(*sums, strict=True))
+    return total, busiest

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.codegen.kernel_work import WALK, WALKS, kernel_barriers, kernel_work
+from weft.codegen.kernel_work import TEAM, WALK, WALKS, kernel_barriers, kernel_work
 from weft.codegen.llvm_sizes import SizeFunction
-from weft.codegen.loop_ir import Kernel
+from weft.codegen.loop_ir import For, Kernel, walk
 from weft.codegen.size_arithmetic import LIMIT, SizeError, evaluate
-from weft.frontend.scalar_expr import Expr, Var, apply, literal, select
+from weft.frontend.scalar_expr import Expr, Var, apply, literal, select, substitute
 
 # Operations (of ``kernel_work``) that are worth a thread: some 5 µs, where sharing them with a
 # worker that still spins costs 1 µs or 2; waking one up that sleeps costs some 40 µs.
@@ -24,9 +24,9 @@ BARRIERS_PER_GRAIN = 4
 # A team that would take off less than this share of all the work stays at home: turns are not all
 # alike, and what a formula promises is not all there.
 LEAST_GAIN = 4  # 1 / share
+MANY = 1 << 20
 
-_TEAM = Var("threads of the team")
-_SUMS = _TOTAL, _SHARED, _MEETINGS = Var("total work"), Var("shared work"), Var("meetings")
+_SUMS = _TOTAL, _BUSIEST, _MEETINGS = Var("all work"), Var("busiest's work"), Var("meetings")
 _ONE = literal(1)
 
 
@@ -42,17 +42,17 @@ class Teams:
 def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
     """What ``kernel`` is worth, as a function of that ``name``; ``grain``: how many operations are
     worth a thread."""
-    sums = (*kernel_work(kernel), kernel_barriers(kernel))
-    if sums[1] == literal(0):
+    if not any(isinstance(part, For) and part.kind == "parallel" for part in walk(kernel.body)):
         return Teams()
+    sums = (*kernel_work(kernel), kernel_barriers(kernel))
     if not kernel.parameters:
-        return _fixed([_summed(each) for each in sums], name, grain)
-    function = SizeFunction(kernel.parameters)
+        return _fixed(sums, name, grain)
+    function = _on_a_team(SizeFunction(kernel.parameters))
     function.lines.insert(0, "entry:")
     function.lines += ["  br label %walks", "walks:"]
     function.parameters[WALK.name] = "%walk"
     function.lines.append("  %walk = phi i64 [ 0, %entry ], [ %next, %walks ]")
-    names = ("%total", "%shared", "%meetings")
+    names = ("%total", "%busiest", "%meetings")
     for sum_ in names:
         function.lines.append(f"  {sum_} = phi i64 [ 0, %entry ], [ {sum_}.now, %walks ]")
     for sum_, expr in zip(names, sums, strict=True):
@@ -66,27 +66,35 @@ def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
     return _returned(function, name, grain)
 
 
-def _summed(expr: Expr) -> int:
-    """The mean over all walks; as much as there may be of it where it is more than that."""
+def _fixed(sums: tuple[Expr, ...], name: str, grain: int) -> Teams:
+    """Of a kernel without parameters: its walks are gone through here."""
+    total, busiest, meetings = (_of_many(expr) for expr in sums)
+    # Threads take at most twice as much off each other as many of them do: all of a parallel loop,
+    # not all but one turn of it.
+    if total - busiest < grain + meetings * (grain // BARRIERS_PER_GRAIN):
+        return Teams()
+    function = _on_a_team(SizeFunction(()))
+    for variable, expr in zip(_SUMS, sums, strict=True):
+        walks = (substitute(expr, {WALK.name: literal(k)}) for k in range(WALKS))
+        function.parameters[variable.name] = function.size(sum(walks, literal(0)) // WALKS)
+    return _returned(function, name, grain)
+
+
+def _of_many(expr: Expr) -> int:
+    """The mean over all walks, of a large team; as much as there may be where it is more."""
     try:
-        return sum(evaluate(expr, {WALK.name: k}) for k in range(WALKS)) // WALKS
+        sizes = {TEAM.name: MANY}
+        return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in range(WALKS)) // WALKS
     except SizeError:
         return LIMIT // (1 << 20)
 
 
-def _fixed(sums: list[int], name: str, grain: int) -> Teams:
-    """Of a kernel without parameters."""
-    _, shared, meetings = sums
-    if shared < 2 * (grain + meetings * (grain // BARRIERS_PER_GRAIN)):
-        return Teams()
-    function = SizeFunction(())
-    for variable, value in zip(_SUMS, sums, strict=True):
-        function.parameters[variable.name] = str(value)
-    return _returned(function, name, grain)
+def _on_a_team(function: SizeFunction) -> SizeFunction:
+    function.parameters[TEAM.name] = function.value("sext i32 %team to i64")
+    return function
 
 
 def _returned(function: SizeFunction, name: str, grain: int) -> Teams:
-    function.parameters[_TEAM.name] = function.value("sext i32 %team to i64")
     awake, asleep = (
         function.value(f"trunc i64 {function.size(_worth(start, grain))} to i32")
         for start in (grain, grain * ASLEEP)
@@ -105,6 +113,7 @@ def _worth(start: int, grain: int) -> Expr:
     no less than what it costs to start them and to meet.
     """
     cost = _MEETINGS * (grain // BARRIERS_PER_GRAIN) + start
-    threads = apply("max", apply("min", _SHARED // cost, _TEAM), _ONE)
-    saved = _SHARED - _SHARED // threads - cost
+    shared = (_TOTAL - _BUSIEST) * TEAM // (TEAM - 1)
+    threads = apply("max", apply("min", shared // cost, TEAM), _ONE)
+    saved = shared - shared // threads - cost
     return select(saved * (LEAST_GAIN * GRAIN) >= _TOTAL * grain, threads, _ONE)

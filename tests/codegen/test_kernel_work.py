@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from weft.codegen.kernel_work import UNKNOWN, WALK, WALKS, kernel_barriers, kernel_work
+from weft.codegen.kernel_work import TEAM, UNKNOWN, WALK, WALKS, kernel_barriers, kernel_work
 from weft.codegen.loop_ir import (
     Barrier,
     Block,
@@ -37,15 +37,18 @@ def mean(expr: Expr, **sizes: int) -> float:
     return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in range(WALKS)) / WALKS
 
 
-def works(body: Stmt, region: bool = False, **sizes: int) -> tuple[float, float]:
-    """All work, and what threads share."""
-    total, shared = kernel_work(Kernel("k", ("n", "m"), (), body, region=region))
-    return mean(total, **sizes), mean(shared, **sizes)
+def works(body: Stmt, region: bool = False, team: int = 1, **sizes: int) -> tuple[float, float]:
+    """All work, and that of the busiest thread of ``team``."""
+    total, busiest = kernel_work(Kernel("k", ("n", "m"), (), body, region=region))
+    all_sizes = {**sizes, TEAM.name: team}
+    return mean(total, **all_sizes), mean(busiest, **all_sizes)
 
 
 def work(body: Stmt, **sizes: int) -> float:
     """Of ``body``, without what entering its outermost loop takes."""
-    return works(body, **sizes)[0] - ENTERED // OPERATION * isinstance(body, For)
+    return works(body, region=False, team=1, **sizes)[0] - ENTERED // OPERATION * isinstance(
+        body, For
+    )
 
 
 ADD = Store("y", (i,), X + X)  # a load (the two are one node), an addition and a store
@@ -103,7 +106,7 @@ def test_clipped_tiles_of_time_count_as_what_they_hold(times: int, rows: int) ->
 def without_entering(body: Stmt, **sizes: int) -> float:
     """The difference that twice the statement makes."""
     twice = rebuilt(body, Block((COUNT, COUNT)))
-    return works(twice, **sizes)[0] - works(body, **sizes)[0]
+    return work(twice, **sizes) - work(body, **sizes)
 
 
 def rebuilt(stmt: Stmt, leaf: Stmt) -> Stmt:
@@ -145,27 +148,34 @@ def test_bounds_may_have_names() -> None:
     assert near(work(twice, n=0, m=101), 101 * (8 + 3 * 100), 1.02)
 
 
-def test_regions_count_what_threads_share_and_how_often_they_meet() -> None:
+@pytest.mark.parametrize("team", [1, 2, 7])
+def test_regions_count_what_threads_share_and_how_often_they_meet(team: int) -> None:
     spread = For("i", ZERO, n, "parallel", ADD)
-    step = Block((Barrier(), spread, Barrier(), Single(loop("j", 0, m, COUNT))))
+    step = Block((Barrier(), spread, Barrier(), Single(ADD)))
     body = loop("t", 0, m, loop("k", 0, Var("t"), step))
     kernel = Kernel("k", ("n", "m"), (), body, region=True)
     assert near(mean(kernel_barriers(kernel), n=1000, m=21), 2 * 21 * 10, 1.05)
-    assert near(works(body, n=1000, m=21)[1], 3 * 999 * 21 * 10, 1.05)
+    turns = -(-1000 // team)
+    assert near(works(body, n=1000, m=21, team=team)[1], (8 + 3 * turns + 3) * 21 * 10, 1.1)
 
 
-def test_a_parallel_loop_of_one_turn_shares_nothing() -> None:
+@pytest.mark.parametrize("team", [2, 16])
+def test_a_parallel_loop_of_one_turn_takes_nothing_off_anyone(team: int) -> None:
     front = For("i", apply("max", ZERO, j - m), apply("min", j, n), "parallel", ADD)
     body = loop("j", 0, n + m, Block((Barrier(), front)))
-    assert works(body, n=1, m=50)[1] < 3 * 60
-    assert near(works(body, n=40, m=40)[1], 3 * (1600 - 80), 1.2)
+    total, busiest = works(body, n=1, m=50, team=team)
+    assert busiest == total
 
 
-def test_what_takes_as_long_on_any_number_of_threads_is_not_shared() -> None:
+@pytest.mark.parametrize("team", [1, 2, 3, 64])
+def test_the_busiest_thread_has_the_most_turns_and_what_one_does_alone(team: int) -> None:
     alone = Single(loop("i", 0, m, ADD))
     turns = For("j", ZERO, n, "parallel", loop("i", 0, m, ADD))
-    for size in (0, 1, 2, 30):
-        total, shared = works(Block((alone, Barrier(), turns)), region=True, n=size, m=7)
-        assert shared == (8 + 3 * 7) * max(size - 1, 0)
+    for size in (0, 1, 2, 3, 30):
+        body = Block((alone, Barrier(), turns))
+        total, busiest = works(body, region=True, n=size, m=7, team=team)
+        shares = [len(range(size * t // team, size * (t + 1) // team)) for t in range(team)]
+        assert busiest == 8 + 3 * 7 + 8 + (8 + 3 * 7) * max(shares)
         assert total == 8 + 3 * 7 + 8 + (8 + 3 * 7) * size
-    assert works(alone.body, n=1, m=7)[1] == 0
+    alone_work = works(alone.body, n=1, m=7, team=team)
+    assert alone_work[0] == alone_work[1]
