@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Kernel
@@ -189,16 +188,28 @@ class Nest:
 
 def nests(scheduled: Scheduled, name: str) -> tuple[Nest, ...]:
     """The top-level nests, in order: threads meet between kernels. Neighbours without loops are
-    one nest."""
+    one nest, and so are those from the first to the last that uses a local tensor: a kernel has
+    its local tensors to itself."""
     tree = scheduled.tree
-    whole: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
-    parts: list[Tree] = []
-    for lone, run in groupby(whole, key=lambda part: isinstance(part, Leaf)):
-        found = tuple(run)
-        parts += [Sequence(found)] if lone and len(found) > 1 else found
+    parts: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
+    local = {t.name for t in scheduled.scop.tensors if t.scope != "global"}
+    users = {
+        s.name: {a.tensor for a in (*s.reads, *s.writes)} & local for s in scheduled.scop.statements
+    }
+    uses = [set[str]().union(*(users[s] for s in statements_below(part))) for part in parts]
+    last = {tensor: k for k, used in enumerate(uses) for tensor in used}
+    runs: list[list[Tree]] = []
+    reach = -1  # up to where the parts belong to the run
+    for k, part in enumerate(parts):
+        alone = isinstance(part, Leaf) and runs and isinstance(runs[-1][-1], Leaf)
+        if k > reach and not alone:
+            runs.append([])
+        runs[-1].append(part)
+        reach = max([reach, *(last[tensor] for tensor in uses[k])])
+    trees = [run[0] if len(run) == 1 else Sequence(tuple(run)) for run in runs]
     return tuple(
-        _nest(scheduled.scop, part, f"{name}_{k}" if len(parts) > 1 else name)
-        for k, part in enumerate(parts)
+        _nest(scheduled.scop, part, f"{name}_{k}" if len(trees) > 1 else name)
+        for k, part in enumerate(trees)
     )
 
 

@@ -180,6 +180,18 @@ def test_a_model() -> None:
     assert compiled.as_text("schedule") == s.tree_text()
 
 
+def test_buffers_outside_of_all_loops() -> None:
+    """What one top-level nest puts into a local buffer, another one reads."""
+    d = dense()
+    s = weft.schedule(d).cache_read("b", "c_c_add", "").pack("a", "c_c_add", "", {0: 4})
+    s = s.parallel("b_tile_0").parallel("i_2")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((20, 6), (6, 33)))
+    for threads in (1, 2):
+        compiled = weft.compile(d, schedule=s, options=weft.Options(threads=threads, cache=False))
+        np.testing.assert_allclose(compiled(a, b), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-6)
+
+
 def dense_model() -> onnx.ModelProto:
     weights = numpy_helper.from_array(np.ones((4, 5), np.float32), "w")
     graph = helper.make_graph(
