@@ -34,42 +34,19 @@ def substitute_constraint(constraint: Constraint, values: Mapping[str, Expr]) ->
     return replace(constraint, expr=substitute(constraint.expr, dict(values)))
 
 
-def outer_dims(statement: Statement, level: int) -> tuple[str, ...]:
-    """The dims of ``statement`` that the first ``level`` loops of the program run over."""
-    return tuple(p for p in statement.position if isinstance(p, str))[:level]
-
-
-def insert_nest(scop: Scop, statement: Statement, after: Statement | None, level: int = 0) -> Scop:
-    """``statement`` as a nest of its own behind that of ``after`` (None: before all others).
-
-    Both are below the same ``level`` loops, which run over the first dims of ``statement``. The
-    nests that follow there move up by one.
-    """
-    at = 2 * level
-    place = -1 if after is None else int(after.position[at])
-    around = () if after is None else after.position[:at:2]
-
-    def follows(s: Statement) -> bool:
-        return s.position[:at:2] == around and int(s.position[at]) > place
-
-    moved = tuple(
-        replace(s, position=(*s.position[:at], int(s.position[at]) + 1, *s.position[at + 1 :]))
-        if follows(s)
+def insert_nest(scop: Scop, statement: Statement, after: Statement | None) -> Scop:
+    """``statement`` as a nest of its own behind that of ``after`` (None: before all others), in
+    the order of the program as in that of its statements; the nests that follow move up by one."""
+    place = 0 if after is None else int(after.position[0]) + 1
+    moved = [
+        replace(s, position=(int(s.position[0]) + 1, *s.position[1:]))
+        if int(s.position[0]) >= place
         else s
         for s in scop.statements
-    )
-    own = statement.position
-    numbers = [*around, place + 1]
-    position = (
-        *(n if k % 2 else numbers[k // 2] for k, n in enumerate(own[: at + 1])),
-        *own[at + 1 :],
-    )
-    placed = replace(statement, position=position)
-    index = next((k for k, s in enumerate(scop.statements) if follows(s)), None)
-    if index is None:
-        last = (k for k, s in enumerate(moved) if s.position[: at + 1 : 2] == (*around, place))
-        index = max(last, default=-1) + 1
-    return replace(scop, statements=(*moved[:index], placed, *moved[index:]))
+    ]
+    first = next((k for k, s in enumerate(moved) if int(s.position[0]) > place), len(moved))
+    moved.insert(first, replace(statement, position=(place, *statement.position[1:])))
+    return replace(scop, statements=tuple(moved))
 
 
 def nest_position(dims: tuple[str, ...]) -> tuple[int | str, ...]:

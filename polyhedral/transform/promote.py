@@ -72,15 +72,6 @@ def promote(
     return replace(scheduled, scop=replace(scheduled.scop, tensors=tensors, statements=changed))
 
 
-def can_promote(scheduled: Scheduled, tensor: str, outer: Seq[str]) -> bool:
-    """Whether ``promote`` would accept."""
-    try:
-        promote(scheduled, tensor, outer)
-    except IllegalScheduleError:
-        return False
-    return True
-
-
 def _layout(statement: Statement, access: Access, loops: Seq[Loop]) -> _Layout:
     dims: list[int] = []
     tiles: list[int] = []

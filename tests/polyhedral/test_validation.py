@@ -30,9 +30,10 @@ from weft import dtypes
 from weft.frontend.scalar_expr import Expr, literal
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Body, Scop
+from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer
-from weft.polyhedral.transform.pack_operand import pack_operand
-from weft.polyhedral.transform.stage_result import stage_result
+from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.validation import validate
 
 i, j, k, m, n, tile = (Var(name) for name in ("i", "j", "k", "m", "n", "tile"))
@@ -315,23 +316,23 @@ def test_a_new_update_is_refused() -> None:
 
 def test_cache_write_and_pack() -> None:
     original = gemm(10)
-    staged = stage_result(original, "C", readers=frozenset({"init", "mac"}))
-    staged, _ = pack_operand(staged, "mac", 1, "j", 4, ("k",))
-    assert len(staged.statements) == 4
-    validate(original, staged, in_order(staged))
+    made = cache_write(initial(original), "C", ["init", "mac"], "")
+    made = pack(made, "B", "mac", "", {1: 4})
+    assert len(made.scop.statements) == 4
+    validate(original, made.scop, made.tree)
 
 
 def test_a_pack_of_the_wrong_width() -> None:
     original = gemm(10)
-    staged, name = pack_operand(original, "mac", 1, "j", 4, ("k",))
+    made = pack(initial(original), "B", "mac", "", {1: 4}, name="P")
     wrong = tuple(
         replace(s, reads=tuple(
-            at(name, j // 4, k, (j + 1) % 4) if a.tensor == name else a for a in s.reads
+            at("P", j // 4, k, (j + 1) % 4) if a.tensor == "P" else a for a in s.reads
         ))
-        for s in staged.statements
+        for s in made.scop.statements
     )  # fmt: skip
-    text = refused(original, replace(staged, statements=wrong), in_order(staged))
-    assert "what mac reads of B" in text and "B[" in text
+    text = refused(original, replace(made.scop, statements=wrong), made.tree)
+    assert "what mac reads of P" in text and "should see B[" in text
 
 
 def test_nothing_at_all() -> None:

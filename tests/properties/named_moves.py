@@ -29,7 +29,6 @@ from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.pack_operand import pack_operand
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
@@ -41,7 +40,6 @@ from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.split import split
-from weft.polyhedral.transform.stage_result import stage_result
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
 from weft.polyhedral.transform.unroll import unroll
@@ -212,37 +210,16 @@ def _again(of: Scheduled, scop: Scop) -> Scheduled:
     return replace(initial(scop), original=of.original)
 
 
-def _pack(r: Random, of: Scheduled) -> Scheduled | None:
-    found = [(s, k) for s in of.scop.statements for k in range(len(s.reads)) if s.dims]
-    if not found:
-        return None
-    s, operand = r.choice(found)
-    scop, _ = pack_operand(
-        of.scop,
-        s.name,
-        operand,
-        r.choice(s.dims),
-        r.choice((1, 2, 4)),
-        r.sample(s.dims, len(s.dims)),
-    )
-    return _again(of, scop)
-
-
-def _stage(r: Random, of: Scheduled) -> Scheduled | None:
-    tensor = r.choice(of.scop.tensors).name
-    readers = {s.name for s, _, is_write in accesses_of(of.scop, tensor) if not is_write}
-    chosen = frozenset(name for name in sorted(readers) if r.random() < 0.6)
-    return _again(of, stage_result(of.scop, tensor, chosen, r.choice((0, 0, 1))))
-
-
 def _inline(r: Random, of: Scheduled) -> Scheduled | None:
     return _again(of, inline_producer(of.scop, r.choice(of.scop.statements).name))
 
 
 def _inside(r: Random, of: Scheduled) -> tuple[Statement, str] | None:
-    """A statement, and one of the loops around it."""
+    """A statement, and one of the loops around it, or '' for outside of all."""
     s = r.choice(of.scop.statements)
     around = loops_above(of.tree, s.name)
+    if r.random() < 0.2:
+        return s, ""
     return (s, r.choice(around).name) if around else None
 
 
@@ -275,7 +252,7 @@ def _cache_write(r: Random, of: Scheduled) -> Scheduled | None:
     s, loop = found
     tensor = r.choice(s.writes).tensor
     writers = {o.name for o, _, is_write in accesses_of(of.scop, tensor) if is_write}
-    inside = [name for name in of.loop(loop).at if name in writers]
+    inside = [name for name in of.loop(loop).at if name in writers] if loop else sorted(writers)
     chosen = inside if r.random() < 0.7 else [s.name]
     rank = len(s.writes[0].indices)
     order = r.sample(range(rank), rank) if r.random() < 0.2 else None
@@ -368,7 +345,7 @@ def _promote(r: Random, of: Scheduled) -> Scheduled | None:
 
 
 TEXTUAL: dict[NamedMove, int] = {
-    _pack: 4, _stage: 3, _inline: 3, _expand_all: 2, _separate: 1,
+    _inline: 3, _expand_all: 2, _separate: 1,
 }  # fmt: skip
 """What begins again from the initial schedule of the changed program."""
 

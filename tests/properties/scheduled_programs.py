@@ -20,7 +20,7 @@ from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer
-from weft.polyhedral.transform.pack_operand import pack_operand
+from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
@@ -30,7 +30,6 @@ from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.split import split
-from weft.polyhedral.transform.stage_result import stage_result
 from weft.polyhedral.transform.tile import tile
 from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
 from weft.polyhedral.transform.vectorize import vectorize
@@ -169,19 +168,16 @@ def time_tiled(of: Scheduled) -> Scheduled:
 
 
 def packed(of: Scheduled) -> Scheduled:
-    scop, _ = pack_operand(of.scop, "S1", 1, "j", 2, ("k", "j"))
-    of = tile(_again(of, scop), {"i_2": 2, "j_2": 2})
+    """An operand as a whole, in panels, outside of all loops."""
+    of = tile(pack(of, "B", "S1", "", {1: 2}, pad=False), {"i_2": 2, "j_2": 2})
     return vectorize(of, "j_2_p")
 
 
 def accumulated(of: Scheduled) -> Scheduled:
-    """Accumulators of their own for each tile, and a copy out."""
-    of = _again(of, stage_result(of.scop, "C"))
-    names = {
-        s: [loop.name for loop in of.loops() if s in loop.at][:2] for s in ("S0", "S1", "store_C")
-    }
-    of = share(of, {f"q{d}": {s: own[d] for s, own in names.items()} for d in (0, 1)}, list(names))
-    return promote(tile(of, {"q0": 2, "q1": 2}), "C_acc", ["q0_t", "q1_t"])
+    """Accumulators of their own for each tile of the statements that share it, and a copy out."""
+    shared = {f"q{d}": {"S0": d, "S1": f"{d}_2"} for d in "ij"}
+    of = tile(share(of, shared, ["S0", "S1"]), {"qi": 2, "qj": 2})
+    return cache_write(of, "C", ["S0", "S1"], "qj_t")
 
 
 def promoted(of: Scheduled) -> Scheduled:
@@ -288,9 +284,7 @@ def case(name: str) -> Pair:
     build, schedule = CASES[name]
     roles = dict(_TEMPORARIES)
     if build is product:
-        roles["C"] = "temp" if name in ("promoted", "accumulated") else "output"
-    if name == "accumulated":
-        roles["C"] = "output"
+        roles["C"] = "temp" if name == "promoted" else "output"
     affine: Affine = affine_program(build, ("n",), SIZES, roles)  # type: ignore[arg-type]
     subject = Subject(affine, Program(affine.scop, affine.sizes))
     made = schedule(initial(affine.scop))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from weft.errors import InternalError, WeftWarning
 from weft.frontend.scalar_expr import Apply, Literal, Load, literal, rewrite
 from weft.graph.operator_graph import Graph
 from weft.options import Options
-from weft.polyhedral.schedule_tree import Loop
 from weft.verify_full import verify_full
 
 OPTIONS = Options(cache=False, workers=0, verify="full")
@@ -122,39 +121,6 @@ def one_instance_less(stmt: Any) -> Any:
     return change(stmt)
 
 
-def other_tiles(size_off: int, tiles_late: int) -> Break:
-    """The first statement of a fused nest is tiled by another size, or runs some tiles late."""
-
-    def wrong(original: Any) -> Any:
-        def tile_loop(loop: Loop, sizes: Mapping[str, int], taken: set[str]) -> Loop:
-            made = original(loop, sizes, taken)
-            if loop.name not in sizes or len(loop.at) < 2:
-                return made
-            odd = next(iter(loop.at))
-            value = loop.at[odd] // (sizes[loop.name] + size_off) + tiles_late
-            return replace(made, at={**made.at, odd: value})
-
-        return tile_loop
-
-    return wrong
-
-
-def without_last_dimension(original: Any) -> Any:
-    """Reads of promoted storage forget a dimension: they always go to index 0 of it."""
-
-    def redirect(*args: Any) -> Any:
-        statement, tensor = original(*args), args[1]
-
-        def change(access: Any) -> Any:
-            if access.tensor != tensor or not access.indices:
-                return access
-            return replace(access, indices=(*access.indices[:-1], literal(0)))
-
-        return replace(statement, reads=tuple(map(change, statement.reads)))
-
-    return redirect
-
-
 def misfolding(original: Any) -> Any:
     """A condition ``i - 1 >= 0`` is taken to hold."""
 
@@ -175,12 +141,6 @@ def all_at_zero(result: Any) -> Any:
 
 def swapped_operands(original: Any) -> Any:
     return lambda self, op, args: original(self, op, args[::-1] if op == "sub" else args)
-
-
-def reader_one_turn_early(loop: Any) -> Any:
-    """A fused loop in which the last statement runs a turn before what it reads is there."""
-    *_, last = loop.at
-    return replace(loop, at={**loop.at, last: loop.at[last] - 1})
 
 
 TRANSFORM = "weft.polyhedral.transform"
