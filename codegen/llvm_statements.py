@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weft.codegen import llvm_region, llvm_vector
+from weft.codegen import llvm_allocate, llvm_region, llvm_vector
 from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all, streams_now
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
 from weft.codegen.llvm_instruction import emit_issue
 from weft.codegen.llvm_interleave import emit_interleaved
-from weft.codegen.llvm_memory import address, load, memory_type, prefetch, store
+from weft.codegen.llvm_memory import address, load, prefetch, store
 from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (
     Allocate,
     Barrier,
     Block,
-    Buffer,
     Check,
     Comment,
     For,
@@ -33,8 +32,7 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.errors import CompileError
-from weft.frontend.scalar_expr import Expr, Literal, literal
+from weft.frontend.scalar_expr import Expr, literal
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.frontend.tensor_expr import Monoid
 
@@ -67,7 +65,7 @@ class Emitter:
         self.frame = frame
         self.scratch: list[Expr] = []  # bytes of scratch in use at each local allocation
         self.shared: list[Expr] = []  # bytes of the team's memory behind each allocation
-        self._top: Expr = literal(0)
+        self.top: Expr = literal(0)
         self.in_team = False  # several threads are here, see ``llvm_region``
         self.reductions: Reductions | None = None
 
@@ -98,7 +96,7 @@ class Emitter:
             case Check():
                 self._check(stmt)
             case Allocate():
-                self._allocate(stmt)
+                llvm_allocate.allocate(self, stmt)
             case Single(body):
                 with self._one_thread():
                     llvm_region.single(self, body)
@@ -328,70 +326,6 @@ class Emitter:
         b.jump(after)
         b.at(after)
 
-    # ---- memory -------------------------------------------------------------------------------
-
-    def _allocate(self, stmt: Allocate) -> None:
-        frame, buffer = self.frame, stmt.buffer
-        bindings, top = frame.bindings, self._top
-        match buffer.scope:
-            case "register":
-                binding = self._register(buffer)
-            case "shared":
-                binding = self._shared(buffer)
-            case _:
-                binding = self._local(buffer)
-        frame.bindings = {**bindings, buffer.name: binding}
-        self.emit(stmt.body)
-        frame.bindings, self._top = bindings, top
-
-    def _register(self, buffer: Buffer) -> Binding:
-        """A stack slot; rows padded to whole vectors, so that each vector is one LLVM register."""
-        frame = self.frame
-        sizes = [_constant(size, buffer) for size in buffer.shape]
-        private = frame.lanes.count
-        if sizes and not private and sizes[-1] > 1:
-            width = frame.target.vector_bytes // buffer.dtype.itemsize
-            sizes[-1] = -(-sizes[-1] // width) * width
-        strides, total = [], 1
-        for size in reversed(sizes):
-            strides.append(integer(total))
-            total *= size
-        elements = max(total, 1) * max(private, 1)
-        pointer = frame.b.alloca(memory_type(buffer.dtype), elements)
-        return Binding(
-            pointer, buffer.dtype, tuple(reversed(strides)), "register", private, elements
-        )
-
-    def _local(self, buffer: Buffer) -> Binding:
-        """A piece of the thread's scratch memory, stacked on those of the scopes outside."""
-        private = self.frame.lanes.count
-        binding = self._carved(buffer, self.frame.scratch, self._top, private)
-        self._top = self._top + _cache_lines(buffer, private)
-        self.scratch.append(self._top)
-        return binding
-
-    def _shared(self, buffer: Buffer) -> Binding:
-        """A piece of the team's memory for itself: other threads may be in other scopes."""
-        below = self.shared[-1] if self.shared else literal(0)
-        self.shared.append(below + _cache_lines(buffer, 0))
-        return self._carved(buffer, llvm_region.SHARED, below, 0)
-
-    def _carved(self, buffer: Buffer, memory: Value, at: Expr, private: int) -> Binding:
-        frame, b = self.frame, self.frame.b
-        offset = evaluate(frame, at)
-        assert isinstance(offset, Value)
-        strides = tuple(b.materialise(v) for v in evaluate_all(frame, buffer.strides))
-        pointer = b.element(memory, "i8", offset)
-        return Binding(pointer, buffer.dtype, strides, buffer.scope, private)
-
-
-def _cache_lines(buffer: Buffer, private: int) -> Expr:
-    """Bytes of ``buffer`` in whole cache lines, with a copy for each of ``private`` lanes."""
-    bytes_: Expr = literal(buffer.dtype.itemsize * max(private, 1))
-    for size in buffer.shape:
-        bytes_ = bytes_ * size
-    return (bytes_ + 63) // 64 * 64
-
 
 def _short(loop: For) -> bool:
     """Whether the turns of a loop are so short that counting them shows."""
@@ -404,14 +338,3 @@ def _short(loop: For) -> bool:
 def _distinct(at: Value | Ramp) -> bool:
     """Whether no two lanes have the same address."""
     return isinstance(at, Ramp) and bool(at.stride.const)
-
-
-def _constant(size: Expr, buffer: Buffer) -> int:
-    if isinstance(size, Literal):
-        return int(size.value)
-    raise CompileError(
-        "WEFT-E0501",
-        f"register buffer {buffer.name} has a size that is not constant",
-        why="registers are laid out when code is generated",
-        hint="give it local scope, or specialise the size",
-    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from weft.frontend.scalar_expr import (
-    INTEGER_OPERATORS,
     Apply,
     Cast,
     Expr,
@@ -19,6 +18,7 @@ from weft.frontend.scalar_expr import (
     Var,
     walk,
 )
+from weft.frontend.scalar_ops import INTEGER_OPERATORS
 
 LIMIT = 1 << 62  # bytes or elements; beyond it address arithmetic could overflow
 

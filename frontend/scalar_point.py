@@ -15,7 +15,6 @@ import numpy as np
 from weft import dtypes
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import (
-    INTEGER_OPERATORS,
     Apply,
     Bitcast,
     Cast,
@@ -27,6 +26,7 @@ from weft.frontend.scalar_expr import (
     walk,
 )
 from weft.frontend.scalar_interpreter import Arithmetic, evaluate
+from weft.frontend.scalar_ops import INTEGER_OPERATORS
 
 DEEPEST = 200  # levels of an expression that Python's own stack is trusted with
 REPEATED = 8  # times that shared subexpressions may be evaluated on average

@@ -33,7 +33,7 @@ In the spirit of Exo's ``replace``, TVM's tensor intrinsics, and the access-matr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from math import perm, prod
@@ -44,7 +44,15 @@ from weft import dtypes
 from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
 from weft.frontend.scalar_match import matches
-from weft.polyhedral.analysis.linear import box, linear
+from weft.polyhedral.analysis.linear import linear, stride
+from weft.polyhedral.analysis.moves import (
+    dims_moving,
+    expression_moves,
+    known_extent,
+    moves,
+    operand_number,
+    tell_apart,
+)
 from weft.polyhedral.instruction import ACCUMULATOR, Instruction
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import access_map, multi_aff, tuple_space
@@ -263,12 +271,12 @@ class _View:
         return {name: Load(number, (), dtypes.int64) for number, name in enumerate(names)}
 
     def _moves(self, statement: Statement, operands: Mapping[str, Expr], dim: str) -> Moved:
-        found = {name for name, e in operands.items() if _expr_moves(statement, e, dim)}
-        updates = any(_moves(w, dim) for w in statement.writes)
+        found = {name for name, e in operands.items() if expression_moves(statement, e, dim)}
+        updates = any(moves(w, dim) for w in statement.writes)
         return frozenset(found | {ACCUMULATOR} if updates else found)
 
     def _updates(self, dim: str) -> bool:
-        return any(_moves(w, dim) for w in self.statement.writes)
+        return any(moves(w, dim) for w in self.statement.writes)
 
     # ---- what stands against an assignment --------------------------------------------------
 
@@ -300,13 +308,13 @@ class _View:
         own = self.instruction.semantics
         back = {dim: name for name, dims in given.items() for dim in dims}
         for name, (dim, *_) in given.items():
-            if self._updates(dim) != any(_moves(w, name) for w in own.writes):
+            if self._updates(dim) != any(moves(w, name) for w in own.writes):
                 does = "does not update" if not self._updates(dim) else "updates"
                 yield f"{self.statement.name} {does} elements along {dim}"
-        shapes = {_along(read, own.dims) for read in own.reads}
+        shapes = {dims_moving(read, own.dims) for read in own.reads}
         seen: set[Moved] = set()
         for read in self.statement.reads:
-            along = frozenset(back[d] for d in _along(read, tuple(back)))
+            along = frozenset(back[d] for d in dims_moving(read, tuple(back)))
             if along and along not in shapes:
                 both = " and ".join(given[name][0] for name in own.dims if name in along)
                 yield f"{read.tensor} changes along {both}, so nothing of it is used twice"
@@ -319,7 +327,7 @@ class _View:
         """Rule 3: all but the first of several dims have constant sizes."""
         for name, dims in given.items():
             for dim in dims[1:]:
-                if _extent(self.statement, dim) is None:
+                if known_extent(self.statement, dim) is None:
                     shown = ", ".join(dims)
                     return f"{shown} cannot be counted through as {name}: {dim} has no known size"
         return ""
@@ -327,7 +335,7 @@ class _View:
     def _shared(self, given: Given) -> str:
         """Rule 4: no two points update one element."""
         inside = [d for dims in given.values() for d in dims if self._updates(d)]
-        if all(_tell_apart(write, inside) for write in self.statement.writes):
+        if all(tell_apart(write, inside) for write in self.statement.writes):
             return ""
         outside = [Var(d) for d in self.statement.dims if d not in inside]
         with bounded(what="the check of an instruction's mapping"):
@@ -344,7 +352,7 @@ class _View:
         if tensor == ACCUMULATOR:
             return self.statement.writes[0].tensor
         expr = self.operands[tensor]
-        reads = [self.statement.reads[_number(n)] for n in walk(expr) if isinstance(n, Load)]
+        reads = [self.statement.reads[operand_number(n)] for n in walk(expr) if isinstance(n, Load)]
         return " and ".join(dict.fromkeys(r.tensor for r in reads)) or f"what {tensor} stands for"
 
     # ---- memory -----------------------------------------------------------------------------
@@ -366,11 +374,11 @@ class _View:
     def _likes(self, number: int, read: Access, back: Mapping[str, str]) -> Iterator[Access]:
         """The instruction's operands that a read is part of."""
         own = self.instruction.semantics
-        along = {back[d] for d in _along(read, tuple(back))}
+        along = {back[d] for d in dims_moving(read, tuple(back))}
         for like in own.reads:
             expr = self.operands.get(like.tensor)
             if expr is None:
-                if along and along == _along(like, own.dims):
+                if along and along == dims_moving(like, own.dims):
                     yield like
             elif any(isinstance(n, Load) and n.source == number for n in walk(expr)):
                 yield like
@@ -382,68 +390,10 @@ class _View:
         place = self.instruction.operands[like.tensor].place
         form = linear(place[-1], self.instruction.semantics.dims)
         step = 0 if form is None else form.coefficients.get(name, 0)
-        if not step or not _moves(access, dim):
+        if not step or not moves(access, dim):
             return False
         for later in dims[dims.index(dim) + 1 :]:
-            step *= _extent(self.statement, later) or 0
-        return _stride(self.scop, access, dim) != step
-
-
-def _stride(scop: Scop, access: Access, dim: str) -> int | None:
-    """Elements between neighbours along ``dim`` in memory, where that is known."""
-    tensor = scop.tensor(access.tensor)
-    stride, unit = 0, 1
-    pairs = list(zip(access.indices, tensor.shape, strict=True))[tensor.contracted :]
-    for index, size in reversed(pairs):
-        split = linear(index, (dim,))
-        if split is None:
-            return None
-        factor = split.coefficients.get(dim, 0)
-        if factor and not unit:
-            return None
-        stride += factor * unit
-        unit = unit * int(size.value) if isinstance(size, Literal) else 0
-    return stride
-
-
-def _tell_apart(access: Access, dims: Collection[str]) -> bool:
-    """Whether each of ``dims`` has an index of its own: a quick way to tell that no two of their
-    points are one element."""
-    alone = set()
-    for index in access.indices:
-        split = linear(index, dims)
-        if split is not None and sum(map(bool, split.coefficients.values())) == 1:
-            alone |= {d for d, c in split.coefficients.items() if c}
-    return alone >= set(dims)
-
-
-def _extent(statement: Statement, dim: str) -> int | None:
-    """How many values ``dim`` has, where that is a constant."""
-    match box(statement).get(dim):
-        case Literal() as begin, Literal() as end:
-            return max(1, int(end.value) - int(begin.value))
-    return None
-
-
-def _expr_moves(statement: Statement, expr: Expr, dim: str) -> bool:
-    return any(
-        (isinstance(n, Var) and n.name == dim)
-        or (isinstance(n, Load) and _moves(statement.reads[_number(n)], dim))
-        for n in walk(expr)
-    )
-
-
-def _along(access: Access, dims: Collection[str]) -> frozenset[str]:
-    return frozenset(d for d in dims if _moves(access, d))
-
-
-def _number(load: Load) -> int:
-    assert isinstance(load.source, int)
-    return load.source
-
-
-def _moves(access: Access, dim: str) -> bool:
-    return any(
-        split is None or bool(split.coefficients.get(dim))
-        for split in (linear(index, (dim,)) for index in access.indices)
-    )
+            step *= known_extent(self.statement, later) or 0
+        tensor = self.scop.tensor(access.tensor)
+        stored = access.indices[tensor.contracted :]
+        return stride(stored, tensor.shape[tensor.contracted :], dim) != step

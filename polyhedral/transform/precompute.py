@@ -16,6 +16,7 @@ from dataclasses import replace
 from weft.frontend.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.moves import operand_number
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import constraints_of, domain_set, projected
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
@@ -54,7 +55,7 @@ def _candidates(
     stack = list(s.body.results)
     while stack:
         expr = stack.pop()
-        reads = [s.reads[_number(n)] for n in walk(expr) if isinstance(n, Load)]
+        reads = [s.reads[operand_number(n)] for n in walk(expr) if isinstance(n, Load)]
         dims = _dims(expr, reads, s.dims)
         steady = all(not (r.may or r.guard or r.tensor in changing) for r in reads)
         if _works(expr) and steady and dims <= set(order) and dims & set(along):
@@ -75,7 +76,7 @@ def _dims(expr: Expr, reads: Sequence[Access], dims: Sequence[str]) -> set[str]:
 
 
 def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[Scop, str] | None:
-    reads = [s.reads[_number(n)] for n in walk(expr) if isinstance(n, Load)]
+    reads = [s.reads[operand_number(n)] for n in walk(expr) if isinstance(n, Load)]
     moving = _dims(expr, reads, s.dims)
     dims = tuple(d for d in s.dims if d in moving)
     domain = _projected(scop, s, dims)
@@ -83,7 +84,7 @@ def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[
         return None
     loops = tuple(d for d in order if d in moving)
     name = fresh(f"{s.name}_operand", {x.name for x in scop.statements})
-    numbers = list(dict.fromkeys(_number(n) for n in walk(expr) if isinstance(n, Load)))
+    numbers = list(dict.fromkeys(operand_number(n) for n in walk(expr) if isinstance(n, Load)))
     maker = Statement(
         name,
         dims,
@@ -130,7 +131,7 @@ def _renumbered(expr: Expr, numbers: Sequence[int]) -> Expr:
 
     def change(node: Expr) -> Expr | None:
         if isinstance(node, Load):
-            return replace(node, source=numbers.index(_number(node)))
+            return replace(node, source=numbers.index(operand_number(node)))
         return None
 
     return rewrite(expr, change)
@@ -142,11 +143,11 @@ def _using(s: Statement, expr: Expr, place: Access) -> Statement:
     The new read comes where the first operand of ``expr`` was: reads that stay keep their order.
     """
     new = len(s.reads)
-    first = min((_number(n) for n in walk(expr) if isinstance(n, Load)), default=new)
+    first = min((operand_number(n) for n in walk(expr) if isinstance(n, Load)), default=new)
     load = Load(new, (), expr.dtype)
     results = tuple(rewrite(r, lambda node: load if node == expr else None) for r in s.body.results)
     reads = (*s.reads, place)
-    found = {_number(n) for r in results for n in walk(r) if isinstance(n, Load)}
+    found = {operand_number(n) for r in results for n in walk(r) if isinstance(n, Load)}
     used = sorted(found, key=lambda k: first - 0.5 if k == new else k)
     return replace(
         s,
@@ -154,8 +155,3 @@ def _using(s: Statement, expr: Expr, place: Access) -> Statement:
         body=Body((), tuple(_renumbered(r, used) for r in results)),
         origin=origin_of(s),
     )
-
-
-def _number(load: Load) -> int:
-    assert isinstance(load.source, int)
-    return load.source

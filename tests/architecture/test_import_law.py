@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROOMS = ("frontend", "graph", "polyhedral", "codegen", "accel", "tuner")
 IRS = (
+    "weft.frontend.scalar_ops",
     "weft.frontend.scalar_expr",
     "weft.frontend.tensor_expr",
     "weft.graph.operator_graph",

@@ -36,7 +36,6 @@ from weft.dtypes import DType
 from weft.errors import UnsupportedError
 from weft.frontend.build import monoid
 from weft.frontend.scalar_expr import (
-    OPS,
     Expr,
     Load,
     Var,
@@ -46,6 +45,7 @@ from weft.frontend.scalar_expr import (
     literal,
     select,
 )
+from weft.frontend.scalar_ops import OPS
 from weft.frontend.tensor_expr import Monoid
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason=SKIPPED)

@@ -13,8 +13,9 @@ from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Store
 from weft.codegen.math_functions import FUNCTIONS
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import OPS, Expr, Load, Var, apply, bitcast, cast, literal
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, bitcast, cast, literal
 from weft.frontend.scalar_interpreter import evaluate
+from weft.frontend.scalar_ops import OPS
 
 EXACT = [op for op in OPS if op not in FUNCTIONS or op in ("rem", "mod", "pow")]
 

@@ -13,7 +13,8 @@ from weft.codegen import fit_polynomials, math_coefficients
 from weft.codegen.loop_ir import Buffer, For, Kernel, Store
 from weft.codegen.math_functions import BOUNDS
 from weft.dtypes import as_dtype
-from weft.frontend.scalar_expr import OPS, Load, Var, apply, literal
+from weft.frontend.scalar_expr import Load, Var, apply, literal
+from weft.frontend.scalar_ops import OPS
 
 REFERENCE = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",

@@ -9,7 +9,6 @@ import pytest
 
 from weft.dtypes import as_dtype
 from weft.frontend.scalar_expr import (
-    OPS,
     Expr,
     Load,
     Var,
@@ -20,6 +19,7 @@ from weft.frontend.scalar_expr import (
     select,
 )
 from weft.frontend.scalar_interpreter import evaluate
+from weft.frontend.scalar_ops import OPS
 from weft.frontend.scalar_point import PointEvaluator, function_of
 
 TYPES = ("bool", "int8", "uint8", "int4", "int32", "int64", "float16", "bfloat16", "float32",
