@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
 import click
-import numpy as np
-import onnx
 from rich.console import Console
 
 import weft
@@ -28,13 +26,14 @@ from weft.cache import open_cache
 from weft.calibration import calibrate_host
 from weft.cli_models import Loaded, make_inputs, open_program
 from weft.cli_progress import compile_progress, progress
-from weft.cli_report import PeerRun, Run, print_run, run_data
+from weft.cli_report import Run, print_run, run_data
+from weft.cli_run import measured, write_outputs
 from weft.cli_targets import target_data, targets_text
 from weft.codegen.c_interface import identifier
 from weft.errors import CallError, WeftError
 from weft.executable import available_threads
 from weft.frontend.zoo.registry import MODELS
-from weft.measure import DEFAULT_REPEAT, Peer, Timing, difference, take_turns
+from weft.measure import DEFAULT_REPEAT
 from weft.options import Options
 from weft.targets import listed
 
@@ -169,9 +168,9 @@ def run(
     with compile_progress(f"running {loaded.name}", watched=False):
         results = loaded.program.run(given)  # a model of open shapes compiles here
     seconds = time.perf_counter() - started
-    _write_outputs(results, outputs)
+    write_outputs(results, outputs)
     count = min(threads or available_threads(), available_threads())
-    timing, peer = _measured(loaded, given, results, count, repeat, with_peer=not no_peer)
+    timing, peer = measured(loaded, given, results, count, repeat, with_peer=not no_peer)
     found = Run(loaded.name, results, seconds, count, loaded.program.stats, timing, peer)
     if as_json:
         _print_json(run_data(found))
@@ -188,68 +187,6 @@ def _open(model: str, shapes: Shapes, **choices: Any) -> Loaded:
     watched = bool(options.logs or options.print_after)
     with compile_progress(f"compiling {model}", watched=watched):
         return open_program(model, options, shapes)
-
-
-def _measured(
-    loaded: Loaded,
-    given: Mapping[str, Any],
-    results: Mapping[str, Any],
-    threads: int,
-    repeat: int | None,
-    *,
-    with_peer: bool,
-) -> tuple[Timing, PeerRun | None]:
-    """Latency, and onnxruntime's in turn with it where there is one."""
-    found, peer = _beside(loaded, given, threads) if with_peer else (None, None)
-    actions: list[Callable[[], object]] = [lambda: loaded.program.run(given)]
-    if peer is not None:
-        actions.append(functools.partial(peer.run, given))
-    with progress("measuring", repeat or DEFAULT_REPEAT) as advance:
-        timings = take_turns(actions, repeat, tick=lambda: advance(""))
-    if found is None or peer is None:
-        return timings[0], found
-    gap = difference(results, peer.run(given))
-    return timings[0], replace(found, timing=timings[1], difference=gap)
-
-
-def _beside(
-    loaded: Loaded, given: Mapping[str, Any], threads: int
-) -> tuple[PeerRun | None, Peer | None]:
-    """onnxruntime with the model loaded, where it is installed and takes the model."""
-    source = loaded.onnx
-    if source is None:
-        return None, None
-    try:
-        peer = Peer(
-            source.SerializeToString() if isinstance(source, onnx.ModelProto) else str(source),
-            threads,
-        )
-        peer.run(given)
-    except ImportError:
-        return None, None
-    except Exception as error:  # whatever onnxruntime raises is its own affair
-        reason = " ".join(str(error).split())[:200]
-        return PeerRun("", failure=f"fails: {reason}"), None
-    return PeerRun(peer.version), peer
-
-
-def _write_outputs(results: Mapping[str, Any], wanted: tuple[str, ...]) -> None:
-    for text in wanted:
-        name, _, file = text.partition("=@")
-        if not file or name not in results:
-            raise CallError(
-                "WEFT-E0804",
-                f"--output {text!r} names no output",
-                hint=f"NAME=@FILE.npy with NAME one of {', '.join(results)}",
-            )
-        value = results[name]
-        if not isinstance(value, np.ndarray) or value.dtype == np.dtype(object):
-            raise CallError("WEFT-E0804", f"output {name!r} is no array of numbers")
-        try:
-            with Path(file).open("wb") as stream:
-                np.save(stream, value, allow_pickle=False)
-        except OSError as error:
-            raise CallError("WEFT-E0805", f"{file!r} cannot be written", why=str(error)) from None
 
 
 def _print_json(data: Mapping[str, object]) -> None:

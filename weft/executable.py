@@ -22,18 +22,15 @@ from weft.arguments import (
     apart,
     arrange,
     as_array,
-    check_apart,
-    check_in_place,
-    check_target,
     describe,
     empty,
     located,
     not_by_name,
-    targets_of,
 )
 from weft.bound_call import BoundCall
 from weft.call_frame import Frame
 from weft.call_plan import Plan, Shapes, plan_call
+from weft.call_results import results_of
 from weft.codegen.llvm_target import inspect
 from weft.codegen.native_library import ForeignProgram, NativeProgram
 from weft.codegen.size_arithmetic import SizeError
@@ -223,7 +220,7 @@ class Executable:
         values = tuple([int(inputs[k]) for k in self._scalars])
         plan = self._plan(shapes, values)
         placed = [located(a, align) for a, align in zip(inputs, self._alignments, strict=True)]
-        results = self._results(given, inputs, plan, out)
+        results = results_of(self._compiled, plan, given, inputs, out)
         targets = [self._target(k, result, placed) for k, result in enumerate(results)]
         return _Call(plan, inputs, placed, results, targets)
 
@@ -270,42 +267,6 @@ class Executable:
         if arena_bytes < 0:
             raise SizeError("intermediates would be too large")
         return threads, arena_bytes
-
-    def _results(
-        self, given: Sequence[object], inputs: Sequence[np.ndarray], plan: Plan, out: Out
-    ) -> list[np.ndarray]:
-        """The arrays to return: the caller's where there are any, fit to be written."""
-        results: list[np.ndarray] = []
-        written: list[tuple[str, np.ndarray]] = []
-        wanted = targets_of(out, self._compiled.outputs)
-        for number, (spec, output) in enumerate(
-            zip(self._compiled.outputs, plan.outputs, strict=True)
-        ):
-            place = wanted[number]
-            if (pair := self._in_place.get(number)) is not None:
-                name = self._compiled.inputs[pair.input].name
-                if place is not None and place is not given[pair.input]:
-                    raise CallError(
-                        "WEFT-E0606",
-                        f"output {spec.name!r} is computed in place of input {name!r}",
-                        hint="leave it out of out=, or pass the same array",
-                    )
-                check_in_place(given[pair.input], inputs[pair.input], name)
-                written.append((f"input {name!r}", inputs[pair.input]))
-                results.append(inputs[pair.input])
-            elif place is None:
-                results.append(empty(*output)[0])
-            else:
-                results.append(check_target(place, spec, output[0]))
-                written.append((f"out for {spec.name!r}", results[-1]))
-        replaced = {pair.input for pair in self._in_place.values()}
-        others = [
-            (f"input {spec.name!r}", array)
-            for i, (spec, array) in enumerate(zip(self._compiled.inputs, inputs, strict=True))
-            if i not in replaced
-        ]
-        check_apart(written, others)
-        return results
 
     def _target(self, number: int, result: np.ndarray, inputs: Sequence[Placed]) -> Placed:
         """Where output ``number`` is computed: ``result`` itself, or an array to copy from."""

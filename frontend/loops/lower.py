@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weft import dtypes
-from weft.dtypes import DType
 from weft.errors import BudgetError
 from weft.frontend.loops.arrays import statement
 from weft.frontend.loops.assign import Assigner
@@ -23,9 +22,10 @@ from weft.frontend.loops.frame import Frame, Gone, Knowledge, Restart
 from weft.frontend.loops.local_arrays import dtype_of, new_array
 from weft.frontend.loops.loop_range import Turns, loop_range, with_derived
 from weft.frontend.loops.signature import Argument, meaning, signature
-from weft.frontend.loops.source import LoopFunction, Source, located
-from weft.frontend.loops.values import Scalar, View, convert, loads, whole
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
+from weft.frontend.loops.source import LoopFunction, Source
+from weft.frontend.loops.values import Scalar, View, loads, whole
+from weft.frontend.loops.whichever import whichever
+from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.scop import Constraint, Scop
 
@@ -159,7 +159,7 @@ class _Lowering:
                 self._assert(test, frame, place)
             case ast.Expr(ast.Call() as call):
                 self._call(call, frame, place)
-            case ast.Return(None) if last and body_of(frame.source)[-1] is node:
+            case ast.Return(None) if last and frame.source.tree.body[-1] is node:
                 pass
             case _:
                 self._refuse(node, frame)
@@ -288,7 +288,10 @@ class _Lowering:
 
     def _if(self, node: ast.If, frame: Frame, place: Place) -> None:
         decision = decide(node.test, Expressions(frame, self.knowledge))
-        if self._either(node, decision, frame, place):
+        element = whichever(node, decision, Expressions(frame, self.knowledge))
+        if element is not None:
+            target, value = element
+            self.assigner.assign(target, Scalar(value), frame, place, node)
             return
         if id(node) in self.knowledge.held:
             decision = self._hold(decision, node, frame, place)
@@ -302,42 +305,6 @@ class _Lowering:
         if self._disturbs(first, guards, place):
             self.knowledge.held.add(id(node))
             raise Restart
-
-    def _either(self, node: ast.If, decision: Decision, frame: Frame, place: Place) -> bool:
-        """``if data: A[i] = x`` … ``else: A[i] = y`` as one statement, whichever holds."""
-        leaf: ast.stmt = node
-        while isinstance(leaf, ast.If) and len(leaf.body) == len(leaf.orelse) == 1:
-            leaf = leaf.orelse[0]
-        if leaf is node or not isinstance(leaf, ast.Assign):
-            return False
-        target = leaf.targets[0]
-        if not isinstance(target, ast.Subscript):
-            return False
-        view = Expressions(frame, self.knowledge).value(target)
-        if not isinstance(view, Scalar):
-            return False
-        expr = self._whichever(node, ast.dump(target), decision, view.dtype, frame)
-        if expr is not None:
-            self.assigner.assign(target, Scalar(expr), frame, place, node)
-        return expr is not None
-
-    def _whichever(
-        self, node: ast.stmt, target: str, decision: Decision | None, dtype: DType, frame: Frame
-    ) -> Expr | None:
-        """What ``node`` assigns to ``target``, as ``dtype``; None if it does not, or more."""
-        expressions = Expressions(frame, self.knowledge)
-        match node:
-            case ast.If(test, [then], [otherwise]):
-                condition = (decision or decide(test, expressions)).data
-                if condition is None:
-                    return None
-                one = self._whichever(then, target, None, dtype, frame)
-                other = self._whichever(otherwise, target, None, dtype, frame)
-                return None if one is None or other is None else select(condition, one, other)
-            case ast.Assign([place], value) if ast.dump(place) == target:
-                with located(frame.source, node):
-                    return convert(expressions.scalar(value), dtype)
-        return None
 
     def _disturbs(self, first: int, guards: list[Expr], place: Place) -> bool:
         """Whether a statement from ``first`` on changes what a later one's guard reads."""
@@ -406,8 +373,4 @@ class _Lowering:
                 hint="decorate it with @weft.kernel; other functions have no effect here",
             )
         inner = inlined(call, callee, place, self.builder, expressions)
-        self.block(body_of(callee.source), inner, place)
-
-
-def body_of(source: Source) -> list[ast.stmt]:
-    return source.tree.body
+        self.block(callee.source.tree.body, inner, place)

@@ -8,7 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from tests.properties.random_programs import SMALL, Limits, random_case
+from tests.properties.random_programs import random_case
+from tests.properties.random_tensors import SMALL, Limits
 from weft.errors import IllegalScheduleError
 from weft.frontend import build as w
 from weft.frontend.scalar_expr import Expr, Var
