@@ -23,6 +23,7 @@ BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
 STEP, LOAD = 0.5, 0.125  # cycles of loop control in a step, and by which a load delays it
 COPY = 1.0  # cycles for an element that is copied into panels
 EDGE = 4.0  # accesses to each accumulator before and after the sums
+ALONE = 3.0  # cycles for an element whose neighbours in memory other tiles take: a line for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,24 @@ class _Cost:
         arithmetic = accumulators * self.assignment.instruction.cycles
         step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
         steps = prod(self.sizes[d] for d in self.assignment.streams)
-        tile = (step + STEP + LOAD * loads) * steps + EDGE * accumulators
+        tile = (step + STEP + LOAD * loads) * steps + EDGE * accumulators + self.alone(c)
         count = prod(ceil(self.sizes[d] / n) for d, n in (*c.rows.items(), c.lanes))
         inside = {*self.assignment.streams, *c.rows, dim}
         count *= prod(size for d, size in self.sizes.items() if d not in inside)
         return tile * count + self.copies()
+
+    def alone(self, c: Choice) -> float:
+        """Cycles that a tile takes for elements whose neighbours are not in it."""
+        packed = {misfit.number for misfit in self.assignment.packs}
+        inside = {**c.rows, c.lanes[0]: c.lanes[1]}
+        inside |= {d: self.sizes[d] for d in self.assignment.streams}
+        total = 0.0
+        for number, access in enumerate((*self.statement.reads, *self.statement.writes)):
+            moving = [d for d in self.sizes if any(mentions(i, (d,)) for i in access.indices)]
+            last = [d for d in moving if mentions(access.indices[-1], (d,))]
+            if number not in packed and last and not inside.keys() & set(last):
+                total += ALONE * prod(inside.get(d, 1) for d in moving)
+        return total
 
     def copies(self) -> float:
         """Cycles to copy what jumps along the lanes, once."""

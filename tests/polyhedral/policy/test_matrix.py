@@ -202,6 +202,23 @@ def test_tiles_are_no_larger_than_their_products(size: int, tile: tuple[int, int
     computes(made, {"N": 3})
 
 
+def test_rows_are_neighbours_in_memory() -> None:
+    """As many images as fit a tile are no rows: every element would be in a line of its own."""
+    text = """
+    for n in range(8):
+        for f in range(48):
+            for p in range(49):
+                for c in range(32):
+                    Y[n, f, p] += X[n, c, p] * W[f, c]
+    """
+    scop = read(text, "", X="in 8 32 49", W="in 48 32", Y="io 8 48 49")
+    made = schedule_loops(scop, WIDE)
+    (tile,) = (n for n in walk(made.tree) if isinstance(n, Mark))
+    loops = tile.child.loops if isinstance(tile.child, Band) else ()
+    assert any(mentions(loop.at["S0"], ("p",)) for loop in loops)
+    computes(made, {})
+
+
 def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
     text = """
     for i in range(N):
