@@ -69,8 +69,9 @@ def costs(
         try:
             peer = _python(_RUN_ONNXRUNTIME, source, data, str(threads))
             found["onnxruntime_run_peak_mib"] = int(peer[0]) // 1024
-        except subprocess.CalledProcessError:
-            pass  # not installed, or it refuses the model
+        except subprocess.CalledProcessError as error:  # not installed, or it refuses the model
+            why = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
+            print(f"onnxruntime's memory is not measured: {why}", file=sys.stderr)
     return found
 
 

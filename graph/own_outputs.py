@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from weft.frontend.build import compute
 from weft.frontend.tensor_expr import Program, Tensor
+from weft.graph.names import fresh_name
 from weft.graph.operator_graph import Graph, Node, Value
 
 
@@ -24,7 +25,9 @@ def own_outputs(graph: Graph) -> Graph:
             free.discard(value.name)  # a second mention is another output
             outputs.append(value)
         else:
-            copies.append(_copy(value, replace(value, name=_fresh(f"{value.name}.copy", taken))))
+            copies.append(
+                _copy(value, replace(value, name=fresh_name(f"{value.name}.copy", taken)))
+            )
             outputs.append(copies[-1].outputs[0])
     return replace(graph, nodes=(*graph.nodes, *copies), outputs=tuple(outputs))
 
@@ -34,12 +37,3 @@ def _copy(source: Value, result: Value) -> Node:
     copied = compute(source.shape, lambda *i: given[i], name="copy")
     program = Program("copy", (given,), (copied,))
     return Node(result.name, "copy", (source,), (result,), {}, program, f"output {source.name!r}")
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    candidate, n = name, 1
-    while candidate in taken:
-        n += 1
-        candidate = f"{name}_{n}"
-    taken.add(candidate)
-    return candidate

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from weft.graph.from_program import from_program
+from weft.graph.names import fresh_name
 from weft.graph.operator_graph import Node, Value
 
 
@@ -25,7 +26,7 @@ def split_node(node: Node, taken: set[str]) -> tuple[Node, ...]:
     for part in graph.nodes:
         for value in part.outputs:
             if value.name not in values:
-                name = _fresh(f"{node.outputs[0].name}.{value.name}", taken)
+                name = fresh_name(f"{node.outputs[0].name}.{value.name}", taken)
                 values[value.name] = replace(value, name=name)
     return tuple(_part(part, node, values, results.keys()) for part in graph.nodes)
 
@@ -42,12 +43,3 @@ def _part(part: Node, node: Node, values: Mapping[str, Value], final: Collection
         part.program,
         node.origin,
     )
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    candidate, n = name, 1
-    while candidate in taken:
-        n += 1
-        candidate = f"{name}_{n}"
-    taken.add(candidate)
-    return candidate

@@ -299,17 +299,25 @@ class Jobs:
     def _feed(self) -> None:
         worker: _Worker | None = None
         while (given := self._waiting.get()) is not None and not self._stopped:
-            job, future = given
-            for attempt in range(1, ATTEMPTS + 1):
-                worker = worker or self._pool.take()
-                if worker is None:
-                    _settle(future, perform(job))
-                elif not self._ask(worker, job, future, last=attempt == ATTEMPTS):
-                    worker = None
-                if self._stopped or future.done():
-                    break
+            try:
+                worker = self._do(*given, worker)
+            except Exception as error:  # a warning that is one, say: whoever waits must hear of it
+                worker = None
+                given[1].set_exception(error)
         if worker is not None:
             self._pool.give_back(worker)
+
+    def _do(self, job: Job, future: Future[Result], worker: _Worker | None) -> _Worker | None:
+        """Settle ``future``, by ``worker`` if there is one already; the worker for the next job."""
+        for attempt in range(1, ATTEMPTS + 1):
+            worker = worker or self._pool.take()
+            if worker is None:
+                _settle(future, perform(job))
+            elif not self._ask(worker, job, future, last=attempt == ATTEMPTS):
+                worker = None
+            if self._stopped or future.done():
+                break
+        return worker
 
     def _ask(self, worker: _Worker, job: Job, future: Future[Result], *, last: bool) -> bool:
         """Whether ``worker`` lives on. A crash settles the job on its ``last`` attempt only."""

@@ -224,6 +224,13 @@ def test_without_processes_jobs_run_here(python: str | None, monkeypatch, tmp_pa
         assert pool.map("echo", [b"4"]) == [b"4"]  # and no second warning
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_reaches_the_caller(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with WorkerPool(2) as pool, pytest.raises(WeftWarning, match="cannot be started"):
+        pool.map("echo", [b"1"])
+
+
 def in_a_process(script: str, *options: str, feed: str | None = None) -> str:
     command = [sys.executable, *options]
     done = subprocess.run(
