@@ -88,9 +88,11 @@ def _suffix(type_: str, lanes: int) -> str:
 
 
 class Builder:
-    """One function under construction, one module's declarations."""
+    """One function under construction, one module's declarations. ``features``: what LLVM calls the
+    instructions of the processor that it has no words of its own for."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: frozenset[str] = frozenset()) -> None:
+        self.features = features
         self.declarations: dict[str, None] = {}
         self.support: dict[str, str] = {}  # internal functions that the code calls, by name
         self.begin()
@@ -105,7 +107,7 @@ class Builder:
 
     def nested(self) -> Builder:
         """For another function of the same module."""
-        inner = Builder()
+        inner = Builder(self.features)
         inner.declarations, inner.support = self.declarations, self.support
         return inner
 

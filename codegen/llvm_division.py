@@ -1,4 +1,4 @@
-"""Division by a known number, or a whole one: two operations that come to the same quotient.
+"""Division by a known number, or a shared one: two operations that come to the same quotient.
 
     x / c   →   fma(x, high, x * low)      high + low = 1 / c, to twice the precision
 
@@ -6,9 +6,11 @@ A division takes a processor as long as ten products. The sum is rounded once, a
 quotient that it rounds to the same float, unless the quotient lies as near to the middle between
 two floats: for a given ``c`` there are only a few x where it could, and each of them is tried. By
 whole numbers of fewer bits than a mantissa there are none, so that these may be known as late as at
-run time. Infinities, NaN and zeros come out as they should, since both products have the sign of
-the quotient. What is left are quotients so near the least normal number that ``x * low`` has lost
-bits: there the last bit may differ, which ``strict`` programs do without.
+run time. By any other number that all turns of a vector loop share, about one quotient in two
+million (of float64, in 2**50) is the float on the other side of the middle. Infinities, NaN and
+zeros come out as they should, since both products have the sign of the quotient. What is left are
+quotients so near the least normal number that ``x * low`` has lost bits: there the last bit may
+differ. ``strict`` programs do without all this.
 
 Reference: Brisebarre, Muller, Raina, "Accelerating correctly rounded floating-point division when
 the divisor is known in advance", IEEE Transactions on Computers 53 (2004).
@@ -36,14 +38,16 @@ def divide_by_constant(b: Builder, x: Value, divisor: float) -> Value | None:
     return b.intrinsic("fma", x, high, b.binary("fmul", x, low))
 
 
-def divide_by_whole(b: Builder, x: Value, divisor: Value) -> Value:
-    """``x / divisor`` in each lane, by a whole number that all lanes share.
+def divide_by_shared(b: Builder, x: Value, divisor: Value, *, whole: bool) -> Value:
+    """``x / divisor`` in each lane, by a number that all lanes share; the very quotient where it is
+    known to be ``whole``.
 
     What depends on the divisor alone LLVM works out before the loop. In units of the last place a
     quotient by an odd c is 1 / (2 * c) off a middle at least, and the sum is off the quotient by a
     few times 2**-bits at most.
     """
-    type_, most = x.type, float(1 << (_PRECISION[x.type] - 5))
+    type_, far = x.type, 2.0 ** _EXPONENT[x.type]
+    least, most = (1.0, 2.0 ** (_PRECISION[x.type] - 5)) if whole else (1 / far, far)
     size, one = b.intrinsic("fabs", divisor), floating(1.0, type_)
     nearest = b.binary("fdiv", one, size)
     above = b.compare("fcmp olt", _rest(b, nearest, size), floating(0.0, type_))
@@ -51,14 +55,14 @@ def divide_by_whole(b: Builder, x: Value, divisor: Value) -> Value:
     step = b.cast("sext", above, bits)
     high = b.cast("bitcast", b.binary("add", b.cast("bitcast", nearest, bits), step), type_)
     rest = _rest(b, high, size)
-    low = b.binary("fdiv", rest, size)
+    low = b.binary("fmul", rest, high)
     # By a power of two nothing is left: halves, so that infinity times what is left is no NaN.
-    whole = b.compare("fcmp oeq", rest, floating(0.0, type_))
+    power = b.compare("fcmp oeq", rest, floating(0.0, type_))
     half = b.binary("fmul", high, floating(0.5, type_))
-    high, low = (b.intrinsic("copysign", b.select(whole, half, v), divisor) for v in (high, low))
+    high, low = (b.intrinsic("copysign", b.select(power, half, v), divisor) for v in (high, low))
     inside = b.binary(
         "and",
-        b.compare("fcmp oge", size, one),
+        b.compare("fcmp oge", size, floating(least, type_)),
         b.compare("fcmp ole", size, floating(most, type_)),
     )
     short, plain, after = (b.new_label(hint) for hint in ("products", "divide", "divided"))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from weft import dtypes
 from weft.codegen.llvm_builder import Ramp, Value, integer
-from weft.codegen.llvm_division import divide_by_whole
+from weft.codegen.llvm_division import divide_by_shared
 from weft.codegen.llvm_frame import Frame
 from weft.codegen.llvm_memory import address, load
 from weft.codegen.llvm_small_floats import is_small
@@ -150,10 +150,11 @@ class _Evaluation:
                         else base
                     )
         values = [b.materialise(x) for x in operands]
-        if op == "div" and self.frame.ops.quick_division and _whole(args[1]):
-            x, divisor = values
-            if x.lanes and not divisor.lanes and divisor.const is None and not is_small(dtype):
-                return divide_by_whole(b, x, divisor)
+        if op == "div" and self.frame.ops.quick_division:
+            (x, divisor), whole = values, _whole(args[1])
+            shared = x.lanes and not divisor.lanes and divisor.const is None
+            if shared and not is_small(dtype) and (whole or self.frame.unchanged(args[1])):
+                return divide_by_shared(b, x, divisor, whole=whole)
         return self.frame.ops.apply(op, values, dtype)
 
     # ---- select: lazy where a branch loads ----------------------------------------------------

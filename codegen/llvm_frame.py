@@ -11,6 +11,7 @@ from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.loop_ir import Scope
 from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr, Load, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Frame:
     loaded: dict[int, Value] = field(default_factory=dict)  # what loads are known to give, by id
     lanes: Lanes = field(default_factory=Lanes)
     streams: bool = False  # some stores go past the caches, see ``llvm_memory.settle``
+    changing: frozenset[str] | None = None  # what a long vector loop around stores to, if any is
 
     @contextmanager
     def within(self, lanes: Lanes) -> Iterator[None]:
@@ -61,6 +63,12 @@ class Frame:
             yield
         finally:
             self.lanes = outer
+
+    def unchanged(self, expr: Expr) -> bool:
+        """Whether a long vector loop is around, in all turns of which the scalar ``expr`` is the
+        same."""
+        loads = (str(n.source) for n in walk(expr) if isinstance(n, Load))
+        return self.changing is not None and self.changing.isdisjoint(loads)
 
     def narrowed(self, condition: Value, *, may_be_empty: bool) -> Lanes:
         """The lanes where ``condition``, a vector, also holds."""

@@ -62,7 +62,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     ``CompileError`` for register buffers without constant sizes and for scratch whose size depends
     on loop variables.
     """
-    builder = Builder()
+    builder = Builder(target.enabled)
     frame = _frame(kernel, builder, target, contract)
     emitter = Emitter(frame)
     lets, loop = spread_loop(kernel)

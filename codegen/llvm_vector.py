@@ -39,6 +39,7 @@ Thunk = Callable[[], None]
 
 _WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
 _ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
+_LONG = 8  # vectors of a loop before which something may be worked out for all of its turns
 _SMALL_BODY = 8  # statements in a body that is worth repeating for each set
 
 
@@ -91,11 +92,12 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
     sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
     reductions = Reductions(frame, _hoistable(frame, loop), width, sets)
     host.reductions = reductions if reductions.cells else None
+    frame.changing = _changing(frame, loop) if not 0 <= turns < _LONG * width else None
     if written_out:
         _write_out(host, loop, lower, turns, width)
     else:
         _loop(host, loop, lower, count, width)
-    host.reductions = None
+    host.reductions, frame.changing = None, None
     if not reductions.cells:
         return
     if turns > 0:
@@ -211,7 +213,7 @@ class Reductions:
         values = [frame.spread(v) for v in evaluate_all(frame, stmt.values)]
         mask = frame.lanes.mask
         for cell, new, before in zip(
-            cells, combine(frame, stmt.monoid, old, values), old, strict=True
+            cells, combine(frame, stmt.monoid, values, old), old, strict=True
         ):
             frame.b.store(new if mask is None else frame.b.select(mask, new, before), cell)
         return True
@@ -316,6 +318,21 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
 
     unique = {id(u): u for u in fixed if all(alone(n, p, u.monoid.name) for n, p in u.targets)}
     return list(unique.values())
+
+
+def _changing(frame: Frame, loop: For) -> frozenset[str] | None:
+    """The buffers whose elements ``loop`` may change; None if there are loops in it."""
+    found = set[str]()
+    for stmt in _inside(loop.body):
+        match stmt:
+            case For() | While():
+                return None
+            case Store(buffer=name):
+                found.add(name)
+            case Update(targets=targets):
+                found |= {name for name, _ in targets}
+    known = (frame.bindings[name] for name in found if name in frame.bindings)
+    return frozenset(found.union(*(binding.overlaps for binding in known)))
 
 
 def _lanes_for(loop: For, vector_bytes: int) -> int:

@@ -12,9 +12,10 @@ _LEAST = {"float": -104.0, "double": -746.0}  # below it exp is 0
 def exp(x: Number) -> Number:
     """e**x = 2**k * e**r, |r| <= ln(2) / 2."""
     x = clamped(x, _LEAST[x.type], _LARGEST[x.type])
-    r, low, k = reduce_ln2(x)
-    r = r + low
-    return ((r * r).fma(r.polynomial(table(x, "EXP")), r) + 1.0).scaled(k)
+    ln2 = table(x, "LN2")
+    whole, k = x.whole(table(x, "LOG2_E")[0])
+    r = (-whole).fma(ln2[1], (-whole).fma(ln2[0], x))  # the inner one is exact
+    return r.polynomial((1.0, 1.0, *table(x, "EXP"))).scaled(k, whole)
 
 
 def reduce_ln2(x: Number) -> tuple[Number, Number, Number]:
@@ -34,7 +35,7 @@ def exp2(x: Number) -> Number:
     r = x - whole
     head, tail = table(x, "LN2")[0], table(x, "LN2")[1]
     rest = (r * r).fma(r.polynomial(table(x, "EXP2")), r * tail)
-    return (r.fma(head, rest) + 1.0).scaled(k)
+    return (r.fma(head, rest) + 1.0).scaled(k, whole)
 
 
 def expm1(x: Number) -> Number:

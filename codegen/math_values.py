@@ -184,21 +184,40 @@ class Number:
             total = total.fma(self, c)
         return total
 
-    def scaled(self, exponent: Number) -> Number:
+    def scaled(self, exponent: Number, whole: Number | None = None) -> Number:
         """``self * 2**exponent``, rounded once even where the result is subnormal.
 
-        ``exponent`` is an integer of the float's width, of at most twice the exponent range.
+        ``exponent`` is an integer of the float's width, of at most twice the exponent range;
+        ``whole``: the same as a float, where that is at hand, for processors that take it so.
         """
+        quick = None if whole is None else self._scaled_at_once(whole)
+        if quick is not None:
+            return quick
         half = exponent >> 1
         mantissa, bias = MANTISSA[self.type], BIAS[self.type]
         first = ((half + bias) << mantissa).from_bits()
         second = ((exponent - half + bias) << mantissa).from_bits()
         return self * first * second
 
-    def whole(self) -> tuple[Number, Number]:
-        """The nearest whole number as a float and as an integer; any bits for NaN or huge."""
+    def _scaled_at_once(self, whole: Number) -> Number | None:
+        """``self * 2**whole`` by one instruction, where the processor has it for these lanes."""
+        bits = self.value.lanes * int(INTEGER[self.type][1:])
+        needed = {512: "avx512f", 256: "avx512vl", 128: "avx512vl"}.get(bits)
+        if needed not in self.b.features:
+            return None
+        full, lanes = self.value.full_type, self.value.lanes
+        mask, rounding = f"i{max(8, lanes)}", ", i32" if bits == 512 else ""
+        name = f"@llvm.x86.avx512.mask.scalef.{'ps' if self.type == 'float' else 'pd'}.{bits}"
+        self.b.declare(f"{full} {name}({full}, {full}, {full}, {mask}{rounding})")
+        given = f"{self.value}, {whole.value}, {full} zeroinitializer, {mask} -1"
+        given += f"{rounding} 4" if rounding else ""  # as the processor rounds
+        return Number(self.b, self.b.emit(f"call {full} {name}({given})", self.type, lanes))
+
+    def whole(self, factor: float = 1.0) -> tuple[Number, Number]:
+        """The whole number nearest to ``self * factor``, or next to that, as a float and as an
+        integer; any bits for NaN or huge."""
         magic = 1.5 * 2.0 ** MANTISSA[self.type]
-        shifted = self + magic
+        shifted = self + magic if factor == 1.0 else self.fma(factor, magic)
         return shifted - magic, shifted.bits() - shifted.literal(magic).bits()
 
 

@@ -92,6 +92,21 @@ def test_quotients_by_whole_numbers_known_at_run_time_are_those_of_a_division(dt
     compare([values, numbers], [x / divisor for divisor in divisors], "vector", contract=True)
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32], ids=str)
+def test_quotients_by_a_number_that_a_loop_shares_are_those_of_a_division(dtype: DType) -> None:
+    """But for one in two million, none of which is here."""
+    info, rng = np.finfo(dtype.numpy), np.random.default_rng(10)
+    least = float(info.tiny) * 2.0**64
+    special = [v for v in nasty(dtype) if not 0 < abs(v) < least]
+    values = np.array([*special, *rng.uniform(1, 2, 3000)], dtype.numpy)
+    inside = [c for c in DIVISORS if not float(info.max) < abs(c) < math.inf]
+    numbers = np.resize(np.array([*inside, info.tiny, -info.max], dtype.numpy), 32)
+    x, shared = Load("x0", (Var("i"),), dtype), np.resize(numbers, values.size)
+    for k in range(0, 32, 8):
+        divisors = [Load("x1", (literal(k + n),), dtype) for n in range(8)]
+        compare([values, shared], [x / divisor for divisor in divisors], "vector", contract=True)
+
+
 def _middles(whole: list[int], bits: int) -> list[float]:
     """Floats whose quotients by one of ``whole`` are nearest to the middle between two."""
     odd = [n for n in whole if n > 2 and n % 2]
