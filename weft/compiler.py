@@ -38,6 +38,7 @@ from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import ClusterProgram, cluster_program
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.fold_constants import FoldBudget, fold_constants
+from weft.graph.inline_scalars import inline_scalars
 from weft.graph.operator_graph import Graph, Value
 from weft.graph.own_outputs import own_outputs
 from weft.graph.partition import Cluster, partition
@@ -165,6 +166,7 @@ def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]]
     cheaper = options.winograd == "on" and not options.strict
     return (
         ("fold", lambda graph: fold_constants(graph, budget)),
+        ("scalars", inline_scalars),
         ("simplify", simplify),
         ("dead", eliminate_dead),
         *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
