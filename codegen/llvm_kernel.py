@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.codegen.flat_indices import flat_indices
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
@@ -62,6 +63,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     ``CompileError`` for register buffers without constant sizes and for scratch whose size depends
     on loop variables.
     """
+    kernel = flat_indices(kernel)
     builder = Builder(target.enabled)
     frame = _frame(kernel, builder, target, contract)
     emitter = Emitter(frame)

@@ -10,6 +10,7 @@ from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_region import form_region
 from weft.codegen.forward_values import forward_values
 from weft.codegen.group_guards import group_guards
+from weft.codegen.join_rows import join_rows
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.peel_first import peel_first
 from weft.codegen.simplify import simplify_kernel
@@ -27,6 +28,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("group_guards", group_guards),
     ("cut_ranges", cut_ranges),
     ("peel_first", peel_first),
+    ("join_rows", join_rows),
     ("forward_values", forward_values),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),

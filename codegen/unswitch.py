@@ -5,8 +5,10 @@
       B[j] = …                      else:
                                       for j: B[j] = …
 
-A vector loop would otherwise mask every lane. At most two conditions of one loop go outside. Those
-of data, without which a loop does nothing at all, do so from every loop (``skip_loops``).
+A vector loop would otherwise mask every lane. So do the conditions by which the stream of a
+register tile selects its operands: a branch between a product and its sum would keep these apart.
+At most two conditions of one loop go outside. Those of data, without which a loop does nothing at
+all, do so from every loop (``skip_loops``).
 """
 
 from __future__ import annotations
@@ -14,12 +16,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from weft.codegen.conditions import both, parts_of
-from weft.codegen.loop_ir import Block, For, If, Kernel, Let, Stmt, children, walk
+from weft.codegen.conditions import body_given, both, parts_of
+from weft.codegen.loop_ir import (
+    Block,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Stmt,
+    Update,
+    children,
+    walk,
+)
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.skip_loops import skipped
-from weft.frontend.scalar_expr import Expr, Load, Var
+from weft.frontend.scalar_expr import Expr, Load, Select, Var
 from weft.frontend.scalar_expr import walk as walk_expr
 
 CONDITIONS = 2
@@ -32,6 +46,10 @@ def unswitch(kernel: Kernel) -> Kernel:
 
 
 def _outside(stmt: Stmt, shared: set[str]) -> Stmt:
+    if isinstance(stmt, For) and _is_stream(stmt):
+        split = _split(stmt, CONDITIONS)
+        if split is not stmt:
+            return split
     stmt = map_children(stmt, lambda part: _outside(part, shared))
     if isinstance(stmt, For) and (found := skipped(stmt, shared)) is not None:
         return found
@@ -40,29 +58,53 @@ def _outside(stmt: Stmt, shared: set[str]) -> Stmt:
     return stmt
 
 
+def _is_stream(loop: For) -> bool:
+    """Whether each turn of ``loop`` is updates of registers, written out."""
+    inside = list(walk(loop.body))
+    return (
+        loop.kind == "serial"
+        and any(isinstance(s, For) for s in inside)
+        and any(isinstance(s, Update) for s in inside)
+        and all(s.kind in ("unrolled", "vector") for s in inside if isinstance(s, For))
+        and all(isinstance(s, Block | For | Let | Update | Prefetch | Comment) for s in inside)
+    )
+
+
 def _split(loop: For, left: int) -> Stmt:
     found = next(_conditions(loop), None) if left else None
     if found is None:
         return loop
-    met = decided(loop.body, found, holds=True)
-    unmet = decided(loop.body, found, holds=False)
+    met, unmet = (_where(loop.body, found, holds) for holds in (True, False))
     otherwise = _split(replace(loop, body=unmet), left - 1) if _does(unmet) else Block(())
     return If(found, _split(replace(loop, body=met), left - 1), otherwise)
 
 
 def _conditions(loop: For) -> Iterator[Expr]:
     """Conditions in ``loop`` that are the same in all of its iterations."""
-    bound = {loop.var}
+    bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
     for stmt in walk(loop.body):
         if isinstance(stmt, Let):
             bound.add(stmt.name)
-        if isinstance(stmt, If):
-            for part in parts_of(stmt.condition):
+        for condition in _asked(stmt, stream=_is_stream(loop)):
+            for part in parts_of(condition):
                 if not any(
                     isinstance(n, Load) or (isinstance(n, Var) and n.name in bound)
                     for n in walk_expr(part)
                 ):
                     yield part
+
+
+def _asked(stmt: Stmt, *, stream: bool) -> Iterator[Expr]:
+    """What ``stmt`` asks, and, in a ``stream``, what its operands are selected by."""
+    if isinstance(stmt, If):
+        yield stmt.condition
+    if isinstance(stmt, Update) and stream:
+        selects = (n for v in stmt.values for n in walk_expr(v) if isinstance(n, Select))
+        yield from (n.condition for n in selects)
+
+
+def _where(stmt: Stmt, condition: Expr, holds: bool) -> Stmt:
+    return body_given(decided(stmt, condition, holds=holds), condition, holds=holds)
 
 
 def decided(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:

@@ -6,11 +6,13 @@ import pytest
 
 from tests.codegen.marked_loops import free, i, innermost, j, m, mark, n, nest, same
 from weft import dtypes
-from weft.codegen.loop_ir import Block, If
+from weft.codegen.loop_ir import Block, For, If, Stmt, Update, walk
 from weft.codegen.unswitch import unswitch
-from weft.frontend.scalar_expr import Load, literal
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Load, Select, Var, literal, select
+from weft.frontend.scalar_expr import walk as walk_expr
 
-INVARIANT = {
+INVARIANT: dict[str, Stmt] = {
     "one": If(i >= 3, mark(1, i, j)),
     "either": If(i >= 3, mark(1, i, j), mark(2, i, j)),
     "two": Block((If(i >= 3, mark(1, i, j)), If(n - i >= 2, mark(2, i, j)), mark(3, i, j))),
@@ -40,3 +42,18 @@ def test_conditions_that_the_loop_changes_stay() -> None:
         after = unswitch(before)
         same(before, after)
         assert not any(map(free, innermost(after)))
+
+
+def test_what_a_stream_selects_by_is_asked_before_it() -> None:
+    add = monoid("add", dtypes.int64)
+    here = (i + 8, Var("p"))
+    value = select(i >= 3, Load("x", (i, j), dtypes.int64), literal(2)) * 5
+    sums: Stmt = Update((("x", here),), add, (value,))
+    for kind, name in (("vector", "p"), ("unrolled", "q")):
+        sums = For(name, literal(0), literal(4), kind, sums)  # type: ignore[arg-type]
+    before = nest(sums, "serial")
+    after = unswitch(before)
+    same(before, after)
+    updates = [s for s in walk(after.body) if isinstance(s, Update)]
+    assert len(updates) == 2
+    assert not any(isinstance(x, Select) for u in updates for v in u.values for x in walk_expr(v))

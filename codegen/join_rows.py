@@ -1,0 +1,194 @@
+"""Join rows: a vector loop along short rows that lie one behind the other runs through several.
+
+    for i in 0 … m parallel:                for I in 0 … ⌈m / R⌉ parallel:
+      for j in 0 … 3 vector:          →       for ij in 0 … 3 min(R, m - R I) vector:
+        A[i, j] = f(B[i, j], c)                 A[R I + ij // 3, ij % 3] = f(B[…], c)
+
+Rows that fill their last vector badly waste lanes; joined, only the end of each ``R`` rows does.
+Every access has to move through memory along ``ij`` by one constant step, which leaves no floors
+(``flat_indices``). Loops that are not parallel are joined where each turn clearly has elements of
+its own.
+
+Also known as: loop collapsing, coalescing of a nest (Polychronopoulos 1987).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
+
+from weft.codegen.cut_loop import fresh_name
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    buffers_touched,
+    expressions,
+    walk,
+)
+from weft.codegen.map_loops import map_loops
+from weft.codegen.rebuild import map_all_expressions
+from weft.codegen.transposed_blocks import VECTOR_BYTES
+from weft.frontend.scalar_affine import Affine, FloorDiv, simplify, to_affine
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal, rewrite, substitute
+from weft.frontend.scalar_expr import walk as walk_expr
+
+TOGETHER = 256  # elements at least that a turn of the parallel loop has
+_WASTE = 1.25  # vectors for those that would be full, from which on joining pays
+
+_Place = tuple[str, tuple[Expr, ...]]
+
+
+def join_rows(kernel: Kernel) -> Kernel:
+    """``kernel`` with short vector loops joined with the loops around them, simplified."""
+    return map_loops(kernel, _joined, "parallel", "serial")
+
+
+def _joined(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> For | None:
+    lanes = loop.body
+    if not isinstance(lanes, For) or (lanes.kind, lanes.step, loop.step) != ("vector", 1, 1):
+        return None
+    turns = _turns(lanes)
+    if turns is None or not _wasteful(turns, lanes, buffers):
+        return None
+    if not _apart(loop, lanes, turns, buffers):
+        return None
+    return _together(loop, lanes, turns, _rows(turns, _width(lanes, buffers)), names)
+
+
+def _turns(loop: For) -> int | None:
+    match loop.lower, loop.upper:
+        case Literal(low), Literal(high) if high - low > 1:
+            return int(high) - int(low)
+    return None
+
+
+def _width(lanes: For, buffers: Mapping[str, Buffer]) -> int:
+    """Elements of the widest type in a vector."""
+    touched = {name for s in walk(lanes.body) for name in buffers_touched(s)}
+    return VECTOR_BYTES // max(
+        (buffers[name].dtype.itemsize for name in touched if name in buffers), default=VECTOR_BYTES
+    )
+
+
+def _wasteful(turns: int, lanes: For, buffers: Mapping[str, Buffer]) -> bool:
+    width = _width(lanes, buffers)
+    return -(-turns // width) * width >= _WASTE * turns
+
+
+def _rows(turns: int, width: int) -> int:
+    """Rows whose elements fill whole vectors."""
+    least = width // gcd(width, turns)
+    return least * max(1, TOGETHER // (least * turns))
+
+
+def _together(loop: For, lanes: For, turns: int, rows: int, names: frozenset[str]) -> For:
+    """Both loops as one vector loop, in a loop over so many ``rows`` if that is parallel."""
+    both = Var(fresh_name(f"{loop.var}.{lanes.var}", loop, names))
+    block = Var(fresh_name(f"{loop.var}.rows", loop, names))
+    count, first = simplify(loop.upper - loop.lower), loop.lower
+    few = isinstance(count, Literal) and count.value <= rows
+    blocked = loop.kind == "parallel" and not few
+    here = apply("min", literal(rows), count - block * rows) if blocked else count
+    first = first + block * rows if blocked else first
+    place: dict[str, Expr] = {
+        loop.var: first + both // turns,
+        lanes.var: lanes.lower + both % turns,
+    }
+    body = map_all_expressions(lanes.body, lambda e: substitute(e, place))
+    joined = For(both.name, literal(0), here * turns, "vector", body)
+    if not blocked:
+        return joined
+    return For(block.name, literal(0), (count + (rows - 1)) // rows, "parallel", joined)
+
+
+# ---- what may be joined -------------------------------------------------------------------------
+
+
+def _apart(loop: For, lanes: For, turns: int, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether all that depends on the two loops is elements at one distance from turn to turn,
+    and no turn of ``loop`` needs another one."""
+    inside = list(walk(lanes.body))
+    if not all(isinstance(s, Block | Let | If | For | Store | Allocate | Comment) for s in inside):
+        return False
+    moving = {loop.var, lanes.var}
+
+    def plain(expr: Expr) -> bool:
+        """Whether ``expr``, but for elements that may be joined, is the same in all turns."""
+
+        def hidden(node: Expr) -> Expr | None:
+            if isinstance(node, Load) and _steady(_at(node), loop.var, lanes.var, turns, buffers):
+                return Var("", node.dtype)
+            return None
+
+        return not moving & _names(rewrite(expr, hidden))
+
+    stores = [s for s in inside if isinstance(s, Store)]
+    for stmt in inside:
+        if isinstance(stmt, Store):
+            place = stmt.buffer, stmt.indices
+            if not _steady(place, loop.var, lanes.var, turns, buffers) or not plain(stmt.value):
+                return False
+        elif not all(map(plain, expressions(stmt))):
+            return False
+    return loop.kind == "parallel" or _independent(stores, inside, lanes.var, buffers)
+
+
+def _at(load: Load) -> _Place:
+    return str(load.source), load.indices
+
+
+def _names(expr: Expr) -> set[str]:
+    return {n.name for n in walk_expr(expr) if isinstance(n, Var)}
+
+
+def _steady(
+    place: _Place, outer: str, inner: str, turns: int, buffers: Mapping[str, Buffer]
+) -> bool:
+    """Whether the element's address moves along ``outer`` as far as in ``turns`` of ``inner``."""
+    name, indices = place
+    if not {outer, inner} & {n for i in indices for n in _names(i)}:
+        return True
+    if name not in buffers:
+        return False
+    far = near = Affine()
+    for index, stride in zip(indices, buffers[name].strides, strict=True):
+        form, step = to_affine(index), to_affine(stride)
+        if form is None or step is None or any(_below_floor(form, v) for v in (outer, inner)):
+            return False
+        far += step.scaled(form.coefficient(outer))
+        near += step.scaled(form.coefficient(inner))
+    return near.is_constant and far == near.scaled(turns)
+
+
+def _below_floor(form: Affine, name: str) -> bool:
+    floors = (t for t, _ in form.terms if isinstance(t, FloorDiv))
+    return any(name in t.numerator.variables() for t in floors)
+
+
+def _independent(
+    stores: Sequence[Store], inside: Sequence[Stmt], lane: str, buffers: Mapping[str, Buffer]
+) -> bool:
+    """Whether each buffer is written by one store, to other elements in other turns of the loops,
+    and read at no others than that turn's; all of ``buffers``, which do not overlap."""
+    places = {s.buffer: s.indices for s in stores}
+    if len(places) < len(stores) or any(isinstance(s, For) for s in inside):
+        return False
+    if not all(any(lane in _names(i) for i in at) for at in places.values()):
+        return False
+    loads = [load for s in inside for load in _loads(s)]
+    return all(name in buffers and places.get(name, at) == at for name, at in loads)
+
+
+def _loads(stmt: Stmt) -> Iterator[_Place]:
+    for expr in expressions(stmt):
+        for node in walk_expr(expr):
+            if isinstance(node, Load):
+                yield _at(node)
