@@ -109,6 +109,8 @@ def _payload(line: _Line) -> RegisterTile:
                 rows, lanes = ast.literal_eval(r), ast.literal_eval(n)
                 if isinstance(lanes, int) and all(isinstance(row, int) for row in rows):
                     return RegisterTile(tuple(rows), lanes)
+            case ast.Call(ast.Name("RegisterTile"), [], [_, _, ast.keyword("instruction", _)]):
+                _refuse(line, "tiles that an instruction computes are automatic()'s to choose")
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     _refuse(line, "no such mark is known: RegisterTile(rows=(8,), lanes=24)")

@@ -20,6 +20,7 @@ from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop_printer import tensor_text
 from weft.polyhedral.transform.scheduled import Scheduled
 
 ESTIMATED = 100  # statements of a model whose costs are estimated: some milliseconds each
@@ -117,7 +118,15 @@ def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -
     lines += ["  schedule, checked against every dependence"]
     if code.fallback:
         lines += [f"    serial, because: {code.fallback}"]
-    lines += [f"    {line}" for line in print_schedule(code.scheduled.tree).splitlines()]
+    return lines + schedule_lines(code.scheduled)
+
+
+def schedule_lines(scheduled: Scheduled) -> list[str]:
+    """The loops, and the layout of what they keep meanwhile: copies, accumulators, panels."""
+    lines = [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
+    made = [t for t in scheduled.scop.tensors if t not in scheduled.original.tensors]
+    if made:
+        lines += ["  memory of its own", *(f"    {tensor_text(t)}" for t in made)]
     return lines
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from weft.codegen.program import Program
 from weft.codegen.size_arithmetic import text
-from weft.explain import cost_lines, dependence_lines, statement_line
+from weft.explain import cost_lines, dependence_lines, schedule_lines, statement_line
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.frontend.scalar_printer import python_text
 from weft.guards import guards_of
 from weft.passes import Passes
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.scop_printer import tensor_text
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -60,7 +59,7 @@ def explain(scheduled: Scheduled, program: Program, machine: Machine, fallback: 
     if fallback:
         lines += [f"    serial, because: {fallback}"]
     lines += [f"    {_in_words(note)}" for note in scheduled.notes]
-    lines += [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
+    lines += schedule_lines(scheduled)
     lines += cost_lines(scheduled, machine)
     nests = len(program.steps)
     lines += [f"  arena: {text(program.arena)} bytes, {nests} launch{'es' * (nests != 1)}"]

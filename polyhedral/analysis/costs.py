@@ -276,7 +276,9 @@ def _lines(costs: Costs) -> Sequence[str]:
     kinds = ", ".join(f"{kind} {total}" for kind, total in costs.operations.items())
     about = "" if costs.exact else "about "
     lines = [f"operations: {about}{costs.flops}" + (f"  ({kinds})" if kinds else "")]
-    lines += [f"instances: {about}{', '.join(f'{s} {n}' for s, n in costs.instances.items())}"]
+    counts = costs.instances.items()
+    each = ((s, n if costs.exact else costs.rounded(n)) for s, n in counts)
+    lines += [f"instances: {about}{', '.join(f'{s} {n}' for s, n in each)}"]
     lines += [f"bytes touched: {_by_tensor(costs.touched)}"]
     roof = costs.roofline()
     at = ", ".join(f"{name} = {value}" for name, value in roof.sizes.items())

@@ -42,7 +42,7 @@ class Region:
 def region(constraints: Sequence[Constraint]) -> Region:
     """The region that ``constraints`` describe. Conditions on remainders (``i % 3 == 1``) count as
     the share of remainders that meet them, other equalities with a floor as one in its divisor."""
-    found = Region([])
+    found = Region([of_affine(form)[0] for form in _implied(constraints)])
     remainders: dict[tuple[Affine, int], set[int]] = {}
     for constraint in constraints:
         form = affine(constraint.expr)
@@ -64,6 +64,40 @@ def region(constraints: Sequence[Constraint]) -> Region:
             found.limits.append(limit * -1)
     for (_, divisor), kept in remainders.items():
         found.share *= Fraction(len(kept), divisor)
+    return found
+
+
+def _implied(constraints: Sequence[Constraint]) -> list[Affine]:
+    """Constant bounds of single variables that follow from those of one other, each at least 0:
+    ``b <= 3`` and ``4*a + b >= 0`` → ``a >= 0``. Without them, digits of an index, such as those of
+    panels within panels, would be summed over in too many parts."""
+    forms = [affine(c.expr) for c in constraints if not c.equality]
+    plain = [f for f in forms if all(isinstance(term, str) for term, _ in f.terms)]
+    lows: dict[object, int] = {}
+    highs: dict[object, int] = {}
+    found: list[Affine] = []
+
+    def bound(form: Affine) -> bool:
+        """Note what a form of one variable says; whether that is more than was known."""
+        ((name, factor),) = form.terms
+        limits, sign = (lows, 1) if factor > 0 else (highs, -1)
+        limit = sign * -(form.constant // abs(factor))
+        if name in limits and sign * limits[name] >= sign * limit:
+            return False
+        limits[name] = limit
+        return True
+
+    for form in plain:
+        if len(form.terms) == 1:
+            bound(form)
+    for form in plain:
+        if len(form.terms) == 2:
+            for one, (name, factor) in (form.terms, form.terms[::-1]):
+                end = (highs if factor > 0 else lows).get(name)
+                if end is not None and bound(Affine((one,), form.constant + factor * end)):
+                    sign = 1 if one[1] > 0 else -1
+                    limit = (lows if sign > 0 else highs)[one[0]]
+                    found.append(Affine(((one[0], sign),), -sign * limit))
     return found
 
 

@@ -52,6 +52,9 @@ def test_what_is_printed_is_read(name: str) -> None:
          "'{S i}' does not give each statement its value"),
         ("mark Fast(3)\n  S", "line 1: mark Fast(3)",
          "no such mark is known: RegisterTile(rows=(8,), lanes=24)"),
+        ("mark RegisterTile(rows=(8,), lanes=48, instruction='vpdpbusd')\n  S",
+         "line 1: mark RegisterTile(rows=(8,), lanes=48, instruction='vpdpbusd')",
+         "tiles that an instruction computes are automatic()'s to choose"),
     ],
 )  # fmt: skip
 def test_what_is_no_tree(text: str, where: str, why: str) -> None:

@@ -41,6 +41,20 @@ def test_what_a_strategy_does_is_said_once_in_words() -> None:
     assert single == f"single: S0, S1  ({STRATEGIES['single']})"
 
 
+@weft.kernel(options=weft.Options(cache=False, threads=1))
+def product(A: weft.f64["M", "K"], B: weft.f64["K", "N"], C: weft.f64["M", "N"]):
+    for i in range(M):
+        for j in range(N):
+            for k in range(K):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+def test_copies_are_listed_with_their_layout() -> None:
+    found = product.schedule().pack("B", "S0", "", {0: 2, 1: 8}).compile().explain()
+    layout = "temp B_packed: float64[(K + 1) // 2, (N + 7) // 8, 2, 8] local"
+    assert f"  memory of its own\n    {layout}\n" in found
+
+
 def test_every_strategy_has_words() -> None:
     names = {name for name, _ in CHOSEN}
     assert STRATEGIES.keys() == names | {"one loop", "as written"}

@@ -88,6 +88,20 @@ def test_shapes(shape: str) -> None:
             assert counter.exact and total.value({"N": n}) == real, (str(total), n)
 
 
+def test_digits_of_several_indices() -> None:
+    """Panels within panels: each element once, up to the mean of what rounding leaves."""
+    k, n = 384 * Var("k_t") + 4 * Var("q") + Var("r"), 96 * Var("n_t") + 48 * Var("p") + Var("l")
+    conditions = [Var("k_t"), Var("n_t"), Var("r"), 3 - Var("r"), Var("l"), 47 - Var("l"),
+                  Var("K") - 1 - k, N - 1 - n]  # fmt: skip
+    for digits, base in ((4 * Var("q") + Var("r"), 384), (48 * Var("p") + Var("l"), 96)):
+        conditions += [digits, base - 1 - digits]
+    total = Counter().total(
+        ("k_t", "n_t", "q", "p", "l", "r"), region([Constraint(c) for c in conditions])
+    )
+    sizes = {"K": 4000, "N": 3000}
+    assert float(total.value(sizes)) == pytest.approx(4000 * 3000, rel=0.05)
+
+
 def test_weights() -> None:
     of = program("lu")
     s = of.statement("S0")
