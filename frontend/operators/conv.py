@@ -90,19 +90,23 @@ def group_size(channels: Size, group: int, what: str) -> int:
 
 def convolve(x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
     """The sums alone, (n, filters, spatial…) in the accumulator's dtype."""
+    outputs = window.outputs(x.shape[2:])
+    return slid(padded(x, window.before, window.after, 0), w, window, outputs, group)
+
+
+def slid(x: Tensor, w: Tensor, window: Window, outputs: Sequence[Size], group: int) -> Tensor:
+    """``convolve`` of an ``x`` that is padded already, ``outputs`` in each spatial dimension."""
     require(group >= 1, f"group must be at least 1: {group}")
-    spatial = window.outputs(x.shape[2:])
-    source = padded(x, window.before, window.after, 0)
     if group == 1:
         unify(x.shape[1], w.shape[1], "the channels of input and weights")
-        return _sums(source, w, window, (x.shape[0], w.shape[0], *spatial))
+        return _sums(x, w, window, (x.shape[0], w.shape[0], *outputs))
     c_group = group_size(x.shape[1], group, "channels")
     k_group = group_size(w.shape[0], group, "filters")
     unify(w.shape[1], c_group, "the channels of a group in input and weights")
     if k_group == 1:
-        return _sums(source, w, window, (x.shape[0], group, *spatial), c_group)
-    split = _split_sums(source, w, window, (x.shape[0], group, k_group, *spatial), c_group)
-    return reshape(split, (x.shape[0], group * k_group, *spatial), name="conv_filters")
+        return _sums(x, w, window, (x.shape[0], group, *outputs), c_group)
+    split = _split_sums(x, w, window, (x.shape[0], group, k_group, *outputs), c_group)
+    return reshape(split, (x.shape[0], group * k_group, *outputs), name="conv_filters")
 
 
 def _sums(x: Tensor, w: Tensor, window: Window, shape: Sequence[Size], c_group: int = 0) -> Tensor:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from weft import dtypes
 from weft.frontend.build import compute
-from weft.frontend.operators.conv import convolve, kernel_window
+from weft.frontend.operators.conv import kernel_window, slid
 from weft.frontend.operators.matmul import product_sums
 from weft.frontend.operators.quantization import quantized, shifted
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import require, require_rank, unify
-from weft.frontend.operators.window import Pads
+from weft.frontend.operators.window import Pads, padded
 from weft.frontend.scalar_expr import Expr, cast
 from weft.frontend.tensor_expr import Axis, Size, Tensor
 
@@ -33,8 +33,14 @@ def conv_integer(
     ``w_zero_point`` is a scalar or has one value per filter.
     """
     window = kernel_window(x, w, strides, pads, dilations)
-    return convolve(
-        _difference(x, x_zero_point, None), _difference(w, w_zero_point, 0), window, group
+    zero = 0 if x_zero_point is None else _channel(x_zero_point, None)
+    source = padded(x, window.before, window.after, zero)  # in the dtype of x: products of those
+    return slid(
+        _difference(source, x_zero_point, None),
+        _difference(w, w_zero_point, 0),
+        window,
+        window.outputs(x.shape[2:]),
+        group,
     )
 
 

@@ -133,7 +133,7 @@ def padded(
     x: Tensor,
     before: Sequence[Size],
     after: Sequence[Size],
-    value: Number,
+    value: Number | Expr,
     *,
     name: str = "padded",
 ) -> Tensor:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from weft.dtypes import DType
 from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, select, walk
+from weft.frontend.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite, select, walk
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of, substitute_access
 from weft.polyhedral.transform.scheduled import fresh
@@ -149,10 +149,22 @@ def _paste(
         reads.append(replace(moved, guard=(*access.guard, *moved.guard), body_indices=indices))
     (result,) = producer.body.results
     for name, expr in (*producer.body.lets, (f"{producer.name}_value", result)):
-        new = fresh(name, taken)
-        lets.append((new, _where(access.guard, _instance(expr, operands, variables))))
-        variables[name] = Var(new, expr.dtype)
-    return Var(new, result.dtype)
+        value = _where(access.guard, _instance(expr, operands, variables))
+        if _is_conversion(value):
+            variables[name] = value
+        else:
+            new = fresh(name, taken)
+            lets.append((new, value))
+            variables[name] = Var(new, expr.dtype)
+    return variables[name]
+
+
+def _is_conversion(value: Expr) -> bool:
+    """Whether ``value`` is an element, in another dtype perhaps: it needs no name, and what matches
+    expressions sees what becomes of the element."""
+    while isinstance(value, Cast):
+        value = value.arg
+    return isinstance(value, Load)
 
 
 def _where(guard: tuple[Constraint, ...], value: Expr) -> Expr:
