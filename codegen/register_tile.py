@@ -18,7 +18,7 @@ conditions under which it is legal. ``tile_step.py`` writes a step of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -51,8 +51,10 @@ from weft.codegen.tile_version import Lets, TileVersion, block, let, mentioned, 
 from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal, select, substitute
 from weft.frontend.scalar_match import filled, matches
+from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain
+from weft.polyhedral.instruction import ROW, Instruction
 
 CACHE_LINE = 64  # bytes
 _WRITTEN_OUT = 2048  # updates of elements, of a tile with few steps
@@ -260,7 +262,7 @@ def _group(tile: TileVersion, name: str, group: str) -> Stmt:
 
     def issue(value: Expr, to: tuple[str, tuple[Expr, ...]]) -> Callable[[Update], Stmt]:
         def issued(step: Update) -> Stmt:
-            found = next(matches(instruction.value, step.values[0]))
+            found = _operands(tile, instruction, step.values[0])
             update = Update((to,), step.monoid, (filled(value, found),))
             return For(inner, ZERO, literal(depth), "unrolled", update, 1, instruction)
 
@@ -274,6 +276,18 @@ def _group(tile: TileVersion, name: str, group: str) -> Stmt:
     first = {row: tile.box[row][0] for row in tile.domain.rows}
     once = issue(instruction.excess, (_excess(tile), (Var(tile.domain.lane),)))
     return block([rows, full_step(tile, {**first, **at}, once)])
+
+
+def _operands(tile: TileVersion, instruction: Instruction, value: Expr) -> Mapping[int, Expr]:
+    """What the operands of ``instruction`` are in ``value``: where factors might be either, those
+    that move along the lanes as its own do."""
+    own = instruction.semantics
+    lanes = [d for d in own.dims if d not in (*instruction.summed, ROW)]
+    wanted = [any(mentions(i, lanes) for i in read.indices) for read in own.reads]
+    for found in matches(instruction.value, value):
+        if all(mentions(e, (tile.domain.lane,)) == wanted[k] for k, e in found.items()):
+            return found
+    raise AssertionError(f"{instruction.name} was mapped")
 
 
 def _without_excess(tile: TileVersion, streams: Stmt) -> Stmt:

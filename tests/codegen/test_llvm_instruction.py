@@ -61,20 +61,26 @@ def test_integers_are_exact(left: weft.DType, right: weft.DType) -> None:
         np.testing.assert_array_equal(c, expected, err_msg=f"{m} {n} {k}")
 
 
-@pytest.mark.parametrize("left, right", [(i8, u8), (u8, u8)])
+@pytest.mark.parametrize("left, right", [(i8, u8), (u8, u8), (i8, i8)])
 def test_other_signs_and_layouts(left: weft.DType, right: weft.DType) -> None:
     @weft.kernel
-    def multiply(A: left[40, 37], B: right[51, 40], C: i32[37, 51]):
+    def multiply(A: left[40, 37], B: right[51, 40], C: i32[37, 51], D: i32[37, 51]):
         for i in range(37):
             for j in range(51):
                 for k in range(40):
                     C[i, j] += i32(A[k, i]) * i32(B[j, k])
+        for i in range(37):
+            for j in range(51):
+                for k in range(40):
+                    D[i, j] += i32(B[j, k]) * i32(A[k, i])
 
-    a, b, c = numbers(left, (40, 37)), numbers(right, (51, 40)), numbers(i32, (37, 51))
-    expected = c + a.astype(np.int32).T @ b.astype(np.int32).T
-    run = multiply.compile(options=OPTIONS)
-    run(a, b, c)
-    np.testing.assert_array_equal(c, expected)
+    a, b = numbers(left, (40, 37)), numbers(right, (51, 40))
+    c, d = numbers(i32, (37, 51)), numbers(i32, (37, 51))
+    product = a.astype(np.int32).T @ b.astype(np.int32).T
+    expected = c + product, d + product
+    multiply.compile(options=OPTIONS)(a, b, c, d)
+    np.testing.assert_array_equal(c, expected[0])
+    np.testing.assert_array_equal(d, expected[1], err_msg="factors in the other order")
 
 
 def test_pairs_of_bfloat16_are_within_the_bound() -> None:

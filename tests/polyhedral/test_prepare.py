@@ -17,10 +17,13 @@ from tests.polyhedral.transform.harness import (
 )
 from tests.polyhedral.transform.test_hoist_constants import constant, scaled
 from tests.polyhedral.transform.test_inline_producer import padded
+from weft import dtypes
 from weft.frontend import build as w
+from weft.frontend.scalar_expr import select
 from weft.frontend.tensor_expr import Tensor
 from weft.polyhedral.prepare import MAX_READS, prepare
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop_printer import scop_text
 
 
 def names(of: Scop) -> list[str]:
@@ -76,6 +79,23 @@ def test_a_copy_is_always_read_through() -> None:
     y = w.compute((4, 8), lambda i, j: w.sum(t[i, r] * f[r, j], r), name="Y")
     of = lowered(y, inputs=(x, f))
     assert "T" not in names(of)
+    promise(of, prepare(of))
+
+
+def test_a_product_sees_elements_before_they_are_converted() -> None:
+    """What is padded stays small; nothing hides what becomes of it."""
+    x, f = tensor("X", 6, dtype="int8"), tensor("F", 8, 3, dtype="int8")
+    t = w.compute((8,), lambda i: select((i > 0) & (i < 7), x[i - 1], 0), name="T")
+    wide = w.compute((8,), lambda i: t[i].astype(dtypes.int32), name="U")
+    k = w.reduce_axis((0, 3), name="k")
+    y = w.compute(
+        (8, 6),
+        lambda o, i: w.sum(wide[i + k] * f[o, k].astype(dtypes.int32), k),
+        name="Y",
+    )
+    of = lowered(y, inputs=(x, f))
+    assert names(of) == ["T", "Y_add_init", "Y_add"]
+    assert "Y[o, i] add= int32(r0) * int32(r1)" in scop_text(prepare(of))
     promise(of, prepare(of))
 
 
