@@ -83,12 +83,12 @@ def correlation_of(operation: Operation) -> Correlation | None:
     """``operation`` as a correlation along at least one loop; None if it is none."""
     if not isinstance(operation, Compute) or operation.scan or len(operation.values) != 1:
         return None
-    nodes = _at_most(operation.values[0], MAX_NODES)
+    nodes = at_most(operation.values[0], MAX_NODES)
     folds = [n for n in nodes if isinstance(n, Reduce)]
     if len(folds) != 1 or any(isinstance(n, Load) and isinstance(n.source, Itself) for n in nodes):
         return None
     (fold,) = folds
-    if not _is_sum(fold.monoid) or fold.dtype not in (dtypes.float32, dtypes.float64):
+    if not is_sum(fold.monoid) or fold.dtype not in (dtypes.float32, dtypes.float64):
         return None
     loops = {axis.name for axis in (*operation.axes, *fold.axes)}
     if any(_variables(bound) & loops for a in fold.axes for bound in (a.lower, a.upper)):
@@ -101,7 +101,7 @@ def correlation_of(operation: Operation) -> Correlation | None:
     return None
 
 
-def _at_most(expr: Expr, count: int) -> list[Expr]:
+def at_most(expr: Expr, count: int) -> list[Expr]:
     """The nodes of ``expr``, none where there are more than ``count``."""
     found = []
     for node in walk(expr):
@@ -111,7 +111,7 @@ def _at_most(expr: Expr, count: int) -> list[Expr]:
     return found
 
 
-def _is_sum(monoid: Monoid) -> bool:
+def is_sum(monoid: Monoid) -> bool:
     """Whether ``monoid`` adds scalars in any order, whatever it is called."""
     if len(monoid.left) != 1 or not {"associative", "commutative"} <= monoid.laws:
         return False

@@ -36,6 +36,7 @@ from weft.frontend.tensor_printer import program_text
 from weft.frontend.tensor_verifier import verify as verify_tensors
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import ClusterProgram, cluster_program
+from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.fold_constants import FoldBudget, fold_constants
 from weft.graph.inline_scalars import inline_scalars
@@ -168,6 +169,7 @@ def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]]
         ("fold", lambda graph: fold_constants(graph, budget)),
         ("scalars", inline_scalars),
         ("simplify", simplify),
+        ("differences", differences),
         ("dead", eliminate_dead),
         *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
         ("outputs", own_outputs),
