@@ -9,11 +9,13 @@ runs its instances, and stores them. That computes what the tree's own order doe
 3. the element that an instance updates follows from its row and lane one to one: streams do not
    move it, and no two rows or lanes share it;
 4. nothing else in the invocation touches these elements: no instance reads, as an operand, an
-   element that some instance of the same invocation updates.
+   element that some instance of the same invocation updates;
+5. an instruction of the target, if there is one, folds in what the statement does, and the monoid's
+   laws allow the order in which it sums up.
 
-Each element is updated in stream order, so the monoid needs no laws, and no other dependence can
-hold between two instances of one invocation. What holds between invocations, or with other
-statements, is ``order_check``'s question.
+Without one, each element is updated in stream order, so the monoid needs no laws. No other
+dependence can hold between two instances of one invocation. What holds between invocations, or
+with other statements, is ``order_check``'s question.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ import islpy as isl
 
 from weft.errors import IllegalScheduleError
 from weft.frontend.scalar_affine import Affine, FloorDiv, to_expr
+from weft.frontend.scalar_match import matches
 from weft.polyhedral.analysis.loop_inverse import substituted
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
+from weft.polyhedral.instruction import Instruction
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import constrained, context_set, sample, tuple_space
 from weft.polyhedral.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, walk
@@ -87,6 +91,10 @@ def why_not_register_tile(scop: Scop, tile: MarkedTile) -> str:
         return f"{statement.name} accesses data-dependent elements"
     if any(w.guard for w in statement.writes):
         return f"{statement.name} writes under a condition"
+    if tile.payload.instruction is not None:
+        reason = _instruction(statement, tile.payload.instruction)
+        if reason:
+            return reason
     names = [f"loop {k}" for k in range(len(tile.outer) + len(tile.loops))]  # no user name has ' '
     domain = tile_domain(scop, tile, names)
     if domain is None:
@@ -95,6 +103,20 @@ def why_not_register_tile(scop: Scop, tile: MarkedTile) -> str:
         for reason in (*_sizes(scop, tile, domain), *_targets(scop, tile, domain)):
             return reason
         return _conflict(scop, statement, domain)
+
+
+def _instruction(statement: Statement, instruction: Instruction) -> str:
+    """What stands against ``instruction`` doing the steps of ``statement``, or ''. Whether the
+    operands lie as it wants them is left to code generation, which does without it."""
+    update, own, body = statement.update, instruction.semantics.update, statement.body
+    assert update is not None and own is not None, "both are updates"
+    if instruction.summed and not update.monoid.laws >= {"associative", "commutative"}:
+        return f"{statement.name} keeps its order, {instruction} sums up in its own"
+    one, other = ((m.name, m.dtypes) for m in (update.monoid, own.monoid))
+    found = (f for result in body.results for f in matches(instruction.value, result))
+    if one != other or body.lets or next(found, None) is None:
+        return f"{statement.name} does not fold in what {instruction} does"
+    return ""
 
 
 def _sizes(scop: Scop, tile: MarkedTile, domain: TileDomain) -> Iterator[str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft import dtypes
+from weft.codegen.machines.dot_products import dot_product
 from weft.errors import IllegalScheduleError
 from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var
+from weft.frontend.scalar_expr import Expr, Load, Var, cast
+from weft.polyhedral.instruction import Intrinsic
+from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
 i, j, k, N = map(Var, ("i", "j", "k", "N"))
-f64 = dtypes.float64
+f64, BF = dtypes.float64, dtypes.bfloat16
 CUBE = (i, N - 1 - i, j, N - 1 - j, k, N - 1 - k)
 
 
@@ -103,3 +108,25 @@ def test_holes() -> None:
 
 def test_too_large() -> None:
     assert "4096" in refusal(scop_of(), tree_of(RegisterTile((1000,), 8)))
+
+
+BF16 = dot_product("dot", (BF, BF), 2, 8, 32, Intrinsic("dot", ("acc", "a", "b")))
+
+
+def test_instruction_that_computes_something_else() -> None:
+    tile = replace(TILE, instruction=BF16)
+    assert refusal(scop_of(), tree_of(tile)) == "S does not fold in what dot does"
+
+
+def test_instruction_with_an_order_of_its_own() -> None:
+    """Sums of bfloat16, which the instruction computes, unless they keep their order."""
+    [s], f32 = scop_of().statements, dtypes.float32
+    body = Body((), (cast(Load(0, (), BF), f32) * cast(Load(1, (), BF), f32),))
+    s = replace(s, body=body, update=Update(monoid("add", f32), ("k",)))
+    tensors = tuple(
+        Tensor(n, (N, N), f32 if n == "C" else BF, "inout" if n == "C" else "input") for n in "ABC"
+    )
+    scop = replace(scop_of(), tensors=tensors, statements=(s,))
+    check(scop, tree_of(replace(TILE, instruction=BF16)))
+    why = refusal(keep_order(scop), tree_of(replace(TILE, instruction=BF16)))
+    assert why == "S keeps its order, dot sums up in its own"
