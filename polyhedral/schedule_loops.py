@@ -39,6 +39,7 @@ from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil, sweeps
+from weft.polyhedral.policy.storage_order import storage_order
 from weft.polyhedral.prepare import prepare
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
@@ -239,7 +240,7 @@ def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:
             scheduled, names = _apart(scheduled, tensor.name)
             for name in names:
                 try:
-                    scheduled = contract(scheduled, name)
+                    scheduled = contract(scheduled, name, order=storage_order(scheduled, name))
                 except (IllegalScheduleError, BudgetError):
                     continue
     return scheduled

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from weft.frontend.scalar_expr import Expr, Var, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
@@ -40,6 +41,7 @@ from weft.polyhedral.policy.product import (
     size_of,
     sums_of,
 )
+from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Statement
 
@@ -160,22 +162,33 @@ def shared_tiles(
         return _with_loops(own, _registers(planner, p, tiling, [*loops, *own]))
 
     planner.planned[p.statement] = sums
+    if not tiling.stream:
+        points = [
+            {n: substitute(value, {dim: e}) for n, e in dims[dim].items()}
+            for dim, value in _in_tile(planner.scop.statement(p.statement), p, tiling.tile).items()
+        ]
+        elements = prod(tiling.tile[0]) * tiling.tile[1]
+        planner.planned |= turned_ends(planner, inside, p.statement, points, elements)
     return _with_loops(loops, planner.nest(inside))
 
 
 def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loop]) -> Tree:
     """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
     s = planner.scop.statement(p.statement)
-    rows, lanes = tiling.tile
-    points: dict[str, Expr] = {}
-    for dim, size in (*zip(p.rows, rows, strict=True), (p.lanes, lanes)):
-        value = from_first(s, dim)
-        points[dim] = value % size if _cut(s, dim, size) else value
-    inside = _points(planner, p, points)
+    inside = _points(planner, p, _in_tile(s, p, tiling.tile))
     first = (*loops[len(loops) - len(tiling.near) :], *inside)[0]
     packings = _copies if tiling.copied else _packings
     planner.packings += packings(planner, p, first.name, tiling.tile)
     return _marked(p, tiling.tile, inside)
+
+
+def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
+    """Rows and lanes of ``tile``, counted from its first: by dim, lanes last."""
+    found: dict[str, Expr] = {}
+    for dim, size in (*zip(p.rows, tile[0], strict=True), (p.lanes, tile[1])):
+        value = from_first(s, dim)
+        found[dim] = value % size if _cut(s, dim, size) else value
+    return found
 
 
 def _points(planner: Planner, p: Product, points: Mapping[str, Expr]) -> tuple[Loop, ...]:

@@ -23,6 +23,7 @@ BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
 STEP, LOAD = 0.5, 0.125  # cycles of loop control in a step, and by which a load delays it
 COPY = 1.0  # cycles for an element that is copied into panels
 EDGE = 4.0  # accesses to each accumulator before and after the sums
+TURN = 4.0  # cycles to transpose an accumulator where the sums lie along the rows
 ALONE = 3.0  # cycles for an element whose neighbours in memory other tiles take: a line for itself
 
 
@@ -86,7 +87,9 @@ class _Cost:
         arithmetic = accumulators * self.assignment.instruction.cycles
         step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
         steps = prod(self.sizes[d] for d in self.assignment.streams)
-        tile = (step + STEP + LOAD * loads) * steps + EDGE * accumulators + self.alone(c)
+        turned = TURN * any(misfit.number is None for misfit in self.assignment.packs)
+        tile = (step + STEP + LOAD * loads) * steps + (EDGE + turned) * accumulators
+        tile += self.alone(c)
         count = prod(ceil(self.sizes[d] / n) for d, n in (*c.rows.items(), c.lanes))
         inside = {*self.assignment.streams, *c.rows, dim}
         count *= prod(size for d, size in self.sizes.items() if d not in inside)

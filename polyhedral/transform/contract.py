@@ -32,9 +32,12 @@ from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 
 @transformation
-def contract(scheduled: Scheduled, tensor: str, *, scope: Scope = "local") -> Scheduled:
+def contract(
+    scheduled: Scheduled, tensor: str, *, scope: Scope = "local", order: Seq[int] | None = None
+) -> Scheduled:
     """``tensor`` gets storage for one iteration of the loops around all of its accesses: of as many
-    of them, from outside, as none of its values passes from one iteration to another.
+    of them, from outside, as none of its values passes from one iteration to another. Its dims are
+    stored in ``order`` (default: as they come).
 
     What one iteration touches along each dim is a window (``analysis.window``) whose size is the
     dim's new size; a dim of size 1 disappears. Where nothing becomes smaller, nothing changes.
@@ -65,7 +68,7 @@ def contract(scheduled: Scheduled, tensor: str, *, scope: Scope = "local") -> Sc
     for chosen in (everyone, moving):  # a loop that moves nothing may have no closed form
         around = [loops[k] for k in chosen]
         inside = tuple(replace(b, steps=tuple(b.steps[k] for k in chosen)) for b in boxes)
-        layout = layout_of(inside, None, None)
+        layout = layout_of(inside, order, None)
         tile = tile or local_tile(scheduled.scop, tensor, old, uses, around, inside, layout, scope)
     if not used or tile is None:
         return scheduled

@@ -1,0 +1,85 @@
+"""What comes before and after the sums of a register tile, in the order in which the tile lies.
+
+    for l: for r vector: S[l, r] = 0                   for r: for l vector: S[r, l] = 0
+    tile[r, l]: sums over k                       →    tile[r, l]: sums over k
+    for l: for r vector: Y[l, r] = f(S[l, r])          for r: for l vector: Y[l, r] = f(S[r, l])
+
+Where the results lie along the rows, vectors along rows are short, and the sums are turned around
+on their way to and from memory. Along the lanes vectors are whole, and the sums stay in registers
+(``storage_order`` stores them as they lie there); what is read and stored across the lanes is
+transposed in registers (``codegen/transpose_strips``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from weft.frontend.scalar_expr import Expr, Var, walk
+from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.work import operations
+from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
+from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
+from weft.polyhedral.scop import Access, Statement
+
+WRITTEN_OUT = 200  # vector operations for all elements of a tile
+
+
+def turned_ends(
+    planner: Planner, group: Group, sums: str, points: Sequence[At], elements: int
+) -> dict[str, Strategy]:
+    """Strategies for the statements of ``group``, inside the loops over tiles, beside ``sums``;
+    none where they are better off as they are. ``points``: the rows and the lanes of a tile, by
+    statement; it has so many ``elements``."""
+    target = planner.scop.statement(sums).writes[0].tensor
+    others = [s for s in planner.statements(group) if s.name != sums]
+    vectors = elements / planner.machine.lanes(planner.scop.tensor(target).dtype)
+    written = vectors * sum(map(operations, others)) <= WRITTEN_OUT
+    if len(points) < 2 or not written:
+        return {}
+    if not all(_fits(planner, group, s, target, points) for s in others):
+        return {}
+    return {s.name: partial(_in_order, [at[s.name] for at in points]) for s in others}
+
+
+def _in_order(values: Sequence[Expr], planner: Planner, group: Group) -> Tree | None:
+    (name,) = group.names
+    if not _dims(values) <= set(planner.free(group, name)):
+        return None  # it shares some of these loops with others
+    kinds: list[Kind] = ["unrolled" for _ in values]
+    kinds[-1] = "vector"
+    loops = [
+        planner.loop(hint, {name: value}, kind)
+        for value, kind in zip(values, kinds, strict=True)
+        for hint in _dims([value])
+    ]
+    return Band(tuple(loops), Leaf(name))
+
+
+def _fits(planner: Planner, group: Group, s: Statement, target: str, points: Sequence[At]) -> bool:
+    """Whether all that ``s`` accesses besides the sums lies along the lanes, or across them."""
+    if _dims([at[s.name] for at in points]) != set(planner.free(group, s.name)):
+        return False
+    (lane,) = _dims([points[-1][s.name]])
+    others = (a for a in (*s.reads, *s.writes) if a.tensor != target)
+    return s.update is None and all(
+        not (a.guard or a.may) and (not jumps(a, lane) or _across(s, a, points)) for a in others
+    )
+
+
+def _across(s: Statement, access: Access, points: Sequence[At]) -> bool:
+    """Whether lanes of ``access`` are rows of memory, and rows of the tile run along these."""
+    (row,), (lane,) = (_dims([at[s.name]]) for at in points[-2:])
+    *outer, last = access.indices or (Var(""),)
+    form = linear(last, (row, lane))
+    return (
+        form is not None
+        and form.coefficients == {row: 1}
+        and any(mentions(i, (lane,)) for i in outer)
+        and not any(mentions(i, (row,)) for i in outer)
+    )
+
+
+def _dims(values: Sequence[Expr]) -> set[str]:
+    return {node.name for value in values for node in walk(value) if isinstance(node, Var)}

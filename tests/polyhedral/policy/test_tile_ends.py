@@ -1,0 +1,46 @@
+"""What comes before and after sums runs in the order of their register tile where that fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.polyhedral.transform.integer_programs import read
+from tests.polyhedral.transform.machine_code import computes, outline
+from weft.frontend.scalar_expr import literal
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.scop import Scop
+
+WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
+
+
+def product(filters: int, pixels: int, after: str) -> Scop:
+    """A product whose filters, being fewer, are the cheaper ones to copy into panels."""
+    text = f"""
+    for f in range({filters}):
+        for p in range({pixels}):
+            S[f, p] = 0
+            for c in range(17):
+                S[f, p] += W[f, c] * X[p, c]
+            Y[f, p] = {after}
+    """
+    return read(text, "", W=f"in {filters} 17", X=f"in {pixels} 17", B=f"in {filters}",
+                Z=f"in {filters} {2 * pixels}", S=f"tmp {filters} {pixels}",
+                Y=f"out {filters} {pixels}")  # fmt: skip
+
+
+def test_results_across_the_lanes_are_turned_in_registers() -> None:
+    made = schedule_loops(product(24, 41, "S[f, p] + B[f] * Z[f, p]"), WIDE)
+    assert outline(made) == (
+        "p_r { p!unrolled f!vector { S0 }; c p_p f_p { S1 }; p_2!unrolled f_2!vector { S2 } }"
+    )
+    sums = made.tensor("S")
+    assert sums.shape[sums.contracted :] == (literal(7), literal(24))
+    computes(made, {})  # the last tile has 6 rows
+
+
+@pytest.mark.parametrize("after", ["S[f, p] + Z[f, 2 * p]", "S[f, p] * B[f] " + "* B[f] " * 70])
+def test_what_does_not_fit_the_tile_stays_as_it_was(after: str) -> None:
+    made = schedule_loops(product(24, 8, after), WIDE)
+    assert "f_2!unrolled" not in outline(made) and "p_2!unrolled" not in outline(made)
+    computes(made, {})
