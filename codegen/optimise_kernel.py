@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.cut_points import cut_points
@@ -13,6 +13,7 @@ from weft.codegen.group_guards import group_guards
 from weft.codegen.join_rows import join_rows
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.peel_first import peel_first
+from weft.codegen.pipeline_rows import pipeline_rows
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
@@ -37,9 +38,14 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 )
 
 
-def optimise_kernel(kernel: Kernel, last_cache: int | None = None) -> Kernel:
+def optimise_kernel(kernel: Kernel, caches: Sequence[int] = ()) -> Kernel:
     """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
-    Large results go past a last cache of so many bytes, if it is known."""
+
+    ``caches``: bytes of each, if they are known. Rows of which a few fit in the first ones are
+    pipelined, large results go past the last one.
+    """
     for _, action in PASSES:
         kernel = action(kernel)
-    return kernel if last_cache is None else stream_stores(kernel, last_cache)
+    if caches:
+        kernel = stream_stores(pipeline_rows(kernel, caches[0], caches[:2][-1]), caches[-1])
+    return kernel

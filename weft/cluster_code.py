@@ -118,10 +118,10 @@ def kernels_of(
     scheduled: Scheduled, name: str, passes: Passes, machine: Machine
 ) -> tuple[ClusterKernel, ...]:
     """One kernel in loop IR for each top-level nest."""
-    last_cache = machine.caches[-1].size
+    caches = tuple(cache.size for cache in machine.caches)
     return passes.run(
         "loops",
-        lambda: tuple(_kernel(nest, last_cache) for nest in nests(scheduled, name)),
+        lambda: tuple(_kernel(nest, caches) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
 
@@ -222,8 +222,8 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
     return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
 
 
-def _kernel(nest: Nest, last_cache: int) -> ClusterKernel:
-    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), last_cache)
+def _kernel(nest: Nest, caches: tuple[int, ...]) -> ClusterKernel:
+    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), caches)
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}

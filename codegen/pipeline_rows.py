@@ -1,0 +1,327 @@
+"""Pipeline rows: while one row is read and summed up, the one before it is computed and written.
+
+                                         for I in blocks of B parallel:
+    for i in 0 .. n parallel:              for t in 0 .. B + 1, r = I * B + t:
+      s[] = 0                                s[t % 2] = 0
+      for k vector: s[] += x[i, k]     →     for k vector:
+      for k vector: y[i, k] = f(s[])           s[t % 2] += x[r, k]
+                                               y[r - 1, k] = f(s[(t - 1) % 2])
+
+A row is worked on in stages, each of which ends in a loop that folds it, and the next cannot begin
+before the last lanes are added up, a hundred operations one after the other. One stage reads
+memory, another computes, the last one writes: most of the time most of the processor is idle. So
+stages of different rows share a loop, each a row behind the one before it; in the first and last
+turns, where some have no row to work on, those that do run one after the other. That is done where
+all loops have the same known length and a few rows stay in a cache meanwhile. The turns of a
+parallel loop are independent, and what one allocates becomes a row of what all do.
+
+Also known as: software pipelining, at the level of rows; Lam, "Software pipelining", PLDI 1988.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeGuard
+
+from weft import dtypes
+from weft.codegen.cut_loop import fresh_name
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    buffers_touched,
+    buffers_written,
+    expressions,
+    walk,
+)
+from weft.codegen.rebuild import map_all_expressions, map_children, map_scopes
+from weft.codegen.simplify import simplify_kernel
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, substitute
+from weft.frontend.scalar_expr import walk as walk_expr
+
+ROWS = 64  # in a block, in whose first and last turns stages share no loop
+PARTS = 8  # into which a loop is cut at least, for threads to share
+SHORT = 128  # turns of a loop that is over before its row has been found
+NEAR, FAR = 2, 4  # how many first caches rows take, or what part of the second
+STAGES = 4  # with more of them, a turn needs more registers than there are
+_LINE = 64  # bytes, to a multiple of which rows of temporaries are apart
+
+
+def pipeline_rows(kernel: Kernel, first: int, second: int) -> Kernel:
+    """``kernel`` with stages of different rows in one loop, where these are about as large as the
+    ``first`` cache, in bytes; or a good part of the ``second``, where all rows are larger than that
+    and come from further away."""
+    sizes = {buffer.name: buffer.dtype.itemsize for buffer in kernel.buffers}
+    made: list[Stmt] = []
+
+    def inside(stmt: Stmt, names: frozenset[str]) -> Stmt:
+        if not isinstance(stmt, For) or stmt.kind not in ("parallel", "vector"):
+            return map_scopes(stmt, names, inside)
+        row = _row(stmt) if stmt.kind == "parallel" and stmt.step == 1 else None
+        if row is None or _turns(row.stages[0].loop) < SHORT:
+            return stmt
+        size = row.bytes(sizes)
+        far = not isinstance(rows := stmt.upper - stmt.lower, Literal) or rows.value * size > second
+        if size * len(row.stages) > max(NEAR * first, second // FAR if far else 0):
+            return stmt
+        made.append(_Pipeline(stmt, row, names).loop())
+        return made[-1]
+
+    body = inside(kernel.body, frozenset(kernel.parameters))
+    return simplify_kernel(replace(kernel, body=body)) if made else kernel
+
+
+# ---- what a row consists of ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Straight code and lets (whose bodies do not count), and the vector loop behind it."""
+
+    head: tuple[Let | Store | Update, ...]
+    loop: For
+
+    def mentions(self, names: set[str]) -> bool:
+        """Whether a variable among ``names`` is used."""
+        heads = (e for stmt in self.head for e in expressions(stmt))
+        inner = (e for stmt in walk(self.loop) for e in expressions(stmt))
+        nodes = (node for exprs in (heads, inner) for e in exprs for node in walk_expr(e))
+        return any(isinstance(node, Var) and node.name in names for node in nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The body of a loop: ``lets`` around it and what it allocates, for all of its ``stages``."""
+
+    lets: tuple[Let, ...]
+    buffers: Mapping[str, Buffer]
+    stages: tuple[_Stage, ...]
+
+    def bytes(self, sizes: Mapping[str, int]) -> int:
+        """What the loops touch; ``sizes``: of an element of each buffer."""
+        inside = (stmt for stage in self.stages for stmt in walk(stage.loop.body))
+        found = frozenset[str]().union(*map(buffers_touched, inside))
+        known = {**sizes, **{name: b.dtype.itemsize for name, b in self.buffers.items() if b.shape}}
+        return _turns(self.stages[0].loop) * sum(known.get(name, 0) for name in found)
+
+
+def _row(loop: For) -> _Row | None:
+    """None where the body of ``loop`` is not several stages, with loops of one length."""
+    lets: list[Let] = []
+    buffers: dict[str, Buffer] = {}
+    body = loop.body
+    while isinstance(body, Allocate) or (isinstance(body, Let) and not _loads(body.value)):
+        if isinstance(body, Let):
+            lets.append(body)
+        else:
+            buffers[body.buffer.name] = body.buffer
+        body = body.body
+    stages = _stages(body)
+    if stages is None or not 2 <= len(stages) <= STAGES or not all(map(_local, buffers.values())):
+        return None
+    if not _turns(stages[0].loop) or len({(s.loop.lower, s.loop.upper) for s in stages}) > 1:
+        return None
+    return _Row(tuple(lets), buffers, stages)
+
+
+def _stages(body: Stmt) -> tuple[_Stage, ...] | None:
+    """``body`` cut behind its vector loops, all but the last of which fold something; None where it
+    is more than that, or where a let serves several stages."""
+    found: list[_Stage] = []
+    head: list[Let | Store | Update] = []
+    for stmt in _flat(body):
+        match stmt:
+            case Let() | Store() | Update():
+                head.append(stmt)
+            case For() if not any(isinstance(s, For) for s in walk(stmt.body)):
+                found.append(_Stage(tuple(head), stmt))
+                head = []
+            case _:
+                return None
+    folds = all(any(isinstance(s, Update) for s in walk(stage.loop)) for stage in found[:-1])
+    for k, stage in enumerate(found):
+        bound = {s.name for s in stage.head if isinstance(s, Let)}
+        if any(other.mentions(bound) for other in found[k + 1 :]):
+            return None
+    return tuple(found) if folds and not head else None
+
+
+def _flat(body: Stmt) -> Iterator[Stmt]:
+    """``body`` as a row of statements; a let stands for itself and comes before its scope."""
+    stack = [body]
+    while stack:
+        match stack.pop():
+            case Block(stmts):
+                stack.extend(reversed(stmts))
+            case Let() as let:
+                yield let
+                stack.append(let.body)
+            case Comment():
+                continue
+            case other:
+                yield other
+
+
+def _turns(loop: For) -> int:
+    """Of a vector loop of known length; else 0."""
+    match loop:
+        case For(_, Literal(low), Literal(high), "vector", step=1):
+            return max(0, int(high) - int(low))
+    return 0
+
+
+def _local(buffer: Buffer) -> bool:
+    """Whether ``buffer`` is on the thread's own memory, and as large as is known."""
+    return buffer.scope == "local" and all(isinstance(size, Literal) for size in buffer.shape)
+
+
+def _loads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk_expr(expr))
+
+
+# ---- rows in a pipeline -------------------------------------------------------------------------
+
+
+class _Pipeline:
+    """``source``, the turns of which are ``row``, where ``names`` are bound."""
+
+    def __init__(self, source: For, row: _Row, names: frozenset[str]) -> None:
+        self.source, self.row, self.names = source, row, names
+        self.depth = len(row.stages)
+        self.size = _block_size(source.upper - source.lower)
+        self.block, self.turn = self._fresh("block"), self._fresh("turn")
+
+    def loop(self) -> For:
+        """Over blocks of rows."""
+        stages = [self._placed(k) for k in range(self.depth)]
+        alone = [
+            If(self._at_work(k, k), _nested(head, loop)) for k, (head, loop) in enumerate(stages)
+        ]
+        heads = [part for head, _ in stages for part in head]
+        first = stages[0][1]
+        shared = replace(first, body=Block(tuple(loop.body for _, loop in stages)))
+        together = If(self._at_work(self.depth - 1, 0), _nested(heads, shared), Block(tuple(alone)))
+        turns = literal(self.size + self.depth - 1)
+        body: Stmt = For(self.turn.name, literal(0), turns, "serial", together)
+        for buffer in self.row.buffers.values():
+            body = Allocate(_repeated(buffer, self.depth), body)
+        blocks = (self.source.upper - self.source.lower + (self.size - 1)) // self.size
+        return For(self.block.name, literal(0), blocks, "parallel", body)
+
+    def _fresh(self, hint: str, dtype: DType = dtypes.int64) -> Var:
+        return Var(fresh_name(f"{self.source.var}.{hint}", self.source, self.names), dtype)
+
+    def _index(self, stage: int) -> Expr:
+        """The row that ``stage`` works on."""
+        return self.source.lower + self.block * self.size + (self.turn - stage)
+
+    def _at_work(self, last: int, first: int) -> Expr:
+        """Whether the stages ``first`` … ``last`` have a row to work on."""
+        inside = (self.turn >= last) & (self.turn - first < self.size)
+        return inside & (self._index(first) < self.source.upper)
+
+    def _placed(self, number: int) -> tuple[list[Stmt], For]:
+        """The head and the loop of a stage on its row, with names of their own but for the variable
+        of the loop. Numbers that the loop reads and does not change are read before it."""
+        stage, slot = self.row.stages[number], self._fresh(f"slot.{number}")
+        index = self._fresh(str(number))
+        values: dict[str, Expr] = {self.source.var: index}
+        head = [_let(index, self._index(number)), _let(slot, (self.turn - number) % self.depth)]
+        for part in (*self.row.lets, *stage.head):
+            moved = _moved(_renamed(part, values), self.row.buffers, slot)
+            if isinstance(moved, Let):
+                own = self._fresh(f"{moved.name}.{number}", moved.value.dtype)
+                values[moved.name] = own
+                moved = _let(own, moved.value)
+            head.append(moved)
+        variable = self.row.stages[0].loop.var
+        loop = _renamed(stage.loop, {**values, stage.loop.var: Var(variable)})
+        assert isinstance(loop, For)
+        held: dict[str, Expr] = {}
+        for name in sorted(_numbers_read(loop, self.row.buffers)):
+            value = self._fresh(f"{name}.{number}", self.row.buffers[name].dtype)
+            head.append(_let(value, Load(name, (slot,), value.dtype)))
+            held[name] = value
+        body = map_all_expressions(
+            loop.body,
+            lambda e: rewrite(e, lambda n: held.get(str(n.source)) if _reads(n) else None),
+        )
+        return head, replace(loop, var=variable, body=_moved(body, self.row.buffers, slot))
+
+
+def _let(name: Var, value: Expr) -> Stmt:
+    """Its scope is still to come."""
+    return Let(name.name, value, Block(()))
+
+
+def _renamed(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    return map_all_expressions(stmt, lambda e: substitute(e, dict(values)))
+
+
+def _reads(node: Expr) -> TypeGuard[Load]:
+    return isinstance(node, Load)
+
+
+def _numbers_read(loop: For, buffers: Mapping[str, Buffer]) -> frozenset[str]:
+    """Those of ``buffers`` without dimensions that ``loop`` reads and does not write."""
+    inside = list(walk(loop.body))
+    written = frozenset[str]().union(*map(buffers_written, inside))
+    touched = frozenset[str]().union(*map(buffers_touched, inside))
+    return frozenset(n for n in touched - written if n in buffers and not buffers[n].shape)
+
+
+def _nested(parts: Sequence[Stmt], inner: Stmt) -> Stmt:
+    """``parts`` one after the other and ``inner`` behind them, in the scope of all lets."""
+    for part in reversed(parts):
+        inner = replace(part, body=inner) if isinstance(part, Let) else Block((part, inner))
+    return inner
+
+
+def _block_size(total: Expr) -> int:
+    """Rows of a block: an even number of equal blocks, if that many are known."""
+    if not isinstance(total, Literal):
+        return ROWS
+    rows = max(1, int(total.value))
+    blocks = max(-(-rows // ROWS), min(PARTS, rows // PARTS), 1)
+    return -(-rows // (blocks + blocks % 2 if blocks > 1 else 1))
+
+
+def _repeated(buffer: Buffer, count: int) -> Buffer:
+    """``buffer`` ``count`` times, a whole number of cache lines apart if it is a row."""
+    sizes = [count, *(int(size.value) for size in buffer.shape if isinstance(size, Literal))]
+    if buffer.shape:
+        line = max(1, _LINE // buffer.dtype.itemsize)
+        sizes[-1] = -(-sizes[-1] // line) * line
+    strides = [prod(sizes[k:]) for k in range(1, len(sizes) + 1)]
+    return replace(buffer, shape=tuple(map(literal, sizes)), strides=tuple(map(literal, strides)))
+
+
+def _moved(stmt: Stmt, buffers: Mapping[str, Buffer], slot: Expr) -> Stmt:
+    """``stmt`` in the row ``slot`` of ``buffers``."""
+
+    def load(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.source in buffers:
+            return replace(node, indices=(slot, *node.indices))
+        return None
+
+    def write(part: Stmt) -> Stmt:
+        match part:
+            case Store(buffer=name) if name in buffers:
+                return replace(part, indices=(slot, *part.indices))
+            case Update(targets=targets):
+                moved = ((n, (slot, *at) if n in buffers else at) for n, at in targets)
+                return replace(part, targets=tuple(moved))
+        return map_children(part, write)
+
+    return write(map_all_expressions(stmt, lambda e: rewrite(e, load)))
