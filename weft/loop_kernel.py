@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import RLock
 from types import CellType, FunctionType
 from typing import Any, overload
 
@@ -48,20 +49,25 @@ class Kernel(LoopFunction):
         self._lowered: LoopKernel | None = None
         self._scop: Scop | None = None
         self._executable: Executable | None = None
+        self._compiling = RLock()
 
     def __call__(self, /, *arguments: object, **by_name: object) -> None:
-        executable = self._executable
-        if executable is None:
-            executable = self._executable = self.compile()
+        executable = self._executable or self._compiled()
         if by_name:
             arguments = tuple(arrange(executable.inputs, arguments, by_name))
         executable(*arguments)
 
     def bind(self, /, *arguments: object, **by_name: object) -> BoundCall:
         """A call of these arguments to make again and again: ``Executable.bind``."""
-        if self._executable is None:
-            self._executable = self.compile()
-        return self._executable.bind(*arrange(self._executable.inputs, arguments, by_name))
+        executable = self._executable or self._compiled()
+        return executable.bind(*arrange(executable.inputs, arguments, by_name))
+
+    def _compiled(self) -> Executable:
+        """What calls run; threads that call at the same time compile it once."""
+        with self._compiling:
+            if self._executable is None:
+                self._executable = self.compile()
+            return self._executable
 
     @property
     def lowered(self) -> LoopKernel:
@@ -109,9 +115,7 @@ class Kernel(LoopFunction):
 
     def explain(self) -> str:
         """Statements, dependences and the schedule, and what depends on data."""
-        if self._executable is None:
-            self._executable = self.compile()
-        return self._executable.explain()
+        return (self._executable or self._compiled()).explain()
 
     def python(self, /, *arguments: Any, **by_name: Any) -> None:
         """Run the function itself, in Python: slow, and independent of the compiler.

@@ -16,6 +16,7 @@ import pytest
 
 import weft
 from tests.frontend.loops.kernels import copies, lu
+from weft import loop_kernel
 from weft.errors import CallError, ExecutionError
 
 
@@ -257,17 +258,27 @@ def test_strict_sums_in_order() -> None:
     assert s[0] == wanted
 
 
-def test_threads_of_python_may_call_at_the_same_time() -> None:
+def test_threads_of_python_may_call_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for the first time: one of them compiles."""
+    compiled: list[object] = []
+    original = loop_kernel.compile_and_verify_kernel
+    monkeypatch.setattr(
+        loop_kernel,
+        "compile_and_verify_kernel",
+        lambda *given: compiled.append(given) or original(*given),
+    )
+    fresh = weft.Kernel(lu.function)
     wanted = np.eye(40) * 3 + 1
     lu.python(wanted)
     results = [np.eye(40) * 3 + 1 for _ in range(8)]
-    workers = [threading.Thread(target=lu, args=(a,)) for a in results]
+    workers = [threading.Thread(target=fresh, args=(a,)) for a in results]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     for result in results:
         np.testing.assert_allclose(result, wanted)
+    assert len(compiled) == 1
 
 
 def test_a_kernel_made_in_a_function_captures_its_numbers() -> None:
