@@ -1,10 +1,11 @@
 """Run loop kernels with every buffer between pages that nobody may touch.
 
 ``python -m tests.guarded_kernels THREADS FAMILY…`` runs the PolyBench kernels of each family
-(``blas``, ``stencils``, …; ``programs``: a sample of the other loop programs) at their mini size
-and at nasty ones, and compares the answers. An access outside any array, scalar or temporary kills
-the process, and the last name printed says where. ``--mutants`` breaks kernels on purpose, each in
-a process of its own, and prints what became of them.
+(``blas``, ``stencils``, …; ``programs``: a sample of the other loop programs, another one for each
+number of threads) at their mini size and at nasty ones, and compares the answers. An access outside
+any array, scalar or temporary kills the process, and the last name printed says where.
+``--mutants`` breaks kernels on purpose, each in a process of its own, and prints what became of
+them.
 """
 
 from __future__ import annotations
@@ -153,6 +154,7 @@ class GuardedKernel:
     ) -> None:
         options = Options(cache=False, workers=0, texts=False, threads=threads)
         lowered = lower_loops(kernel.lowered, options)
+        assert not lowered.fallback, lowered.fallback
         found = apart(exposed(lowered.program, threads))
         self.rooms, self.threads = found.rooms, threads
         program = change(found.program)
@@ -270,9 +272,9 @@ def _moved(program: Program, by: int) -> Program:
 
 
 MUTANTS: tuple[tuple[str, Change], ...] = (
-    *((name, unchanged) for name in ("gemm", "lu")),
+    ("gemm", unchanged),
     *((name, longer_loops) for name in ("gemm", "jacobi-2d", "trmm")),
-    *((name, shorter_temporaries) for name in ("symm", "lu")),
+    ("symm", shorter_temporaries),
     ("symm", early_temporaries),
 )
 
@@ -297,7 +299,7 @@ def fate(name: str, change: Change) -> str:
 def main(threads: int, families: Sequence[str]) -> None:
     for family in families:
         if family == "programs":
-            for name in SAMPLE:
+            for name in SAMPLE[threads - 1 :: 2]:
                 print(name, flush=True)
                 check_program(name, threads)
         else:
