@@ -55,6 +55,7 @@ from weft.graph.split_node import split_node
 MAX_NODES = 256  # of a body that is looked at
 SMALL = 1 << 16  # elements of a constant that is asked whether it is 0
 SHARE = 0.25  # of the products that sums apart may cost
+MAX_MAKERS = 8  # operations that are read through: their terms double with each, in the worst case
 
 
 def differences(graph: Graph) -> Graph:
@@ -70,7 +71,9 @@ def differences(graph: Graph) -> Graph:
             constant |= {v.name for v in node.outputs}
             nodes.append(node)
         elif _adds(node):
-            makers[node.outputs[0].name] = _with_makers(node, makers)
+            whole = _with_makers(node, makers)
+            few = len(operations(whole.program)) <= MAX_MAKERS
+            makers[node.outputs[0].name] = whole if few else node
             nodes.append(node)
         else:
             nodes += _rewritten(node, makers, zero, constant, taken)
@@ -265,9 +268,11 @@ def _pays(p: DifferenceProduct, known: Collection[Tensor]) -> bool:
 def _sources(expr: Expr) -> Iterator[Tensor]:
     """The placeholders that ``expr`` is computed from."""
     stack = [n.source for n in walk(expr) if isinstance(n, Load)]
+    seen = set()
     while stack:
         tensor = stack.pop()
-        if isinstance(tensor, Tensor):
+        if isinstance(tensor, Tensor) and tensor not in seen:
+            seen.add(tensor)
             if tensor.operation is None:
                 yield tensor
             else:

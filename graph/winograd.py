@@ -135,8 +135,12 @@ def is_turned(steps: Steps) -> bool:
 def _sources(c: Correlation) -> Iterator[Tensor]:
     """The inputs that the weights of ``c`` are computed from."""
     stack = list(tensors_read([c.w]))
+    seen = set()
     while stack:
         tensor = stack.pop()
+        if tensor in seen:
+            continue
+        seen.add(tensor)
         if tensor.operation is None:
             yield tensor
         else:

@@ -12,7 +12,7 @@ from weft.dtypes import DType
 from weft.frontend.build import compute, placeholder, reduce_axis, sum, var
 from weft.frontend.operators.registry import instantiate
 from weft.frontend.scalar_expr import Apply, Cast, Load, walk
-from weft.frontend.tensor_expr import Program, Reduce, operations
+from weft.frontend.tensor_expr import Program, Reduce, Tensor, operations
 from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.from_program import from_program
@@ -218,3 +218,27 @@ def test_other_nodes_stay_and_names_are_new() -> None:
     assert products(new) == [True, True]
     names = [v.name for node in new.nodes for v in node.outputs]
     assert len(set(names)) == len(names)
+
+
+def doubled(x: Tensor) -> Tensor:
+    return compute(x.shape, lambda i, j: x[i, j] + x[i, j], name="twice")
+
+
+def test_long_chains_of_sums_are_not_read_through() -> None:
+    """Each doubling doubles the terms of all: a graph of 40 would have 10**12 of them."""
+    x, y = placeholder((3, 4), i8, name="x"), placeholder((4, 2), i8, name="y")
+    value = compute((3, 4), lambda i, j: x[i, j].astype(i32), name="wide")
+    for _ in range(40):
+        value = doubled(value)
+    r = reduce_axis((0, 4), name="r")
+    product = compute(
+        (3, 2), lambda i, j: sum(value[i, r] * (y[r, j].astype(i32) - 1), r), name="p"
+    )
+    graph = from_program(Program("chain", (x, y), (product,)))
+    changed = differences(graph)
+    verify_graph(changed)
+    given = [numbers(i8, 3, 4), numbers(i8, 4, 2)]
+    for before, after in zip(
+        interpret_graph(graph, given), interpret_graph(changed, given), strict=True
+    ):
+        np.testing.assert_array_equal(before, after)
