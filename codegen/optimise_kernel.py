@@ -8,6 +8,7 @@ from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_region import form_region
+from weft.codegen.forward_fills import forward_fills
 from weft.codegen.forward_values import forward_values
 from weft.codegen.group_guards import group_guards
 from weft.codegen.join_rows import join_rows
@@ -30,6 +31,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("cut_ranges", cut_ranges),
     ("peel_first", peel_first),
     ("join_rows", join_rows),
+    ("forward_fills", forward_fills),
     ("forward_values", forward_values),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),

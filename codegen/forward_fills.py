@@ -1,0 +1,303 @@
+"""Forward fills: what a constant has just filled is not loaded, and not filled where it is stored.
+
+    for i, j in …: C[i, j] = 0
+    if the tile is whole:                         if the tile is whole:
+      for r, l in …: t[r, l] = C[r, l]     →        for r, l in …: t[r, l] = 0
+      (sums into t)                                 (sums into t)
+      for r, l in …: C[r, l] = t[r, l]              for r, l in …: C[r, l] = t[r, l]
+    else: …                                       else: for i, j in …: C[i, j] = 0; …
+
+What is filled, loaded and stored are boxes; which lies in which is decided on their bounds, with
+what the conditions around say. A tile of short sums so begins in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from weft.codegen.conditions import parts_of
+from weft.codegen.implied import opposite, slack
+from weft.codegen.loop_ir import (
+    Allocate,
+    Block,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    expressions,
+    walk,
+)
+from weft.codegen.rebuild import map_children
+from weft.frontend.scalar_affine import Affine, to_affine
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, rewrite
+from weft.frontend.scalar_expr import walk as walk_expr
+
+_Known = tuple[Affine, ...]  # at least 0
+
+
+def forward_fills(kernel: Kernel) -> Kernel:
+    """``kernel`` without loads of what was just filled, and fills that only these needed."""
+    shared = {name for b in kernel.buffers if b.aliases for name in (b.name, *b.aliases)}
+    return replace(kernel, body=_forwarded(kernel.body, (), frozenset(shared)))
+
+
+def _forwarded(stmt: Stmt, known: _Known, shared: frozenset[str]) -> Stmt:
+    if isinstance(stmt, If):
+        then = _forwarded(stmt.then, (*known, *_held(stmt.condition)), shared)
+        otherwise = _forwarded(stmt.otherwise, (*known, *_failed(stmt.condition)), shared)
+        return replace(stmt, then=then, otherwise=otherwise)
+    stmt = map_children(stmt, lambda part: _forwarded(part, known, shared))
+    if not isinstance(stmt, Block):
+        return stmt
+    parts = list(stmt.stmts)
+    for k, part in enumerate(parts):
+        fill = _fill(part)
+        if fill is None or fill.buffer in shared:
+            continue
+        later = range(k + 1, len(parts))
+        reader = next((m for m in later if _touches(parts[m], fill.buffer)), None)
+        if reader is None:
+            continue
+        instead = _after(fill, parts[reader], known)
+        if instead is not None:
+            parts[k], parts[reader] = Block(()), instead
+    return Block(tuple(parts))
+
+
+def _held(condition: Expr) -> _Known:
+    return tuple(form for part in parts_of(condition) if (form := slack(part)) is not None)
+
+
+def _failed(condition: Expr) -> _Known:
+    against = opposite(condition)
+    return () if against is None else _held(against)
+
+
+# ---- boxes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """From the greatest of ``low`` up to, without it, the least of ``high``."""
+
+    low: tuple[Affine, ...]
+    high: tuple[Affine, ...]
+
+    def covers(self, other: _Interval, known: _Known) -> bool:
+        below = all(any(_holds(y - x, known) for y in other.low) for x in self.low)
+        return below and all(any(_holds(x - y, known) for y in other.high) for x in self.high)
+
+
+def _holds(form: Affine, known: _Known) -> bool:
+    """At least 0, as a constant or by one of what is known."""
+    rests = (form, *(form - each for each in known))
+    return any(rest.is_constant and rest.constant >= 0 for rest in rests)
+
+
+_Box = tuple[_Interval, ...]
+
+
+def _covers(box: _Box, other: _Box, known: _Known) -> bool:
+    return all(a.covers(b, known) for a, b in zip(box, other, strict=True))
+
+
+def _box(indices: Sequence[Expr], loops: Sequence[For]) -> _Box | None:
+    """What ``indices`` go through in ``loops``; None where that is, or may be, no box."""
+    by_name = {loop.var: loop for loop in loops}
+    forms = [to_affine(index) for index in indices]
+    used: list[str] = []
+    intervals: list[_Interval] = []
+    for form in forms:
+        if form is None:
+            return None
+        own = [(c, by_name[t]) for t, c in form.terms if isinstance(t, str) and t in by_name]
+        rest = form.replaced({loop.var: Affine() for _, loop in own})
+        interval = None if rest.variables() & by_name.keys() else _interval(own, rest)
+        if interval is None:
+            return None
+        used += [loop.var for _, loop in own]
+        intervals.append(interval)
+    outer = all(not _names(bound) & by_name.keys() for x in loops for bound in (x.lower, x.upper))
+    return tuple(intervals) if outer and sorted(used) == sorted(by_name) else None
+
+
+def _interval(own: Sequence[tuple[int, For]], rest: Affine) -> _Interval | None:
+    """Of ``rest`` and what each of ``own``, a coefficient and a loop, adds to it."""
+    if not own:
+        return _Interval((rest,), (rest.plus(1),))
+    if len(own) == 1 and own[0][0] == 1:
+        low, high = _arms("max", own[0][1].lower), _arms("min", own[0][1].upper)
+        if low is None or high is None:
+            return None
+        return _Interval(tuple(rest + x for x in low), tuple(rest + x for x in high))
+    start, step = rest, 1
+    for coefficient, loop in sorted(own, key=lambda pair: pair[0]):
+        trips = _trips(loop)
+        if coefficient != step or trips is None:
+            return None
+        start, step = start.plus(step * trips.start), step * len(trips)
+    return _Interval((start,), (start.plus(step),))
+
+
+def _trips(loop: For) -> range | None:
+    match loop.lower, loop.upper:
+        case Literal() as low, Literal() as high if high.value > low.value:
+            return range(int(low.value), int(high.value))
+    return None
+
+
+def _arms(op: str, bound: Expr) -> list[Affine] | None:
+    if isinstance(bound, Apply) and bound.op == op:
+        arms = [_arms(op, arg) for arg in bound.args]
+        known = [arm for arm in arms if arm is not None]
+        return [form for arm in known for form in arm] if len(known) == len(arms) else None
+    form = to_affine(bound)
+    return None if form is None else [form]
+
+
+def _names(expr: Expr) -> set[str]:
+    form = to_affine(expr)
+    if form is not None:
+        return set(form.variables())
+    return {str(getattr(node, "name", "")) for node in walk_expr(expr)}
+
+
+# ---- nests --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Fill:
+    stmt: Stmt
+    buffer: str
+    box: _Box
+    value: Literal
+
+    @property
+    def names(self) -> frozenset[str]:
+        """That it binds."""
+        return frozenset(s.var for s in walk(self.stmt) if isinstance(s, For))
+
+
+def _nest(stmt: Stmt) -> tuple[list[For], Store] | None:
+    """(loops, store) where ``stmt`` is loops around one store."""
+    loops: list[For] = []
+    while not isinstance(stmt, Store):
+        match stmt:
+            case For(step=1) if stmt.kind != "parallel":
+                loops.append(stmt)
+                stmt = stmt.body
+            case Block(parts) if len(real := _real(parts)) == 1:
+                stmt = real[0]
+            case _:
+                return None
+    return loops, stmt
+
+
+def _real(parts: Sequence[Stmt]) -> list[Stmt]:
+    return [part for part in parts if not isinstance(part, Comment)]
+
+
+def _fill(stmt: Stmt) -> _Fill | None:
+    match _nest(stmt):
+        case (loops, Store(buffer, indices, Literal() as value)):
+            box = _box(indices, loops)
+            return None if box is None else _Fill(stmt, buffer, box, value)
+    return None
+
+
+def _touches(stmt: Stmt, buffer: str) -> bool:
+    return any(_loads(part, buffer) or _stores(part, buffer) for part in walk(stmt))
+
+
+def _loads(stmt: Stmt, buffer: str) -> list[Load]:
+    """From ``buffer``, of ``stmt`` itself."""
+    nodes = (node for expr in expressions(stmt) for node in walk_expr(expr))
+    return [node for node in nodes if isinstance(node, Load) and node.source == buffer]
+
+
+def _stores(stmt: Stmt, buffer: str) -> bool:
+    match stmt:
+        case Store(target):
+            return target == buffer
+        case Update(targets):
+            return any(target == buffer for target, _ in targets)
+    return False
+
+
+# ---- rewriting ----------------------------------------------------------------------------------
+
+
+def _after(fill: _Fill, stmt: Stmt, known: _Known) -> Stmt | None:
+    """What does the same as ``fill`` and then ``stmt``, with fewer loads; None: nothing is."""
+    if _loads(stmt, fill.buffer):
+        return None
+    match stmt:
+        case If():
+            then = _after(fill, stmt.then, (*known, *_held(stmt.condition)))
+            otherwise = _after(fill, stmt.otherwise, (*known, *_failed(stmt.condition)))
+            if then is None and otherwise is None:
+                return None
+            return If(
+                stmt.condition,
+                then or Block((fill.stmt, stmt.then)),
+                otherwise or Block((fill.stmt, stmt.otherwise)),
+            )
+        case Let(name) if name not in fill.names:
+            body = _after(fill, stmt.body, known)
+            return None if body is None else replace(stmt, body=body)
+        case Allocate():
+            body = _after(fill, stmt.body, known)
+            return None if body is None else replace(stmt, body=body)
+        case Block(parts):
+            return _after_in(fill, list(parts), known)
+    return None
+
+
+def _after_in(fill: _Fill, parts: list[Stmt], known: _Known) -> Stmt | None:
+    users = [k for k, part in enumerate(parts) if _touches(part, fill.buffer)]
+    if not users:
+        return None
+    first = parts[users[0]]
+    loaded = _without_loads(fill, first, known)
+    if loaded is None:
+        instead = _after(fill, first, known)
+        return instead and Block((*parts[: users[0]], instead, *parts[users[0] + 1 :]))
+    parts[users[0]] = loaded
+    needed = len(users) == 1 or not _overwrites(parts[users[1]], fill, known)
+    return Block((fill.stmt, *parts) if needed else tuple(parts))
+
+
+def _without_loads(fill: _Fill, stmt: Stmt, known: _Known) -> Stmt | None:
+    """``stmt``, a nest that loads nothing but what is filled, with its value."""
+    found = _nest(stmt)
+    if found is None or _stores(found[1], fill.buffer):
+        return None
+    loops, store = found
+    if any(_loads(loop, fill.buffer) for loop in loops):
+        return None
+    for load in _loads(store, fill.buffer):
+        box = _box(load.indices, loops)
+        if box is None or not _covers(fill.box, box, known):
+            return None
+
+    def value(node: Expr) -> Expr | None:
+        return fill.value if isinstance(node, Load) and node.source == fill.buffer else None
+
+    new: Stmt = replace(store, value=rewrite(store.value, value))
+    for loop in reversed(loops):
+        new = replace(loop, body=new)
+    return new
+
+
+def _overwrites(stmt: Stmt, fill: _Fill, known: _Known) -> bool:
+    found = _nest(stmt)
+    if found is None or any(_loads(part, fill.buffer) for part in walk(stmt)):
+        return False
+    loops, store = found
+    box = _box(store.indices, loops) if store.buffer == fill.buffer else None
+    return box is not None and _covers(box, fill.box, known)
