@@ -17,6 +17,7 @@ from weft.graph.partition import Cluster
 from weft.lowered import Lowered
 from weft.polyhedral.analysis.costs import costs
 from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.analysis.tile_costs import tile_costs
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop, Statement
@@ -151,8 +152,14 @@ def statement_line(s: Statement) -> str:
 
 def cost_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
     """What the schedule costs on ``machine``, in the symbolic sizes."""
-    found = costs(scheduled, machine)
-    return ["  costs, estimated", *(f"    {line}" for line in found.text().splitlines())]
+    tiles = tile_costs(scheduled.scop, scheduled.tree, machine)
+    mapped = [f"    {line}" for tile in tiles for line in tile.text().splitlines()]
+    found = costs(scheduled, machine).text().splitlines()
+    return [
+        *(["  sums in registers", *mapped] if mapped else []),
+        "  costs, estimated",
+        *(f"    {line}" for line in found),
+    ]
 
 
 def _memory(assembly: Assembly) -> list[str]:

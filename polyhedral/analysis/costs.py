@@ -24,7 +24,8 @@ from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.analysis.touched import touched_elements
 from weft.polyhedral.analysis.traffic import Bytes, Traffic
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule_tree import Loop, Tree
+from weft.polyhedral.schedule_tree import Loop, Tree, statements_below
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Origin, Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -143,6 +144,7 @@ def costs(scheduled: Scheduled, machine: Machine, sizes: Mapping[str, int] | Non
 
 
 def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Costs:
+    scheduled = _at_run_time(scheduled)
     scop, tree = scheduled.scop, scheduled.tree
     counter = Counter(_with_derived(scop, sizes))
     equations = {name: _of_expr(value) for name, value in scop.derived}
@@ -186,6 +188,31 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
         sizes,
         exact,
     )  # fmt: skip
+
+
+def _at_run_time(scheduled: Scheduled) -> Scheduled:
+    """Without what depends on constants alone, which runs when the program is compiled."""
+    if not isinstance(scheduled.tree, TreeSequence):
+        return scheduled
+    scop = scheduled.scop
+    constant = {t.name for t in scop.tensors if t.role == "constant"}
+    before: set[str] = set()
+    parts: list[Tree] = []
+    for part in scheduled.tree.children:
+        statements = [scop.statement(name) for name in statements_below(part)]
+        written = {w.tensor for s in statements for w in s.writes}
+        results = {name for name in written if scop.tensor(name).role == "temp"}
+        read = {r.tensor for s in statements for r in s.reads}
+        if constant and results == written and read <= constant | written:
+            constant |= written
+            before |= {s.name for s in statements}
+        else:
+            parts.append(part)
+    kept = tuple(s for s in scop.statements if s.name not in before)
+    tree = TreeSequence(tuple(parts))
+    return (
+        replace(scheduled, scop=replace(scop, statements=kept), tree=tree) if before else scheduled
+    )
 
 
 def _whole_statements(scheduled: Scheduled, *, alike: bool = False) -> list[Statement]:
@@ -291,8 +318,8 @@ def _lines(costs: Costs) -> Sequence[str]:
         near = ""
     inner = {loop: size for loop, size in costs.tiles.items() if _interesting(costs, size)}
     if inner:
-        each = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())
-        lines.append(f"memory that one iteration touches: {each}")
+        sizes = ", ".join(f"{loop} {_amount(float(size))}" for loop, size in inner.items())
+        lines.append(f"memory that one iteration touches: {sizes}")
     if costs.parallel:
         extents = (f"{loop} {at.shown(costs.rounded)}" for loop, at in costs.parallel.items())
         lines.append(f"iterations that may run in parallel: {', '.join(extents)}")

@@ -7,7 +7,8 @@ move together. The model is that of a memory that keeps what was used last:
   whole brings in each element once;
 * the outermost loop of which that is true decides; everything around it brings in its footprint
   anew each time;
-* a line is moved whole, and one that is written is moved twice.
+* a line is moved whole, and one that is written is moved twice;
+* what a register tile stores is in registers while its streams run.
 
 See Wolf and Lam, "A data locality optimizing algorithm" (1991); Ferrante, Sarkar and Thrash, "On
 estimating and enhancing cache effectiveness" (1991).
@@ -19,12 +20,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from weft.frontend.scalar_affine import Range, simplify
+from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.counting import Counter
+from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, Tree, statements_below
+from weft.polyhedral.schedule_tree import (
+    Band,
+    Leaf,
+    Loop,
+    Mark,
+    RegisterTile,
+    Tree,
+    children,
+    statements_below,
+)
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
@@ -79,7 +92,9 @@ class Traffic:
             s.name: NestCoordinates(s, [x for x in above[s.name] if isinstance(x, Loop)], counter)
             for s in scop.statements
         }
+        self._results = {s.name: frozenset(w.tensor for w in s.writes) for s in scop.statements}
         self._groups = {s.name: self._grouped(s) for s in scop.statements}
+        self._held = _held(tree)
         self._iterations: dict[tuple[tuple[str, ...], int], Polynomial] = {}
         self._footprints: dict[tuple[tuple[str, ...], int], tuple[Bytes, Bytes]] = {}
 
@@ -114,8 +129,9 @@ class Traffic:
     def _footprint(self, names: tuple[str, ...], depth: int) -> tuple[Bytes, Bytes]:
         found: dict[tuple[str, object], tuple[Polynomial, int]] = {}
         for name in names:
+            held = self._results[name] if depth > self._held.get(name, depth) else ()
             for tensor, groups in self._groups[name].items():
-                for group in groups:
+                for group in () if tensor in held else groups:
                     key = tensor, group.linear
                     total = self._touched(self.nests[name], self._tensors[tensor], group, depth)
                     old, passes = found.get(key, (Polynomial(), 1))
@@ -195,12 +211,13 @@ class Traffic:
 
     def _group(self, statement: Statement, access: Access, tensor: Tensor, passes: int) -> _Group:
         """A data-dependent access moves with every coordinate, as far as the tensor goes."""
-        nest = self.nests[statement.name]
+        nest, ranges = self.nests[statement.name], _ranges(statement)
         if access.may:
             anywhere = sum(map(symbol, nest.names), Polynomial())
             forms = [anywhere for _ in self._shapes[tensor.name]]
         else:
-            forms = [nest.index(affine(x)) for x in access.indices[tensor.contracted :]]
+            indices = (simplify(x, ranges) for x in access.indices[tensor.contracted :])
+            forms = [nest.index(affine(index)) for index in indices]
         constants = tuple(form.constant() for form in forms)
         linear = tuple(form - c for form, c in zip(forms, constants, strict=True))
         steps = tuple(
@@ -229,6 +246,10 @@ class Traffic:
         if isinstance(tree, Leaf) or self.mean(names, depth) <= capacity:
             return self._both(names, depth)[1]
         match tree:
+            case Mark(RegisterTile(), child):
+                tile, results = self._both(names, depth)[1], self._results[names[0]]
+                streams = self._moved(child, depth, capacity)
+                return {**streams, **{t: amount for t, amount in tile.items() if t in results}}
             case Mark(_, child):
                 return self._moved(child, depth, capacity)
             case Band(loops, child):
@@ -239,6 +260,29 @@ class Traffic:
             case TreeSequence(parts):
                 return _sum([self._moved(part, depth, capacity) for part in parts])
         return {}
+
+
+def _ranges(statement: Statement) -> dict[str, Range]:
+    """First and last value of the dims that have constants for bounds: an index i // 64 is 0 where
+    i stays below."""
+    return {
+        dim: (int(low.value), int(high.value) - 1)
+        for dim, (low, high) in box(statement).items()
+        if isinstance(low, Literal) and isinstance(high, Literal)
+    }
+
+
+def _held(tree: Tree) -> dict[str, int]:
+    """How many loops are around the register tile of each statement that has one."""
+    found: dict[str, int] = {}
+    stack = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, Mark) and isinstance(node.payload, RegisterTile):
+            found |= dict.fromkeys(statements_below(node), depth)
+        inside = depth + (len(node.loops) if isinstance(node, Band) else 0)
+        stack.extend((child, inside) for child in children(node))
+    return found
 
 
 def _sum(parts: Sequence[Bytes]) -> Bytes:
