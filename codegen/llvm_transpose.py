@@ -26,6 +26,8 @@ from weft.frontend.scalar_expr import Expr, Literal, Load
 
 _CHUNK = 16  # bytes within which processors interleave elements
 _WIDEST = 64  # vectors or lanes of a block
+_MASKED = 64  # bytes of vectors of processors that mask lanes quickly
+_MASKED_ELEMENTS = 4  # bytes of the narrowest elements that they mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class _Side:
         return found
 
     def in_force(self, frame: Frame) -> Lanes:
-        """``lanes``: exactly, in memory; of a whole vector, in registers."""
+        """``lanes``: exactly, or of a whole vector."""
         if self.first.lanes == self.lanes:
             return Lanes(self.lanes)
         active = integer(self.lanes)
@@ -159,27 +161,39 @@ def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
     if [target.scope, source.scope].count("register") != 1 or target.dtype != source.dtype:
         return None
     for row, column in ((loop, inner), (inner, loop)):
-        loaded = _side(frame, source, copied.value.indices, row, column)
-        stored = _side(frame, target, copied.indices, column, row)
+        loaded = _side(frame, source, copied.value.indices, row, column, _masks(frame, source))
+        quickly = _masks(frame, target) and not target.loaded  # which waits for masked stores
+        stored = _side(frame, target, copied.indices, column, row, quickly)
         if loaded is not None and stored is not None:
             return loaded, stored, streams_now(frame, copied)
     return None
 
 
 def _side(
-    frame: Frame, buffer: Binding, indices: Sequence[Expr], number: For, along: For
+    frame: Frame,
+    buffer: Binding,
+    indices: Sequence[Expr],
+    number: For,
+    along: For,
+    masked: bool,
 ) -> _Side | None:
-    """The access as a vector along the loop ``along`` for each turn of ``number``, if it is."""
+    """The access as a vector along the loop ``along`` for each turn of ``number``, if it is: with
+    lanes ``masked`` off rather than of any number of lanes."""
     count, lanes = _turns(number), _turns(along)
     if not (2 <= count <= _WIDEST and 2 <= lanes <= _WIDEST):
         return None
-    width = _power_above(lanes) if buffer.scope == "register" else lanes
+    width = _power_above(lanes) if buffer.scope == "register" or masked else lanes
     turn = Ramp(integer(0), integer(1), count)
     first = _address(frame, buffer, indices, number, along, Ramp(integer(0), integer(1), width))
     steps = _address(frame, buffer, indices, along, number, turn)
     if not isinstance(first, Ramp) or not isinstance(steps, Ramp):
         return None
     return _Side(buffer, first, steps.stride, lanes) if first.stride.const in (1, -1) else None
+
+
+def _masks(frame: Frame, buffer: Binding) -> bool:
+    """Whether one access under a mask is quicker than one for each power of two of lanes."""
+    return frame.target.vector_bytes >= _MASKED and buffer.dtype.itemsize >= _MASKED_ELEMENTS
 
 
 def _address(

@@ -163,10 +163,18 @@ def test_register_tiles_of_any_type(turns: tuple[int, int], dtype: DType) -> Non
     tile(turns, 24, dtype)
 
 
-def test_results_of_tiles_are_stored_as_vectors() -> None:
-    text = emit_kernel(tile((0, 6), 16, dtypes.float32), host_target()).text
-    assert text.count("store <6 x float>") == text.count("load <6 x float>") == 16
-    assert "store float" not in text
+@pytest.mark.parametrize(
+    ("vector_bytes", "load", "store"),
+    [
+        (32, "= load <6 x float>", " store <6 x float>"),
+        (64, "call <8 x float> @llvm.masked.load", "call void @llvm.masked.store"),
+    ],
+)
+def test_results_of_tiles_are_stored_as_vectors(vector_bytes: int, load: str, store: str) -> None:
+    target = replace(host_target(), vector_bytes=vector_bytes)
+    text = emit_kernel(tile((0, 6), 16, dtypes.float32), target).text
+    assert text.count(load) == text.count(store) == 16
+    assert " store float" not in text
 
 
 def test_buffers_that_overlap_are_left_alone() -> None:
