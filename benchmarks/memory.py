@@ -189,8 +189,10 @@ def cases(quick: bool) -> Iterator[Planned]:
 
 
 def _shape(operator: Operator, size: int) -> Shape:
-    """Of x, where ``size`` bytes are moved."""
-    return operator.shape(max(1, size // (4 * operator.moved)))
+    """Of x, where ``size`` bytes are moved; of those of one element, a single one."""
+    elements = max(1, size // (4 * operator.moved))
+    shape = operator.shape(elements)
+    return shape if elements > 1 else (1,) * len(shape)
 
 
 def _name(operator: Operator, level: str, size: int) -> str:

@@ -209,9 +209,9 @@ def tables() -> Iterator[tuple[str, tuple[float, ...], tuple[float, ...]]]:
             tuple(nearest_single(c) for c in fit(function, lower, upper, short)) if short else (),
             tuple(float(c) for c in fit(function, lower, upper, long)),
         )
-    # erf(x) = x * ERF_TOP(x**2) / ERF_BOTTOM(x**2) for |x| <= 4, beyond which float32 has 1
+    # erf(x) = x * ERF_TOP(x**2) / ERF_BOTTOM(x**2) for x**2 <= 15, beyond which float32 has 1
     for name, part in zip(
-        ("ERF_TOP", "ERF_BOTTOM"), fit_quotient(_erf_root, 16.0, 7, 6), strict=True
+        ("ERF_TOP", "ERF_BOTTOM"), fit_quotient(_erf_root, 15.0, 6, 6), strict=True
     ):
         yield name, tuple(map(nearest_single, part)), ()
     for name, value in (("LN2", _LN2), ("HALF_PI", _PI / 2), ("LOG2_E", 1 / _LN2)):

@@ -102,8 +102,8 @@ def erf(x: Number) -> Number:
 
 
 def _erf_single(x: Number) -> Number:
-    """One quotient, no exponential; beyond 4 it grows with x, so that 1 is reached."""
+    """One quotient, no exponential; where x**2 > 15 it grows with x, so that 1 is reached."""
     z = x * x
-    z = (z < 16.0).where(z, 16.0)
+    z = (z < 15.0).where(z, 15.0)
     top, bottom = z.polynomial(table(x, "ERF_TOP")), z.polynomial(table(x, "ERF_BOTTOM"))
     return clamped(x * top / bottom, -1.0, 1.0)
