@@ -47,8 +47,8 @@ from weft.frontend.scalar_expr import (
 )
 from weft.frontend.scalar_expr import walk as walk_expr
 
-ALONG = 16  # vectors of a tile along the rows that are loaded
-ROWS = 256  # rows of a tile
+ALONG = 64  # vectors of a tile along the rows that are loaded
+ROWS = 64  # rows of a tile
 _NARROW = 16  # rows of a block at most
 _SHORT = 4  # turns of a loop along rows that are too short
 _NODES = 64  # of the expressions in a body, which is written out for each column of a block

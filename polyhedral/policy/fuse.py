@@ -21,6 +21,7 @@ from weft.polyhedral.policy.confine import confined
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import products_of, turns_of
+from weft.polyhedral.policy.strips import in_strips
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
 
@@ -127,6 +128,10 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         vector = plane.coincident and _vectors(planner, group, plane)
         beside = plane.coincident and group.in_tile and group.above
         kind: Kind = "vector" if vector or beside else "serial"
+        shared = vector and not _folds(planner, group, plane)
+        dealt = in_strips(planner, group, plane.at) if shared else None
+        if dealt is not None:
+            return dealt
         at = planner.point(group, plane.at)
         return Band((planner.loop(name, at, kind),), planner.nest(inside))
     spreads = planner.spreads(group)

@@ -148,15 +148,17 @@ def jumps(access: Access, dim: str, *, backwards: bool = False) -> bool:
 
 
 def by_locality(statement: Statement, dims: Sequence[str]) -> tuple[str, ...]:
-    """``dims`` ordered so that those in the leading indices of the accesses come first."""
+    """``dims`` ordered so that those in the leading indices of the accesses come first; of two that
+    are alike, those of the reads, which are waited for."""
 
-    def depth(dim: str) -> tuple[float, int]:
+    def depth(dim: str, accesses: Sequence[Access]) -> float:
         places = [
             k / len(access.indices)
-            for access in (*statement.writes, *statement.reads)
+            for access in accesses
             for k, index in enumerate(access.indices)
             if mentions(index, (dim,))
         ]
-        return (sum(places) / len(places) if places else 1.0, list(dims).index(dim))
+        return sum(places) / len(places) if places else 1.0
 
-    return tuple(sorted(dims, key=depth))
+    reads, writes = statement.reads, statement.writes
+    return tuple(sorted(dims, key=lambda d: (depth(d, (*writes, *reads)), depth(d, reads))))

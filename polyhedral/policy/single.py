@@ -13,6 +13,7 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import size_of
+from weft.polyhedral.policy.strips import in_strips
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
 from weft.polyhedral.scop import Statement
 
@@ -35,6 +36,10 @@ def single(planner: Planner, group: Group) -> Tree | None:
         if strips is not None:
             return planner.share(planner, group, strips)
         order, kinds = _ordered(planner, group, s, dims, known)
+        if len(order) == 1 and kinds.get(order[0]) == "vector" and not _folds_along(s, order[0]):
+            shared = in_strips(planner, group, {s.name: Var(order[0])})
+            if shared is not None:
+                return shared
         if not _worth_threads(group, dims):
             kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
     else:  # in the order of the source
@@ -48,6 +53,10 @@ def single(planner: Planner, group: Group) -> Tree | None:
     return Band(loops, Leaf(s.name))
 
 
+def _folds_along(s: Statement, dim: str) -> bool:
+    return s.update is not None and dim in s.update.dims
+
+
 def _strips(
     planner: Planner, group: Group, s: Statement, planes: Mapping[str, Hyperplane]
 ) -> Hyperplane | None:
@@ -57,7 +66,7 @@ def _strips(
     if group.in_tile or group.above or len(free) == len(planes) or len(planes) < 2:
         return None
     lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=LATENCY)
-    if lanes is None or (s.update is not None and lanes.dim in s.update.dims):
+    if lanes is None or _folds_along(s, lanes.dim):
         return None
     across = all(jumps(write, lanes.dim) for write in s.writes)
     alone = planner.threads > 1 and len(free) == 1
