@@ -40,6 +40,7 @@ from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil, sweeps
 from weft.polyhedral.policy.storage_order import storage_order
+from weft.polyhedral.policy.turned_products import turned_products
 from weft.polyhedral.prepare import prepare
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
@@ -122,7 +123,7 @@ def _scheduled(
     budget did not suffice for."""
     detached: dict[str, tuple[str, ...]] = {}
     kept = limits.kept(scop)
-    inner = private_results(prepare(scop), kept)
+    inner = private_results(turned_products(prepare(scop), machine, kept), kept)
     for tensor in large:
         inner, names = detach(inner, tensor)
         if names:

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from weft.frontend.scalar_expr import Expr, Var, substitute
+from weft.frontend.scalar_expr import Expr, Var, literal, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
@@ -126,7 +126,17 @@ def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
         if plane is None or not plane.coincident:
             return None
         found[dim] = plane
-    return found
+    return None if any(_scatters(planner, p, n, found) for n in others) else found
+
+
+def _scatters(planner: Planner, p: Product, name: str, planes: Mapping[str, Hyperplane]) -> bool:
+    """Whether neither rows nor lanes of a tile lie side by side where ``name`` writes, other than
+    where the sums do."""
+    target = planner.scop.statement(p.statement).writes[0].tensor
+    inside = [planes[d].at[name] for d in (*p.rows, p.lanes)]
+    dims = [value.name for value in inside if isinstance(value, Var)]
+    writes = [w for w in planner.scop.statement(name).writes if w.tensor != target and w.indices]
+    return any(w.indices[-1] != literal(0) and not mentions(w.indices[-1], dims) for w in writes)
 
 
 def _folds(planner: Planner, name: str, dim: str) -> bool:
@@ -226,7 +236,7 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     for row, size in zip(p.rows, rows, strict=True):
         rows_of_tile = _even(planner, size_of(s, row), block)
         sizes.append((row, size * max(1, rows_of_tile // size), "parallel"))
-    width = lanes * max(1, WIDTH // lanes) if p.rows else lanes
+    width = lanes * max(1, WIDTH // lanes) if not p.window else lanes
     sizes.append((p.lanes, width, "serial" if around or sizes else "parallel"))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
@@ -235,7 +245,7 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
         together = _even(planner, size_of(s, beside[0]), BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // together, "parallel"))
     stream = _part(planner, p)
-    short = not p.rows or in_one_part(planner.scop, s, p.stream, planner.machine)
+    short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine)
     near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
     if short and planner.threads > 1 and not any(kind == "parallel" for _, _, kind in around):
         near = tuple((hint, value, "parallel") for hint, value, _ in near)
@@ -275,6 +285,8 @@ def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
     """The outer dims that operands in panels do not move along: their loops go inside, around the
     register tiles, so that panels are used again. Those of constants are always there."""
     reads = planner.scop.statement(p.statement).reads
+    if p.window:
+        return ()
     made = [reads[n] for n in p.jumping if planner.scop.tensor(reads[n].tensor).role != "constant"]
     indices = [i for read in made for i in read.indices]
     return tuple(d for d in p.outer if made and not any(mentions(i, (d,)) for i in indices))
@@ -291,7 +303,7 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
             continue
         constant = planner.scop.tensor(read.tensor).role == "constant"
         (dim,), inner = (across or down), _interleaved(p, read)
-        made = "" if constant else loop
+        made = "" if constant or p.window else loop
         if across and (constant or number in p.jumping):
             yield Packing(p.statement, number, made, dim, lanes, inner=inner)
         elif down and p.instruction and (constant or number in p.jumping):

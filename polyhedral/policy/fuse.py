@@ -348,9 +348,26 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     for s in planner.statements(both):
         dims = planner.free(both, s.name)
         lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
-        if lanes is not None and plane.at[s.name] == Var(lanes.dim):
+        if lanes is not None and (
+            plane.at[s.name] == Var(lanes.dim) or _turns(s, plane, lanes.dim)
+        ):
             return True
     return False
+
+
+def _turns(s: Statement, plane: Hyperplane, lane: str) -> bool:
+    """Whether an access of ``s`` is contiguous along the loop, while its vectors run across the
+    rows: together the two are transposed in blocks."""
+    value = plane.at[s.name]
+    if s.update is not None or not isinstance(value, Var):
+        return False
+    return any(
+        mentions(a.indices[-1], (value.name,))
+        and not jumps(a, value.name)
+        and any(mentions(i, (lane,)) for i in a.indices)
+        for a in (*s.writes, *s.reads)
+        if a.indices
+    )
 
 
 def _barely(planner: Planner, both: Group, plane: Hyperplane) -> bool:

@@ -89,14 +89,14 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
         alone = len(group.names) == 1 and not group.active
         if alone or (len(group.names) > 1 and together(planner, group) is not None):
             return _sized(planner, group, sums[0])
-    products = [p for p in sums if p.rows]
+    products = [p for p in sums if not p.window]
     return _in_place(planner, group, products) if products else None
 
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``, with copies of its operands where its rows are so many that they
     pay: where the number is not known, that is decided when the program runs."""
-    kept_apart = group.above or p.outer or len(p.rows) != 1 or planner.threads > 1
+    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1 or planner.threads > 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
     (row,) = p.rows
@@ -119,7 +119,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
 def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = False) -> Tree:
     """Register tiles of ``p``, whose operands are worked out before where they take arithmetic."""
     made: tuple[str, ...] = ()
-    if not group.above and p.rows and p.instruction is None:
+    if not group.above and not p.window and p.instruction is None:
         scop, rows = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
         scop, lanes = precompute(scop, p.statement, (*p.stream, p.lanes), p.stream)
         planner.scop, made = scop, (*rows, *lanes)

@@ -18,7 +18,7 @@ from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest, extents
-from weft.polyhedral.scop import Scop, Statement, Update
+from weft.polyhedral.scop import Access, Scop, Statement, Update
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
@@ -28,11 +28,11 @@ SHARE = 0.7  # of the second cache that a stream's operands may take
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``rows`` (one, of a window none), ``lanes``: the dims of the register tile; ``outer``: more
+    """``rows`` (of most windows none), ``lanes``: the dims of the register tile; ``outer``: more
     dims of the target; ``jumping``: the numbers of the reads that are not contiguous along the
     lanes and may be copied; ``tile``: rows and lanes, where all sizes are known. ``instruction``:
     one that takes several steps of the innermost stream at once, so that operands have to be
-    interleaved."""
+    interleaved. ``window``: it is no outer product."""
 
     statement: str
     rows: tuple[str, ...]
@@ -42,6 +42,7 @@ class Product:
     jumping: tuple[int, ...]
     instruction: Instruction | None = None
     tile: tuple[tuple[int, ...], int] | None = None
+    window: bool = False
 
     @property
     def depth(self) -> int:
@@ -61,19 +62,42 @@ def find_product(
     for instruction in filter(None, map(with_rows, machine.instructions(dtype))):
         mapped = map_instruction(scop, statement, instruction, free, reasons=False)
         fit = [a for a in mapped.assignments if _fits(statement, update, a)]
-        known = [
-            (choice, a)
-            for a in fit
-            if not instruction.emission and _stays(scop, statement, a, machine)
-            if (choice := cheapest(scop, statement, a, row_and_lane(a), machine)) is not None
-        ]
-        if known:
-            choice, found = min(known, key=lambda pair: pair[0].cycles)
-            return _tiled(statement, found, choice)
+        known = _cheapest(scop, statement, fit, machine)
+        if known is not None:
+            return _tiled(statement, known[1], known[0])
         still = (a for a in fit if all(m.number is not None for m in a.packs))
         first = min(still, key=lambda a: _left_over(statement, a), default=None)
         if first is not None:
             return _product(statement, first)
+    return None
+
+
+def _cheapest(
+    scop: Scop, statement: Statement, fit: Sequence[Assignment], machine: Machine
+) -> tuple[Choice, Assignment] | None:
+    """The best register tile of vectors, where sizes are known."""
+    known = [
+        (choice, a)
+        for a in fit
+        if not a.instruction.emission and _stays(scop, statement, a, machine)
+        if (choice := cheapest(scop, statement, a, row_and_lane(a), machine)) is not None
+    ]
+    return min(known, key=lambda pair: pair[0].cycles, default=None)
+
+
+def product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
+    """What the best register tile of multiply-adds takes for all of ``statement``; None where it is
+    no such product, or of sizes that are not known."""
+    update = statement.update
+    if update is None or len(statement.writes) != 1:
+        return None
+    dtype = scop.tensor(statement.writes[0].tensor).dtype
+    for instruction in filter(None, map(with_rows, machine.instructions(dtype))):
+        mapped = map_instruction(scop, statement, instruction, statement.dims, reasons=False)
+        fit = [a for a in mapped.assignments if _fits(statement, update, a)]
+        known = _cheapest(scop, statement, fit, machine)
+        if fit:
+            return None if known is None else known[0].cycles
     return None
 
 
@@ -163,7 +187,33 @@ def find_window(
             if not packed and any((size_of(statement, d) or TAPS + 1) > TAPS for d in far):
                 return None
     outer = tuple(d for d in moving if d != lanes.dim)
-    return Product(statement.name, (), lanes.dim, stream, outer, ())
+    jumping = tuple(n for n, r in enumerate(statement.reads) if _again(scop, r, lanes.dim, outer))
+    found = Product(statement.name, (), lanes.dim, stream, outer, jumping, window=True)
+    return _with_rows(scop, statement, found, machine)
+
+
+def _with_rows(scop: Scop, statement: Statement, p: Product, machine: Machine) -> Product:
+    """The window ``p`` in tiles of several rows where these use vectors of an operand again."""
+    sizes = extents(statement)
+    across = [r for r in statement.reads if any(mentions(i, (p.lanes,)) for i in r.indices)]
+    again = [
+        d for d in p.outer if any(not any(mentions(i, (d,)) for i in r.indices) for r in across)
+    ]
+    if sizes is None or not again:
+        return p
+    vector = machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
+    vectors = _shared_out(-(-sizes[p.lanes] // vector), WINDOW)
+    free = machine.vector_registers - max(1, machine.vector_registers // 10)
+    most = max(1, (free - vectors) // vectors)
+    rows, lanes = _shared_out(sizes[again[-1]], most), min(vectors * vector, sizes[p.lanes])
+    outer = tuple(d for d in p.outer if d != again[-1])
+    return replace(p, rows=(again[-1],), outer=outer, tile=((rows,), lanes))
+
+
+def _again(scop: Scop, read: Access, lane: str, outer: Sequence[str]) -> bool:
+    """Whether all turns of ``outer`` read the same elements, which jump along the lanes."""
+    known = all(isinstance(size, Literal) for size in scop.tensor(read.tensor).shape)
+    return known and jumps(read, lane) and not any(mentions(i, outer) for i in read.indices)
 
 
 def sums_of(planner: Planner, group: Group) -> list[Product]:
@@ -174,7 +224,7 @@ def sums_of(planner: Planner, group: Group) -> list[Product]:
 
 def products_of(planner: Planner, group: Group) -> list[Product]:
     """The outer products among the statements of ``group``."""
-    return [p for p in sums_of(planner, group) if p.rows]
+    return [p for p in sums_of(planner, group) if not p.window]
 
 
 def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
@@ -195,7 +245,7 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     statement, machine = planner.scop.statement(p.statement), planner.machine
     dtype = planner.scop.tensor(statement.writes[0].tensor).dtype
     vector = machine.lanes(dtype)
-    most, vectors = register_tile(machine, dtype) if p.rows else (1, WINDOW)
+    most, vectors = register_tile(machine, dtype) if not p.window else (1, WINDOW)
     if not whole:
         across = size_of(statement, p.lanes)
         if across is not None:

@@ -22,6 +22,7 @@ MAX_ROWS, MAX_VECTORS = 16, 4
 BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
 STEP, LOAD = 0.5, 0.125  # cycles of loop control in a step, and by which a load delays it
 COPY = 1.0  # cycles for an element that is copied into panels
+FAR = 2.0  # … whose neighbours in memory other panels take
 EDGE = 4.0  # accesses to each accumulator before and after the sums
 TURN = 4.0  # cycles to transpose an accumulator where the sums lie along the rows
 ALONE = 3.0  # cycles for an element whose neighbours in memory other tiles take: a line for itself
@@ -71,6 +72,13 @@ class _Cost:
     sizes: Mapping[str, int]
 
     @property
+    def inside(self) -> frozenset[str]:
+        """The row and the lane."""
+        own = self.assignment.instruction
+        names = [d for d in own.semantics.dims if d not in own.summed]
+        return frozenset(d for name in names for d in self.assignment.dims[name])
+
+    @property
     def vector(self) -> int:
         return self.machine.lanes(self.scop.tensor(self.statement.writes[0].tensor).dtype)
 
@@ -115,8 +123,9 @@ class _Cost:
             if misfit.number is not None:
                 read = self.statement.reads[misfit.number]
                 if self.scop.tensor(read.tensor).role != "constant":
-                    along = (d for d in self.sizes if any(mentions(i, (d,)) for i in read.indices))
-                    total += COPY * prod(self.sizes[d] for d in along)
+                    along = [d for d in self.sizes if any(mentions(i, (d,)) for i in read.indices)]
+                    near = mentions(read.indices[-1], {*self.inside, *self.assignment.streams})
+                    total += (COPY if near else FAR) * prod(self.sizes[d] for d in along)
         return total
 
 

@@ -180,6 +180,24 @@ def test_sums_over_windows_stay_in_registers(name: str) -> None:
     computes(made, {"N": 11}, {"N": 24}, {"N": 41})
 
 
+def test_windows_use_vectors_of_their_weights_for_several_rows() -> None:
+    text = """
+    for h in range(3):
+        for w in range(11):
+            for c in range(21):
+                for r in range(3):
+                    for s in range(3):
+                        y[h, w, c] += x[h + r, w + s, c] * f[c, s, r]
+    """
+    scop = read(text, "", x="in 5 13 21", f="in 21 3 3", y="io 3 11 21")
+    made = schedule_loops(scop, WIDE)
+    (mark,) = (n.payload for n in walk(made.tree) if isinstance(n, Mark))
+    assert isinstance(mark, RegisterTile)
+    assert len(mark.rows) == 1 and mark.rows[0] > 1 and mark.lanes == 21
+    assert any(t.name.startswith("f_packed") for t in made.scop.tensors)  # vectors jump in f
+    computes(made, {})
+
+
 def test_rows_of_memory_are_no_window() -> None:
     scop = read("for i in range(N):\n for j in range(N):\n  y[j] += A[i, j] * x[i]",
                 A="in N N", x="in N", y="io N")  # fmt: skip
