@@ -161,6 +161,85 @@ def depthwise() -> Case:
     )
 
 
+def channels_last() -> Case:
+    """Depthwise 3×3 on [h, w, c] data with the weights as [c, s, r]."""
+    c, h, w = 96, 56, 56
+    x, f = placeholder((1, c, h, w), name="x"), placeholder((c, 1, 3, 3), name="f")
+    image, mask = placeholder((h, w, c), name="image"), placeholder((c, 3, 3), name="mask")
+    framed = compute(
+        (h + 2, w + 2, c),
+        lambda i, j, z: select(
+            (i >= 1) & (i < h + 1) & (j >= 1) & (j < w + 1), image[i - 1, j - 1, z], 0.0
+        ),
+        name="framed",
+    )
+    r, s = reduce_axis((0, 3), name="dy"), reduce_axis((0, 3), name="dx")
+    own = compute(
+        (h, w, c),
+        lambda i, j, z: sum(framed[i + r, j + s, z] * mask[z, s, r], axis=(r, s)),
+        name="sift",
+    )
+    return Case(
+        "depthwise, channels last",
+        _built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
+        [own],
+        (_random(1, c, h, w), _random(c, 1, 3, 3)),
+        lambda a: (a[0][0].transpose(1, 2, 0), a[1][:, 0].transpose(0, 2, 1)),
+        lambda y: y.transpose(2, 0, 1)[None],
+    )
+
+
+def batched() -> Case:
+    """A batch of products, whose number is the last axis of everything."""
+    b, m, n, k = 12, 128, 128, 64
+    x, y = placeholder((b, m, k), name="x"), placeholder((b, k, n), name="y")
+    u, v = placeholder((k, m, b), name="u"), placeholder((n, k, b), name="v")
+    q = reduce_axis((0, k), name="q")
+    own = compute((b, m, n), lambda z, i, j: sum(u[q, i, z] * v[j, q, z], axis=q), name="many")
+    return Case(
+        "batched gemm",
+        _built_in("matmul", x, y),
+        [own],
+        (_random(b, m, k), _random(b, k, n)),
+        lambda a: (a[0].transpose(2, 1, 0), a[1].transpose(2, 1, 0)),
+        lambda c: c,
+    )
+
+
+def attention() -> Case:
+    """Attention on [position, feature, head] data, keys and values in another order each."""
+    heads, n, d = 8, 128, 64
+    q, k, v = (placeholder((1, heads, n, d), name=name) for name in "qkv")
+    ask = placeholder((n, d, heads), name="ask")
+    key = placeholder((n, heads, d), name="key")
+    hold = placeholder((heads, n, d), name="hold")
+    f, j, p, r = (reduce_axis((0, e), name=a) for a, e in zip("fjpr", (d, n, n, n), strict=True))
+    near = compute(
+        (heads, n, n),
+        lambda h, i, o: sum(ask[i, f, h] * key[o, h, f], axis=f) * (1.0 / d**0.5),
+        name="near",
+    )
+    top = compute((heads, n), lambda h, i: max_over(near[h, i, j], axis=j), name="top")
+    lift = compute(near.shape, lambda h, i, o: exp(near[h, i, o] - top[h, i]), name="lift")
+    total = compute((heads, n), lambda h, i: sum(lift[h, i, p], axis=p), name="total")
+    share = compute(near.shape, lambda h, i, o: lift[h, i, o] / total[h, i], name="share")
+    own = compute(
+        (n, d, heads), lambda i, e, h: sum(share[h, i, r] * hold[h, r, e], axis=r), name="mix"
+    )
+    return Case(
+        "attention",
+        _built_in("attention", q, k, v),
+        [own],
+        tuple(_random(1, heads, n, d) for _ in range(3)),
+        lambda a: (
+            a[0][0].transpose(1, 2, 0),
+            a[1][0].transpose(1, 0, 2),
+            a[2][0],
+        ),
+        lambda y: y.transpose(2, 0, 1)[None],
+    )
+
+
 def pooling() -> Case:
     """2×2 max pooling with stride 2 on [h, w, c, n] data."""
     c, h, w = 64, 112, 112
@@ -251,4 +330,14 @@ def lstm() -> Case:
     )
 
 
-CASES = (gemm, conv, depthwise, pooling, softmax, lstm)
+CASES = (
+    gemm,
+    batched,
+    conv,
+    depthwise,
+    channels_last,
+    pooling,
+    softmax,
+    attention,
+    lstm,
+)
