@@ -9,7 +9,8 @@ temporaries.
 
 Where neither rows nor lanes nor the stream of a tile move along the rows of memory, each element is
 a line of its own, and every tile touches it again. Copies before and after the product go through
-transposed blocks (``codegen/tile_transposes``), once. Done where closed forms say that it pays.
+transposed blocks (``codegen/tile_transposes``), once. So do sums over windows that lie across the
+rows of what they read. Done where closed forms say that it pays.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from math import prod
 from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.policy.lanes import choose_lanes
 from weft.polyhedral.policy.product import product_cycles
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
@@ -50,7 +52,11 @@ def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
         return scop
     outer = [d for d in s.dims if all(_moves(a, d) for a in accesses)]
     numbers = [n for n, a in enumerate(accesses) if _scattered(a, outer) and _fits(scop, s, n)]
-    before = product_cycles(scop, s, machine) if numbers else None
+    cycles = product_cycles
+    if product_cycles(scop, s, machine) is None:
+        outer, cycles = [], _window_cycles
+        numbers = [len(s.reads)] if _names(s.writes[0]) and _fits(scop, s, len(s.reads)) else []
+    before = cycles(scop, s, machine) if numbers else None
     if before is None or len(numbers) > MOST:
         return scop
     best, least = scop, before * WORTH
@@ -60,10 +66,20 @@ def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
             if order is not None:
                 changed = _with_order(changed, changed.statement(s.name), number, order)
                 copied += prod([sizes[d] for d in _names(accesses[number])])
-        after = product_cycles(changed, changed.statement(s.name), machine)
+        after = cycles(changed, changed.statement(s.name), machine)
         if after is not None and after + COPY * copied < least:
             best, least = changed, after + COPY * copied
     return best
+
+
+def _window_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
+    """What vectors along the target of ``statement`` take for their accesses, at one a cycle."""
+    sizes = extents(statement)
+    moving = [d for d in statement.dims if _moves(statement.writes[0], d)]
+    lanes = choose_lanes(scop, statement, moving, machine)
+    if sizes is None or lanes is None:
+        return None
+    return lanes.cost * prod(sizes.values()) / lanes.lanes
 
 
 def _moves(access: Access, dim: str) -> bool:

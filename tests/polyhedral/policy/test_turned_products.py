@@ -71,3 +71,20 @@ def test_kept_tensors_stay() -> None:
     scop = product("mkb", "nkb", "nmb")
     for name in "ABC":
         assert turned_products(scop, WIDE, frozenset({name})) == scop
+
+
+def test_windows_whose_results_lie_across_their_rows_are_turned() -> None:
+    text = """
+    for h in range(4):
+        for w in range(18):
+            for c in range(17):
+                y[{target}] = 0
+                for s in range(3):
+                    y[{target}] += x[h, w + s, c] * f[s, c]
+    """
+    shapes = {"c, h, w": "17 4 18", "h, w, c": "4 18 17"}
+    for target, expected in (("c, h, w", {"y_turned"}), ("h, w, c", set[str]())):
+        scop = read(text.format(target=target), "", x="in 4 20 17", f="in 3 17",
+                    y=f"out {shapes[target]}")  # fmt: skip
+        assert turned(scop) == expected
+        computes(schedule_loops(scop, WIDE), {})
