@@ -127,6 +127,8 @@ def round_to(b: Builder, value: Value, dtype: DType, half: bool, saturate: bool 
     """
     if dtype.name == "float16" and half:
         return b.cast("fpext", b.cast("fptrunc", value, "half"), "float")
+    if dtype.name == "bfloat16" and not saturate:
+        return _round_upper_half(b, value)
     f = FORMATS[dtype.name]
     rounded = _round_mantissa(b, b.intrinsic("fabs", value), f)
     beyond = b.compare("fcmp ogt", rounded, floating(f.largest, "float"))
@@ -147,6 +149,16 @@ def round_to(b: Builder, value: Value, dtype: DType, half: bool, saturate: bool 
     if f.nan is None:
         return b.select(unordered, b.intrinsic("copysign", floating(0.0, "float"), value), signed)
     return b.select(unordered, value, signed)
+
+
+def _round_upper_half(b: Builder, value: Value) -> Value:
+    """In a type with the exponents of float32, what is carried out of the mantissa is right in all
+    of them, infinity included."""
+    bits = b.cast("bitcast", value, "i32")
+    odd = b.binary("and", b.binary("lshr", bits, integer(16, "i32")), integer(1, "i32"))
+    up = b.binary("add", b.binary("add", bits, integer(0x7FFF, "i32")), odd)
+    rounded = b.cast("bitcast", b.binary("and", up, integer(-0x10000, "i32")), "float")
+    return b.select(b.compare("fcmp uno", value, value), value, rounded)
 
 
 def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:
