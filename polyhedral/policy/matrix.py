@@ -29,6 +29,7 @@ from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, with
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import (
     Product,
+    in_few_sets,
     in_one_part,
     shape,
     size_of,
@@ -104,7 +105,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     size = size_of(statement, row)
     if size is not None:
         short = in_one_part(planner.scop, statement, p.stream, planner.machine)
-        return _prepared(planner, group, p, copied=size >= MANY and not short)
+        kept = short and not in_few_sets(planner.scop, statement, p)
+        return _prepared(planner, group, p, copied=size >= MANY and not kept)
     found = bounds(planner.scop, [(statement, Var(row))])
     if found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)

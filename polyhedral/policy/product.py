@@ -17,12 +17,13 @@ from weft.polyhedral.machine import MAX_VECTORS, Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product_costs import Choice, cheapest, extents
+from weft.polyhedral.policy.product_costs import PAGE, Choice, cheapest, extents, stride
 from weft.polyhedral.scop import Access, Scop, Statement, Update
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
 STREAM = 384  # steps of a stream that run at once, where it is cut
+FEW_SETS = 1024  # steps that the sets of a second cache hold, whole pages apart
 SHARE = 0.7  # of the second cache that a stream's operands may take
 
 
@@ -276,6 +277,20 @@ def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine
     size = scop.tensor(statement.writes[0].tensor).dtype.itemsize
     lanes = MAX_VECTORS * machine.vector_bytes // size
     return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
+
+
+def in_few_sets(scop: Scop, statement: Statement, p: Product) -> bool:
+    """Whether the steps of a long stream read lanes whole pages apart: their lines fall into so few
+    sets of the caches that none is there when the next rows need it."""
+    if (size_of(statement, p.stream[-1]) or 0) <= FEW_SETS:
+        return False
+    for read in statement.reads:
+        tensor = scop.tensor(read.tensor)
+        across = any(mentions(index, (p.lanes,)) for index in read.indices)
+        apart = stride(tensor, read, p.stream[-1]) % PAGE == 0
+        if across and apart and tensor.role != "constant":
+            return True
+    return False
 
 
 def size_of(statement: Statement, dim: str) -> int | None:

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
+from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.map_instruction import Assignment
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
 MAX_ROWS, MAX_VECTORS = 16, 4
 BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
@@ -25,6 +26,9 @@ COPY = 1.0  # cycles for an element that is copied into panels
 FAR = 2.0  # … whose neighbours in memory other panels take
 EDGE = 4.0  # accesses to each accumulator before and after the sums
 TURN = 4.0  # cycles to transpose an accumulator where the sums lie along the rows
+PAGE = 4096  # bytes: what one way of a first cache holds
+WAYS_OF_LANES = 2
+CONFLICT = 0.5  # cycles for a row whose lines are pushed out by others
 ALONE = 3.0  # cycles for an element whose neighbours in memory other tiles take: a line for itself
 
 
@@ -96,7 +100,8 @@ class _Cost:
         step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
         steps = prod(self.sizes[d] for d in self.assignment.streams)
         turned = TURN * any(misfit.number is None for misfit in self.assignment.packs)
-        tile = (step + STEP + LOAD * loads) * steps + (EDGE + turned) * accumulators
+        step += STEP + LOAD * loads + self.conflicts(c)
+        tile = step * steps + (EDGE + turned) * accumulators
         tile += self.alone(c)
         count = prod(ceil(self.sizes[d] / n) for d, n in (*c.rows.items(), c.lanes))
         inside = {*self.assignment.streams, *c.rows, dim}
@@ -116,6 +121,21 @@ class _Cost:
                 total += ALONE * prod(inside.get(d, 1) for d in moving)
         return total
 
+    def conflicts(self, c: Choice) -> float:
+        """Cycles that a step takes longer where rows lie whole pages apart, so that their lines
+        fall into one set of the first cache: of its ways, lanes need some as well."""
+        ways = self.machine.caches[0].size // PAGE - WAYS_OF_LANES
+        packed = {misfit.number for misfit in self.assignment.packs}
+        total = 0.0
+        for number, read in enumerate(self.statement.reads):
+            tensor = self.scop.tensor(read.tensor)
+            if number in packed or tensor.role == "constant":
+                continue
+            for dim, rows in c.rows.items():
+                if rows > ways and stride(tensor, read, dim) % PAGE == 0:
+                    total += CONFLICT * rows
+        return total
+
     def copies(self) -> float:
         """Cycles to copy what jumps along the lanes, once."""
         total = 0.0
@@ -127,6 +147,21 @@ class _Cost:
                     near = mentions(read.indices[-1], {*self.inside, *self.assignment.streams})
                     total += (COPY if near else FAR) * prod(self.sizes[d] for d in along)
         return total
+
+
+def stride(tensor: Tensor, read: Access, dim: str) -> int:
+    """Bytes between what neighbours along ``dim`` read; 1 where that is not one number."""
+    total = 0
+    step = tensor.dtype.itemsize
+    for index, size in reversed(list(zip(read.indices, tensor.shape, strict=True))):
+        form = to_affine(index)
+        if form is None or any(not isinstance(t, str) for t, _ in form.terms):
+            return 1
+        total += form.coefficient(dim) * step
+        if not isinstance(size, Literal):
+            return 1 if any(mentions(i, (dim,)) for i in read.indices[:-1]) else total
+        step *= int(size.value)
+    return total or 1
 
 
 def _tiles(cost: _Cost, row: str, lane: str) -> Iterator[Choice]:

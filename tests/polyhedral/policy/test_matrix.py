@@ -9,6 +9,7 @@ from tests.polyhedral.transform.machine_code import computes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked, matrix
+from weft.polyhedral.policy import product as product_policy
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
@@ -218,6 +219,44 @@ def test_tiles_are_no_larger_than_their_products(size: int, tile: tuple[int, int
     (mark,) = (n.payload for n in walk(made.tree) if isinstance(n, Mark))
     assert isinstance(mark, RegisterTile) and (*mark.rows, mark.lanes) == tile
     computes(made, {"N": 3})
+
+
+def rows_of(m: int, n: int, k: int) -> int:
+    """Rows of the register tile of an m by n product over k."""
+    text = f"""
+    for i in range({m}):
+        for j in range({n}):
+            for k in range({k}):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    made = schedule_loops(read(text, A=f"in {m} {k}", B=f"in {k} {n}", C=f"io {m} {n}"), WIDE)
+    (mark,) = (node.payload for node in walk(made.tree) if isinstance(node, Mark))
+    assert isinstance(mark, RegisterTile)
+    return mark.rows[0]
+
+
+def test_rows_whole_pages_apart_leave_ways_for_the_lanes() -> None:
+    """Of the 8 ways of the first cache; elements have 8 bytes."""
+    assert rows_of(16, 48, 500) == 8
+    assert rows_of(16, 48, 512) <= 6
+    assert rows_of(16, 48, 1024) <= 6
+
+
+@pytest.mark.parametrize(("n", "k", "copied"), [(512, 7, True), (511, 7, False), (512, 6, False)])
+def test_lanes_whole_pages_apart_are_copied_where_streams_are_long(
+    n: int, k: int, copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_policy, "FEW_SETS", 6)
+    text = f"""
+    for i in range(9):
+        for j in range({n}):
+            for k in range({k}):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    scop = read(text, "", A=f"in 9 {k}", B=f"in {k} {n}", C=f"io 9 {n}")
+    made = schedule_loops(scop, WIDE)
+    assert (copies(made) == ["copy_A_packed", "copy_B_packed"]) == copied
+    computes(made, {})
 
 
 def test_rows_are_neighbours_in_memory() -> None:
