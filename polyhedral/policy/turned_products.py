@@ -23,7 +23,7 @@ from math import prod
 from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.lanes import choose_lanes
+from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.product import product_cycles
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
@@ -52,12 +52,13 @@ def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
         return scop
     outer = [d for d in s.dims if all(_moves(a, d) for a in accesses)]
     numbers = [n for n, a in enumerate(accesses) if _scattered(a, outer) and _fits(scop, s, n)]
-    cycles = product_cycles
-    if product_cycles(scop, s, machine) is None:
-        outer, cycles = [], _window_cycles
-        numbers = [len(s.reads)] if _names(s.writes[0]) and _fits(scop, s, len(s.reads)) else []
-    before = cycles(scop, s, machine) if numbers else None
-    if before is None or len(numbers) > MOST:
+    if not numbers and not _across(s):
+        return scop
+    cycles, before = product_cycles, product_cycles(scop, s, machine)
+    if before is None:  # a window, if anything
+        numbers = [len(s.reads)] if _across(s) and _fits(scop, s, len(s.reads)) else []
+        outer, cycles, before = [], _window_cycles, _window_cycles(scop, s, machine)
+    if before is None or not 0 < len(numbers) <= MOST:
         return scop
     best, least = scop, before * WORTH
     for orders in product(*([None, *_orders(accesses[n], outer)] for n in numbers)):
@@ -90,6 +91,14 @@ def _scattered(access: Access, outer: Sequence[str]) -> bool:
     """Whether no tile has neighbours of that access, and, in another order of dims, one would."""
     names = _names(access)
     return bool(names) and names[-1] in outer and not set(names) <= set(outer)
+
+
+def _across(s: Statement) -> bool:
+    """Whether nothing that ``s`` reads lies as its target does."""
+    (target,) = s.writes
+    last = _names(target)[-1:]
+    along = [r for r in s.reads for d in last if _moves(r, d)]
+    return bool(along) and all(jumps(r, *last) for r in along)
 
 
 def _fits(scop: Scop, s: Statement, number: int) -> bool:
