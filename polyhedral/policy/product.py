@@ -104,18 +104,29 @@ def product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float 
 
 def row_and_lane(found: Assignment) -> tuple[str, str]:
     """The dims of the statement that are rows and lanes."""
-    own = found.instruction
-    names = [d for d in own.semantics.dims if d not in own.summed]
-    (row,), (lane,) = (found.dims[name] for name in names)
+    row, lane = _results(found)
     return row, lane
 
 
+def _results(found: Assignment) -> list[str]:
+    """The dims of the statement that tell an issue's results apart, the lanes last."""
+    own = found.instruction
+    names = [d for d in own.semantics.dims if d not in own.summed]
+    return [dim for name in names for dim in found.dims[name]]
+
+
 def _product(statement: Statement, found: Assignment) -> Product:
-    row, lane = row_and_lane(found)
+    *rows, lane = _results(found)
     jumping = dict.fromkeys(m.number for m in found.packs if m.number is not None)
     instruction = found.instruction if found.instruction.emission else None
     return Product(
-        statement.name, (row,), lane, _inner_last(found), found.outer, tuple(jumping), instruction
+        statement.name,
+        tuple(rows),
+        lane,
+        _inner_last(found),
+        found.outer,
+        tuple(jumping),
+        instruction,
     )
 
 
@@ -155,6 +166,32 @@ def _inner_last(found: Assignment) -> tuple[str, ...]:
     """The streams, the one that the instruction sums up over innermost."""
     inner = [d for name in found.instruction.summed for d in found.dims[name]]
     return (*(d for d in found.streams if d not in inner), *inner)
+
+
+def find_row(
+    scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
+) -> Product | None:
+    """How ``statement`` is one row of a product, by an instruction whose operands lie in memory as
+    it takes them, or are constants that can be made to: to copy others takes longer."""
+    update = statement.update
+    if update is None or len(statement.writes) != 1:
+        return None
+    dtype = scop.tensor(statement.writes[0].tensor).dtype
+    constant = {
+        n for n, r in enumerate(statement.reads) if scop.tensor(r.tensor).role == "constant"
+    }
+    for instruction in machine.instructions(dtype):
+        if instruction.emission is not None:
+            mapped = map_instruction(scop, statement, instruction, free, reasons=False)
+            fit = (
+                a
+                for a in mapped.assignments
+                if _fits(statement, update, a) and {m.number for m in a.packs} <= constant
+            )
+            first = min(fit, key=lambda a: _left_over(statement, a), default=None)
+            if first is not None:
+                return _product(statement, first)
+    return None
 
 
 def find_window(
@@ -231,8 +268,11 @@ def products_of(planner: Planner, group: Group) -> list[Product]:
 def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
     """The statement ``name`` as an outer product, else as a window."""
     statement, free = planner.scop.statement(name), planner.free(group, name)
-    product = find_product(planner.scop, statement, free, planner.machine)
-    return product or find_window(planner.scop, statement, free, planner.machine)
+    for find in (find_product, find_row, find_window):
+        found = find(planner.scop, statement, free, planner.machine)
+        if found is not None:
+            return found
+    return None
 
 
 def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[int, ...], int]:
