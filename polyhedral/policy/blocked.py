@@ -305,11 +305,18 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
         (dim,), inner = (across or down), _interleaved(p, read)
         made = "" if constant or p.window else loop
         if across and (constant or number in p.jumping):
-            yield Packing(p.statement, number, made, dim, lanes, inner=inner)
+            # Windows lie across panels: what slides is contiguous as it is.
+            width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes
+            yield Packing(p.statement, number, made, dim, width, inner=inner)
         elif down and p.instruction and (constant or number in p.jumping):
             yield Packing(p.statement, number, made, dim, 1, inner=inner)
         elif down and constant:
             yield Packing(p.statement, number, made, dim, rows[-1])
+
+
+def _slides(s: Statement, index: Expr, dim: str) -> bool:
+    """Whether ``index`` moves with other dims besides ``dim``."""
+    return any(mentions(index, (d,)) for d in s.dims if d != dim)
 
 
 def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
