@@ -299,10 +299,11 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
     rows, lanes = tile
     for number, read in enumerate(s.reads):
         across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
-        if len(across) + len(down) != 1:
+        inner = _interleaved(p, read)
+        if len(across) + len(down) != 1 and (across or not down or not inner):
             continue
         constant = planner.scop.tensor(read.tensor).role == "constant"
-        (dim,), inner = (across or down), _interleaved(p, read)
+        dim = (*across, *down)[0]
         made = "" if constant or p.window else loop
         if across and (constant or number in p.jumping):
             # Windows lie across panels: what slides is contiguous as it is.

@@ -6,10 +6,11 @@ y[i] += x[i + k] * w[k]           a window: lanes i; what k brings is in the cac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from weft.dtypes import DType
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var
 from weft.polyhedral.analysis.linear import box, linear, mentions
 from weft.polyhedral.instruction import Instruction, with_rows
@@ -59,10 +60,8 @@ def find_product(
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
-    dtype = scop.tensor(statement.writes[0].tensor).dtype
-    for instruction in filter(None, map(with_rows, machine.instructions(dtype))):
-        mapped = map_instruction(scop, statement, instruction, free, reasons=False)
-        fit = [a for a in mapped.assignments if _fits(statement, update, a)]
+    for instructions in _alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
+        fit = _fitting(scop, statement, instructions, free)
         known = _cheapest(scop, statement, fit, machine)
         if known is not None:
             return _tiled(statement, known[1], known[0])
@@ -73,14 +72,32 @@ def find_product(
     return None
 
 
+def _alternatives(machine: Machine, dtype: DType) -> Iterator[list[Instruction]]:
+    """Instructions row by row: those that the target has besides multiply-adds, which differ in
+    what their operands may be, then one after the other."""
+    rows = [i for i in map(with_rows, machine.instructions(dtype)) if i is not None]
+    yield [i for i in rows if i.emission is not None]
+    yield from ([i] for i in rows if i.emission is None)
+
+
+def _fitting(
+    scop: Scop, statement: Statement, instructions: Sequence[Instruction], free: Sequence[str]
+) -> list[Assignment]:
+    """The ways in which one of ``instructions`` computes ``statement`` that make register tiles."""
+    update = statement.update
+    assert update is not None, "a product is an update"
+    mapped = (map_instruction(scop, statement, i, free, reasons=False) for i in instructions)
+    return [a for m in mapped for a in m.assignments if _fits(statement, update, a)]
+
+
 def _cheapest(
     scop: Scop, statement: Statement, fit: Sequence[Assignment], machine: Machine
 ) -> tuple[Choice, Assignment] | None:
-    """The best register tile of vectors, where sizes are known."""
+    """The best register tile, where sizes are known."""
     known = [
         (choice, a)
         for a in fit
-        if not a.instruction.emission and _stays(scop, statement, a, machine)
+        if _stays(scop, statement, a, machine)
         if (choice := cheapest(scop, statement, a, row_and_lane(a), machine)) is not None
     ]
     return min(known, key=lambda pair: pair[0].cycles, default=None)
@@ -92,13 +109,12 @@ def product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float 
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
-    dtype = scop.tensor(statement.writes[0].tensor).dtype
-    for instruction in filter(None, map(with_rows, machine.instructions(dtype))):
-        mapped = map_instruction(scop, statement, instruction, statement.dims, reasons=False)
-        fit = [a for a in mapped.assignments if _fits(statement, update, a)]
-        known = _cheapest(scop, statement, fit, machine)
+    for instructions in _alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
+        fit = _fitting(scop, statement, instructions, statement.dims)
         if fit:
-            return None if known is None else known[0].cycles
+            known = _cheapest(scop, statement, fit, machine)
+            own = known is not None and known[1].instruction.emission is None
+            return known[0].cycles if known is not None and own else None
     return None
 
 
@@ -314,8 +330,8 @@ def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine
     sizes = extents(statement)
     if sizes is None:
         return False
-    size = scop.tensor(statement.writes[0].tensor).dtype.itemsize
-    lanes = MAX_VECTORS * machine.vector_bytes // size
+    lanes = MAX_VECTORS * machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
+    size = max((scop.tensor(r.tensor).dtype.itemsize for r in statement.reads), default=0)
     return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
 
 

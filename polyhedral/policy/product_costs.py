@@ -86,6 +86,12 @@ class _Cost:
     def vector(self) -> int:
         return self.machine.lanes(self.scop.tensor(self.statement.writes[0].tensor).dtype)
 
+    def depth(self, dim: str) -> int:
+        """How many steps of a stream one issue takes."""
+        instruction, dims = self.assignment.instruction, self.assignment.dims
+        inside = any(dim in dims[name] for name in instruction.summed)
+        return instruction.depth if inside else 1
+
     def of(self, c: Choice) -> float:
         """Cycles of all of ``statement`` in tiles of this choice."""
         dim, lanes = c.lanes
@@ -98,7 +104,7 @@ class _Cost:
             loads += each * prod(c.rows[d] for d in along if d != dim)
         arithmetic = accumulators * self.assignment.instruction.cycles
         step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
-        steps = prod(self.sizes[d] for d in self.assignment.streams)
+        steps = prod(ceil(self.sizes[d] / self.depth(d)) for d in self.assignment.streams)
         turned = TURN * any(misfit.number is None for misfit in self.assignment.packs)
         step += STEP + LOAD * loads + self.conflicts(c)
         tile = step * steps + (EDGE + turned) * accumulators
@@ -145,7 +151,8 @@ class _Cost:
                 if self.scop.tensor(read.tensor).role != "constant":
                     along = [d for d in self.sizes if any(mentions(i, (d,)) for i in read.indices)]
                     near = mentions(read.indices[-1], {*self.inside, *self.assignment.streams})
-                    total += (COPY if near else FAR) * prod(self.sizes[d] for d in along)
+                    words = prod(ceil(self.sizes[d] / self.depth(d)) for d in along)
+                    total += (COPY if near else FAR) * words
         return total
 
 
