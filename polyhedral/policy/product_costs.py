@@ -145,9 +145,9 @@ class _Cost:
     def copies(self) -> float:
         """Cycles to copy what jumps along the lanes, once."""
         total = 0.0
-        for misfit in self.assignment.packs:
-            if misfit.number is not None:
-                read = self.statement.reads[misfit.number]
+        for number in {misfit.number for misfit in self.assignment.packs}:
+            if number is not None:
+                read = self.statement.reads[number]
                 if self.scop.tensor(read.tensor).role != "constant":
                     along = [d for d in self.sizes if any(mentions(i, (d,)) for i in read.indices)]
                     near = mentions(read.indices[-1], {*self.inside, *self.assignment.streams})
