@@ -145,7 +145,7 @@ class _Cost:
     def copies(self) -> float:
         """Cycles to copy what jumps along the lanes, once."""
         total = 0.0
-        for number in {misfit.number for misfit in self.assignment.packs}:
+        for number in dict.fromkeys(misfit.number for misfit in self.assignment.packs):
             if number is not None:
                 read = self.statement.reads[number]
                 if self.scop.tensor(read.tensor).role != "constant":
