@@ -11,9 +11,11 @@ A row is worked on in stages, each of which ends in a loop that folds it, and th
 before the last lanes are added up, a hundred operations one after the other. One stage reads
 memory, another computes, the last one writes: most of the time most of the processor is idle. So
 stages of different rows share a loop, each a row behind the one before it; in the first and last
-turns, where some have no row to work on, those that do run one after the other. That is done where
-all loops have the same known length and a few rows stay in a cache meanwhile. The turns of a
-parallel loop are independent, and what one allocates becomes a row of what all do.
+turns, where some have no row to work on, those that do run one after the other. Two rows behind,
+what is folded has come together when it is needed, but there is more to keep in the first cache.
+All this is done where the loops have the same known length and a few rows stay in a cache
+meanwhile. The turns of a parallel loop are independent, and what one allocates becomes a row of
+what all do.
 
 Also known as: software pipelining, at the level of rows; Lam, "Software pipelining", PLDI 1988.
 """
@@ -51,9 +53,10 @@ from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, rewrite
 from weft.frontend.scalar_expr import walk as walk_expr
 
 ROWS = 64  # in a block, in whose first and last turns stages share no loop
-PARTS = 8  # into which a loop is cut at least, for threads to share
+PARTS, LEAST = 4, 8  # blocks for threads to share, and rows in each of them, if there are as many
 SHORT = 128  # turns of a loop that is over before its row has been found
 NEAR, FAR = 2, 4  # how many first caches rows take, or what part of the second
+LAGGING, MANY = 1.5, 8  # how many where stages are two rows apart, and rows of a block for each
 STAGES = 4  # with more of them, a turn needs more registers than there are
 _LINE = 64  # bytes, to a multiple of which rows of temporaries are apart
 
@@ -71,11 +74,13 @@ def pipeline_rows(kernel: Kernel, first: int, second: int) -> Kernel:
         row = _row(stmt) if stmt.kind == "parallel" and stmt.step == 1 else None
         if row is None or _turns(row.stages[0].loop) < SHORT:
             return stmt
-        size = row.bytes(sizes)
+        size, stages = row.bytes(sizes), len(row.stages)
         far = not isinstance(rows := stmt.upper - stmt.lower, Literal) or rows.value * size > second
-        if size * len(row.stages) > max(NEAR * first, second // FAR if far else 0):
+        if size * stages > max(NEAR * first, second // FAR if far else 0):
             return stmt
-        made.append(_Pipeline(stmt, row, names).loop())
+        near = not far and size * (2 * stages - 1) <= LAGGING * first
+        lag = 2 if near and _block_size(rows) >= MANY * (stages - 1) else 1
+        made.append(_Pipeline(stmt, row, names, lag).loop())
         return made[-1]
 
     body = inside(kernel.body, frozenset(kernel.parameters))
@@ -194,25 +199,28 @@ def _loads(expr: Expr) -> bool:
 
 
 class _Pipeline:
-    """``source``, the turns of which are ``row``, where ``names`` are bound."""
+    """``source``, the turns of which are ``row``, where ``names`` are bound; each stage is ``lag``
+    rows behind the one before it."""
 
-    def __init__(self, source: For, row: _Row, names: frozenset[str]) -> None:
+    def __init__(self, source: For, row: _Row, names: frozenset[str], lag: int) -> None:
         self.source, self.row, self.names = source, row, names
-        self.depth = len(row.stages)
+        self.lag, self.last = lag, lag * (len(row.stages) - 1)
+        self.depth = self.last + 1
         self.size = _block_size(source.upper - source.lower)
         self.block, self.turn = self._fresh("block"), self._fresh("turn")
 
     def loop(self) -> For:
         """Over blocks of rows."""
-        stages = [self._placed(k) for k in range(self.depth)]
+        stages = [self._placed(k) for k in range(len(self.row.stages))]
         alone = [
-            If(self._at_work(k, k), _nested(head, loop)) for k, (head, loop) in enumerate(stages)
+            If(self._at_work(self.lag * k, self.lag * k), _nested(head, loop))
+            for k, (head, loop) in enumerate(stages)
         ]
         heads = [part for head, _ in stages for part in head]
         first = stages[0][1]
         shared = replace(first, body=Block(tuple(loop.body for _, loop in stages)))
-        together = If(self._at_work(self.depth - 1, 0), _nested(heads, shared), Block(tuple(alone)))
-        turns = literal(self.size + self.depth - 1)
+        together = If(self._at_work(self.last, 0), _nested(heads, shared), Block(tuple(alone)))
+        turns = literal(self.size + self.last)
         body: Stmt = For(self.turn.name, literal(0), turns, "serial", together)
         for buffer in self.row.buffers.values():
             body = Allocate(_repeated(buffer, self.depth), body)
@@ -222,12 +230,12 @@ class _Pipeline:
     def _fresh(self, hint: str, dtype: DType = dtypes.int64) -> Var:
         return Var(fresh_name(f"{self.source.var}.{hint}", self.source, self.names), dtype)
 
-    def _index(self, stage: int) -> Expr:
-        """The row that ``stage`` works on."""
-        return self.source.lower + self.block * self.size + (self.turn - stage)
+    def _index(self, behind: int) -> Expr:
+        """The row that is so many ``behind`` that of the first stage."""
+        return self.source.lower + self.block * self.size + (self.turn - behind)
 
     def _at_work(self, last: int, first: int) -> Expr:
-        """Whether the stages ``first`` … ``last`` have a row to work on."""
+        """Whether there are the rows from ``first`` to ``last`` behind that of the first stage."""
         inside = (self.turn >= last) & (self.turn - first < self.size)
         return inside & (self._index(first) < self.source.upper)
 
@@ -237,7 +245,10 @@ class _Pipeline:
         stage, slot = self.row.stages[number], self._fresh(f"slot.{number}")
         index = self._fresh(str(number))
         values: dict[str, Expr] = {self.source.var: index}
-        head = [_let(index, self._index(number)), _let(slot, (self.turn - number) % self.depth)]
+        head = [
+            _let(index, self._index(self.lag * number)),
+            _let(slot, (self.turn - self.lag * number) % self.depth),
+        ]
         for part in (*self.row.lets, *stage.head):
             moved = _moved(_renamed(part, values), self.row.buffers, slot)
             if isinstance(moved, Let):
@@ -293,7 +304,7 @@ def _block_size(total: Expr) -> int:
     if not isinstance(total, Literal):
         return ROWS
     rows = max(1, int(total.value))
-    blocks = max(-(-rows // ROWS), min(PARTS, rows // PARTS), 1)
+    blocks = max(-(-rows // ROWS), min(PARTS, rows // LEAST), 1)
     return -(-rows // (blocks + blocks % 2 if blocks > 1 else 1))
 
 
