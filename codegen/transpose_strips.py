@@ -64,7 +64,7 @@ def transpose_strips(kernel: Kernel) -> Kernel:
         if not blocked:
             return None
         made.extend(blocked)
-        if loop.kind == "unrolled" or 1 < len(_written(loop) or ()) <= widest(blocked):
+        if loop.kind == "unrolled":
             return _written_out(loop, lanes, blocked)
         rest = fresh_name(f"{loop.var}.rest", loop, names)
         return _in_blocks(loop, lanes, blocked, Var(rest))

@@ -8,7 +8,7 @@ constants before the program runs. In the spirit of the analytical BLIS model (L
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -53,7 +53,8 @@ def cheapest(
     sizes = extents(statement)
     if sizes is None:
         return None
-    cost = _Cost(scop, statement, assignment, machine, sizes)
+    accesses = tuple(_moving(a, statement.dims) for a in (*statement.reads, *statement.writes))
+    cost = _Cost(scop, statement, assignment, machine, sizes, accesses)
     found = (replace(c, cycles=cost.of(c)) for c in _tiles(cost, *dims))
     return min(found, key=lambda c: c.cycles, default=None)
 
@@ -68,12 +69,26 @@ def extents(statement: Statement) -> dict[str, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Moving:
+    """The dims along which an access moves at all, and through a row of memory."""
+
+    dims: frozenset[str]
+    last: frozenset[str]
+
+
+def _moving(access: Access, dims: Sequence[str]) -> _Moving:
+    every = [{d for d in dims if mentions(i, (d,))} for i in access.indices]
+    return _Moving(frozenset[str]().union(*every), frozenset(every[-1] if every else ()))
+
+
+@dataclass(frozen=True, slots=True)
 class _Cost:
     scop: Scop
     statement: Statement
     assignment: Assignment
     machine: Machine
     sizes: Mapping[str, int]
+    accesses: tuple[_Moving, ...]  # reads, then writes
 
     @property
     def inside(self) -> frozenset[str]:
@@ -98,8 +113,8 @@ class _Cost:
         vectors = ceil(lanes / self.vector)
         accumulators = vectors * prod(c.rows.values())
         loads = 0.0
-        for read in self.statement.reads:
-            along = [d for d in (*c.rows, dim) if any(mentions(i, (d,)) for i in read.indices)]
+        for read in self.accesses[: len(self.statement.reads)]:
+            along = [d for d in (*c.rows, dim) if d in read.dims]
             each = vectors if dim in along else BROADCAST
             loads += each * prod(c.rows[d] for d in along if d != dim)
         arithmetic = accumulators * self.assignment.instruction.cycles
@@ -120,11 +135,9 @@ class _Cost:
         inside = {**c.rows, c.lanes[0]: c.lanes[1]}
         inside |= {d: self.sizes[d] for d in self.assignment.streams}
         total = 0.0
-        for number, access in enumerate((*self.statement.reads, *self.statement.writes)):
-            moving = [d for d in self.sizes if any(mentions(i, (d,)) for i in access.indices)]
-            last = [d for d in moving if mentions(access.indices[-1], (d,))]
-            if number not in packed and last and not inside.keys() & set(last):
-                total += ALONE * prod(inside.get(d, 1) for d in moving)
+        for number, access in enumerate(self.accesses):
+            if number not in packed and access.last and inside.keys().isdisjoint(access.last):
+                total += ALONE * prod(inside.get(d, 1) for d in access.dims)
         return total
 
     def conflicts(self, c: Choice) -> float:
@@ -149,9 +162,9 @@ class _Cost:
             if number is not None:
                 read = self.statement.reads[number]
                 if self.scop.tensor(read.tensor).role != "constant":
-                    along = [d for d in self.sizes if any(mentions(i, (d,)) for i in read.indices)]
-                    near = mentions(read.indices[-1], {*self.inside, *self.assignment.streams})
-                    words = prod(ceil(self.sizes[d] / self.depth(d)) for d in along)
+                    access = self.accesses[number]
+                    near = access.last & {*self.inside, *self.assignment.streams}
+                    words = prod(ceil(self.sizes[d] / self.depth(d)) for d in access.dims)
                     total += (COPY if near else FAR) * words
         return total
 
