@@ -302,7 +302,10 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
         inner = _interleaved(p, read)
         if len(across) + len(down) != 1 and (across or not down or not inner):
             continue
-        constant = planner.scop.tensor(read.tensor).role == "constant"
+        role = planner.scop.tensor(read.tensor).role
+        if p.window and role not in ("constant", "input"):
+            continue  # their panels are made before everything else, when nothing is in these yet
+        constant = role == "constant"
         dim = (*across, *down)[0]
         made = "" if constant or p.window else loop
         if across and (constant or number in p.jumping):

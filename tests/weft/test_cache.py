@@ -155,8 +155,9 @@ def test_an_interrupted_write_leaves_nothing(cache: Cache) -> None:
 def test_killed_while_writing(cache: Cache, sent: signal.Signals) -> None:
     """Whenever the writer is stopped, readers see the whole entry or none."""
     script = f"""
-        import sys, pathlib
+        import signal, sys, pathlib
         from weft.cache import Cache
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # though a shell may ignore it
         cache = Cache(pathlib.Path({str(cache.folder)!r}), 1 << 30)
         print("ready", flush=True)
         while True:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import weft.program_code
 from tests.weft.small_models import MODELS, seeded_inputs
 from weft.benchmarks.polybench.registry import SUITE
 from weft.dtypes import as_dtype
+from weft.errors import WeftWarning
 from weft.executable import Executable
 from weft.options import Options
 
@@ -32,7 +34,9 @@ KERNELS = {"gemm": 1, "cholesky": 2, "symm": 2, "jacobi-2d": 1, "fdtd-2d": 2, "a
 
 
 def compiled(name: str, options: Options = OPTIONS) -> Executable:
-    executable = weft.compile(MODELS[name](), options=options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WeftWarning)  # nothing is given up
+        executable = weft.compile(MODELS[name](), options=options)
     assert isinstance(executable, Executable)
     return executable
 

@@ -286,6 +286,7 @@ def test_interrupted(tmp_path: Path) -> None:
         import os, signal, threading, time
         from weft import worker_pool
         from weft.worker_pool import WorkerPool
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # though a shell may ignore it
         pool = WorkerPool(2)
         pool.map("echo", [b"warm"] * 2)
         ask = worker_pool._Worker.ask
