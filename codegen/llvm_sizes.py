@@ -76,6 +76,8 @@ class SizeFunction:
 
     def _floor(self, op: str, a: str, b: str) -> str:
         """Floor division and modulo that never trap: by zero both are 0."""
+        if b.isdigit() and b != "0":
+            return self._floor_by_constant(op, a, b)
         zero = self.value(f"icmp eq i64 {b}, 0")
         minus = self.value(f"icmp eq i64 {b}, -1")
         either = self.value(f"or i1 {zero}, {minus}")
@@ -94,6 +96,17 @@ class SizeFunction:
         negated = self.value(f"sub i64 0, {a}")
         exact = self.value(f"select i1 {minus}, i64 {negated}, i64 {floored}")
         return self.value(f"select i1 {zero}, i64 0, i64 {exact}")
+
+    def _floor_by_constant(self, op: str, a: str, b: str) -> str:
+        """Likewise, by a number above 0."""
+        remainder = self.value(f"srem i64 {a}, {b}")
+        below = self.value(f"icmp slt i64 {remainder}, 0")
+        if op == "mod":
+            lifted = self.value(f"add i64 {remainder}, {b}")
+            return self.value(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
+        quotient = self.value(f"sdiv i64 {a}, {b}")
+        lower = self.value(f"sext i1 {below} to i64")
+        return self.value(f"add i64 {quotient}, {lower}")
 
 
 class CheckedSizeFunction(SizeFunction):

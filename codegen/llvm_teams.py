@@ -13,6 +13,7 @@ from weft.codegen.llvm_sizes import SizeFunction
 from weft.codegen.loop_ir import For, Kernel, walk
 from weft.codegen.size_arithmetic import LIMIT, SizeError, evaluate
 from weft.frontend.scalar_expr import Expr, Var, apply, literal, select, substitute
+from weft.frontend.scalar_expr import walk as walk_expr
 
 # Operations (of ``kernel_work``) that are worth a thread: some 5 µs, where sharing them with a
 # worker that still spins costs 1 µs or 2; waking one up that sleeps costs some 40 µs.
@@ -27,6 +28,7 @@ LEAST_GAIN = 4  # 1 / share
 MANY = 1 << 20
 
 _SUMS = _TOTAL, _BUSIEST, _MEETINGS = Var("all work"), Var("busiest's work"), Var("meetings")
+_SHARED = (_TOTAL - _BUSIEST) * TEAM // (TEAM - 1)
 _ONE = literal(1)
 
 
@@ -75,9 +77,16 @@ def _fixed(sums: tuple[Expr, ...], name: str, grain: int) -> Teams:
         return Teams()
     function = _on_a_team(SizeFunction(()))
     for variable, expr in zip(_SUMS, sums, strict=True):
-        walks = (substitute(expr, {WALK.name: literal(k)}) for k in range(WALKS))
-        function.parameters[variable.name] = function.size(sum(walks, literal(0)) // WALKS)
+        function.parameters[variable.name] = function.size(_mean(expr))
     return _returned(function, name, grain)
+
+
+def _mean(expr: Expr) -> Expr:
+    """``expr`` over all walks."""
+    if WALK not in walk_expr(expr):
+        return expr
+    walks = (substitute(expr, {WALK.name: literal(k)}) for k in range(WALKS))
+    return sum(walks, literal(0)) // WALKS
 
 
 def _of_many(expr: Expr) -> int:
@@ -113,7 +122,6 @@ def _worth(start: int, grain: int) -> Expr:
     no less than what it costs to start them and to meet.
     """
     cost = _MEETINGS * (grain // BARRIERS_PER_GRAIN) + start
-    shared = (_TOTAL - _BUSIEST) * TEAM // (TEAM - 1)
-    threads = apply("max", apply("min", shared // cost, TEAM), _ONE)
-    saved = shared - shared // threads - cost
+    threads = apply("max", apply("min", _SHARED // cost, TEAM), _ONE)
+    saved = _SHARED - _SHARED // threads - cost
     return select(saved * (LEAST_GAIN * GRAIN) >= _TOTAL * grain, threads, _ONE)

@@ -22,7 +22,7 @@ from weft.codegen.llvm_expressions import evaluate_all, streams_now
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
 from weft.codegen.llvm_memory import address, first_lanes, load_stored, store_stored
 from weft.codegen.loop_ir import For, Store
-from weft.frontend.scalar_expr import Expr, Literal, Load
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
 
 _CHUNK = 16  # bytes within which processors interleave elements
 _WIDEST = 64  # vectors or lanes of a block
@@ -164,9 +164,18 @@ def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
         loaded = _side(frame, source, copied.value.indices, row, column, _masks(frame, source))
         quickly = _masks(frame, target) and not target.loaded  # which waits for masked stores
         stored = _side(frame, target, copied.indices, column, row, quickly)
-        if loaded is not None and stored is not None:
+        if loaded is not None and stored is not None and _apart(copied, loop, inner, stored):
             return loaded, stored, streams_now(frame, copied)
     return None
+
+
+def _apart(copied: Store, row: For, column: For, stored: _Side) -> bool:
+    """Whether each turn stores another element: they do so in another order."""
+    step = stored.step.const
+    if step is not None:
+        return abs(int(step)) >= stored.lanes
+    names = [{n.name for n in walk(i) if isinstance(n, Var)} for i in copied.indices]
+    return any((row.var in each) != (column.var in each) for each in names)
 
 
 def _side(

@@ -9,7 +9,9 @@
 
 A lane of the vector loop is a row, so that each of its accesses would be ``W`` loads or stores of
 elements; a block of ``W`` by ``W`` is ``W`` vectors and their transposition in registers instead.
-More rows than ``W`` are several blocks side by side. A loop over ``j`` that is written out, as
+More rows than ``W`` are several blocks, one after the other; the last one starts early where there
+are not enough for it, and some elements are computed twice. Where rows may need each other, or what
+was there before, all run side by side. A loop over ``j`` that is written out, as
 where the results of a register tile are stored, is one block of as many columns as it has turns
 (several, if these are more than ``W``). Done after ``forward_values``, when recurrences along the
 rows no longer go through memory.
@@ -17,7 +19,7 @@ rows no longer go through memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from weft.codegen.cut_loop import fresh_name
@@ -35,16 +37,19 @@ from weft.codegen.loop_ir import (
     walk,
 )
 from weft.codegen.map_loops import Place, map_loops
-from weft.codegen.rebuild import map_expressions
+from weft.codegen.rebuild import map_all_expressions, map_expressions
 from weft.codegen.transposed_blocks import Blocked, across_rows, transposed_block, widest
+from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import (
     Apply,
     Expr,
     Literal,
     Load,
     Var,
+    apply,
     literal,
     rewrite,
+    substitute,
 )
 from weft.frontend.scalar_expr import walk as walk_expr
 
@@ -66,8 +71,9 @@ def transpose_strips(kernel: Kernel) -> Kernel:
         made.extend(blocked)
         if loop.kind == "unrolled":
             return _written_out(loop, lanes, blocked)
-        rest = fresh_name(f"{loop.var}.rest", loop, names)
-        return _in_blocks(loop, lanes, blocked, Var(rest))
+        rest = Var(fresh_name(f"{loop.var}.rest", loop, names))
+        width = min(widest(blocked), _power_below(lanes))
+        return _in_blocks(loop, width, rest, _rows(loop, lanes, buffers, blocked, width, names))
 
     return map_loops(kernel, strips, "serial", "unrolled")
 
@@ -111,15 +117,67 @@ def _written_out(loop: For, lanes: For, blocked: Sequence[Blocked]) -> Stmt:
     )
 
 
-def _in_blocks(loop: For, lanes: For, blocked: Sequence[Blocked], rest: Var) -> Stmt:
-    """``rest``: a name for where blocks end."""
+def _power_below(lanes: For) -> int:
     assert isinstance(lanes.upper, Literal)
-    width = min(widest(blocked), 1 << (int(lanes.upper.value).bit_length() - 1))
+    return 1 << (int(lanes.upper.value).bit_length() - 1)
+
+
+def _in_blocks(loop: For, width: int, rest: Var, rows: Callable[[Expr], Stmt]) -> Stmt:
+    """``loop`` in blocks of ``width`` columns, ``rows`` from one on; ``rest``: a name for where
+    they end."""
     block = Var(f"{loop.var}.block")
-    whole = transposed_block(loop, lanes, blocked, loop.lower + block * width, (width, width))
     many = Apply("max", ((loop.upper - loop.lower) // width, literal(0)))
-    blocks = For(block.name, literal(0), many, "serial", whole)
+    blocks = For(block.name, literal(0), many, "serial", rows(loop.lower + block * width))
     return Let(rest.name, loop.lower + many * width, Block((blocks, replace(loop, lower=rest))))
+
+
+def _rows(
+    loop: For,
+    lanes: For,
+    buffers: Mapping[str, Buffer],
+    blocked: Sequence[Blocked],
+    width: int,
+    names: frozenset[str],
+) -> Callable[[Expr], Stmt]:
+    """What computes all of ``lanes`` in a block, from its first column on."""
+    assert isinstance(lanes.upper, Literal)
+    rows = int(lanes.upper.value)
+    if rows <= width or not _again(loop, lanes):
+        return lambda column: transposed_block(loop, lanes, blocked, column, (width, width))
+    first = Var(fresh_name(f"{lanes.var}.first", loop, names))
+    number = Var(fresh_name(f"{lanes.var}.rows", loop, names))
+    moved: dict[str, Expr] = {lanes.var: first + Var(lanes.var)}
+    body = map_all_expressions(lanes.body, lambda e: substitute(e, moved))
+    some = replace(lanes, upper=literal(width), body=body)
+    inside = across_rows(loop, some, buffers, int(blocked[0].tile.split(".")[1]))
+
+    def block(column: Expr) -> Stmt:
+        square = transposed_block(loop, some, inside, column, (width, width))
+        start = apply("min", number * width, literal(rows - width))
+        many = literal(-(-rows // width))
+        return For(number.name, literal(0), many, "serial", Let(first.name, start, square))
+
+    return block
+
+
+def _again(loop: For, lanes: For) -> bool:
+    """Whether rows may run in any order, and twice: each stores elements of its own, and none that
+    are loaded."""
+    inside = list(walk(lanes.body))
+    bound = {s.name for s in inside if isinstance(s, Let)} | {loop.var}
+    stores = [s for s in inside if isinstance(s, Store)]
+    nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
+    loaded = {str(n.source) for n in nodes if isinstance(n, Load)}
+    if any(s.buffer in loaded for s in stores) or len({s.buffer for s in stores}) < len(stores):
+        return False
+    return all(any(_tells(to_affine(i), lanes.var, bound) for i in s.indices) for s in stores)
+
+
+def _tells(index: Affine | None, lane: str, others: set[str]) -> bool:
+    """Whether ``index`` is another one for each ``lane``, whatever ``others`` are."""
+    if index is None or not index.coefficient(lane):
+        return False
+    return index.replaced({lane: Affine()}).variables().isdisjoint({lane, *others})
 
 
 def _stored(stmts: Sequence[Stmt], known: Mapping[Place, Expr], count: int) -> Stmt:

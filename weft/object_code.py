@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from weft.codegen.llvm_kernel import EmittedKernel, emit_kernel
+from weft.codegen.llvm_program import KernelSymbols
 from weft.codegen.llvm_target import LlvmTarget, to_object
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.machines.host import cpu_count
@@ -34,6 +35,7 @@ class ObjectCode:
         self.target = target
         self._options = options
         self._emitted: dict[int, tuple[Kernel, EmittedKernel]] = {}
+        self._nameless: dict[str, EmittedKernel] = {}  # the first of those that are equal
         self._begun: dict[str, Future[Result]] = {}
         self._waiting: list[str] = []
         self._workers = cpu_count() if options.workers is None else options.workers
@@ -52,10 +54,16 @@ class ObjectCode:
         self._open.__exit__(kind, error, trace)
 
     def emitted(self, kernel: Kernel) -> EmittedKernel:
-        """``kernel`` as LLVM IR, whose object code is begun."""
+        """``kernel`` as LLVM IR, whose object code is begun; that of an equal one, under its name,
+        if there was one."""
         _, found = self._emitted.get(id(kernel), (None, None))
         if found is None:
-            found = emit_kernel(kernel, self.target, contract=not self._options.strict)
+            made = emit_kernel(kernel, self.target, contract=not self._options.strict)
+            nameless = made.text.replace(f'"{kernel.name}', '"')
+            first = self._nameless.setdefault(nameless, made)
+            names = first.symbols.function, first.symbols.extent
+            symbols = KernelSymbols(*names, made.symbols.scratch, made.symbols.shared)
+            found = EmittedKernel(first.text, symbols)
             self._emitted[id(kernel)] = (kernel, found)
             self._begin(found.text)
         return found

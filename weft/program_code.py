@@ -25,8 +25,9 @@ def program_code(
     """``program``, whose constants hold ``constants``, as machine code behind one entry point."""
     entry = f"weft_{program.name}"
     kernels = passes.run("llvm", lambda: [code.emitted(k) for k in program.kernels])
-    main = emit_program(program, {k.symbols.function: k.symbols for k in kernels}, entry)
-    texts = [*(k.text for k in kernels), main]
+    symbols = {k.name: made.symbols for k, made in zip(program.kernels, kernels, strict=True)}
+    main = emit_program(program, symbols, entry)
+    texts = [*dict.fromkeys(k.text for k in kernels), main]
     objects = passes.run("object", lambda: code.objects(texts))
     messages = {kernel.name: kernel.messages for kernel in program.kernels}
     return Compiled(

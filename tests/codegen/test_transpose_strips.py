@@ -66,6 +66,16 @@ def test_rows_are_loaded_and_stored_in_blocks(width: int) -> None:
     assert blocks(loop(body, width)) == 2
 
 
+@pytest.mark.parametrize("width", [9, 16, 23, 39])
+def test_many_rows_are_several_blocks_one_after_the_other(width: int) -> None:
+    """The last one starts early; where rows need what was there, all are side by side."""
+    first = Store("x", (i, j + 1), at("b", i, j) * 3)
+    assert blocks(loop(Block((first, Store("y", (j, i), at("b", i, j)))), width)) == 2
+    meeting = Store("y", (literal(0), i + j), at("b", i, j))  # the last turn of j counts
+    assert blocks(loop(meeting, min(width, 4))) == 1
+    assert blocks(loop(Store("x", (i, j), at("x", i, j) + at("b", i, j)), width)) == 3
+
+
 @pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32, dtypes.int32, dtypes.int8])
 def test_of_any_type(dtype: DType) -> None:
     body = Store("x", (i, j), at("x", i, j - 1, dtype=dtype) + at("b", i, j, dtype=dtype))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,14 @@ from tests.weft.small_models import conv_net, seeded_inputs
 from weft import object_code
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_target import host_target, to_object
+from weft.codegen.program import Arena, Launch
 from weft.errors import InternalError
+from weft.executable import Executable
+from weft.frontend.scalar_expr import literal
 from weft.object_code import ObjectCode
 from weft.options import Options
+from weft.passes import Passes
+from weft.program_code import program_code
 
 IR = "define i64 @f(i64 %x) {{\n  %y = add i64 %x, {}\n  ret i64 %y\n}}\n"
 KERNELS = chain().kernels
@@ -52,6 +59,42 @@ def test_equal_modules_are_compiled_once(options: Options, monkeypatch: pytest.M
     assert first == again
     if options.workers == 0:
         assert len(seen) == 3
+
+
+def test_kernels_that_differ_in_their_names_share_code(options: Options) -> None:
+    kernel = KERNELS[0]
+    with ObjectCode(host_target(), options) as code:
+        one, same, third = map(code.emitted, (kernel, replace(kernel, name="sum"), KERNELS[1]))
+    assert one == same == emit_kernel(kernel, host_target())
+    assert third.symbols.function == KERNELS[1].name
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_programs_whose_kernels_share_code_run(sign: int) -> None:
+    """Each failure is told in the words of the kernel that failed."""
+    program = chain(literal(5))
+    add, double = program.kernels
+    twice = replace(double, name="twice", messages=("twice is negative",))
+    double = replace(double, messages=("negative",))
+    first, second = program.steps
+    middle = replace(program.buffers[-1], name="u", place=Arena(literal(64)))
+    program = replace(
+        program,
+        buffers=(*program.buffers, middle),
+        arena=literal(128),
+        steps=(first, replace(second, arguments=("t", "u")), Launch("twice", ("u", "y"))),
+        kernels=(add, double, twice),
+    )
+    options = Options(workers=0, cache=False)
+    x, bias = np.arange(5, dtype=np.float32), np.full(5, sign, np.float32)
+    with ObjectCode(host_target(), options) as code:
+        compiled = program_code(program, {"bias": bias}, code, Passes(options))
+    assert len(compiled.objects) == 3
+    if sign < 0:
+        with pytest.raises(weft.WeftError, match=r"^[^t]*negative"):
+            Executable(compiled).run({"x": x})
+    else:
+        np.testing.assert_array_equal(Executable(compiled).run({"x": x})["y"], (x + bias) * 4)
 
 
 def test_failures_are_raised_and_leave_nothing_behind(options: Options) -> None:
