@@ -40,6 +40,7 @@ from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.fold_constants import FoldBudget, fold_constants
 from weft.graph.inline_scalars import inline_scalars
+from weft.graph.layouts import layouts
 from weft.graph.operator_graph import Graph, Value
 from weft.graph.own_outputs import own_outputs
 from weft.graph.partition import Cluster, partition
@@ -141,7 +142,7 @@ def lower_graph(
     chosen = options or Options()
     machine = machine or target_for(chosen).machine
     passes = Passes(chosen, graph.name)
-    graph = optimised(graph, passes)
+    graph = optimised(graph, passes, machine)
     parts = passes.run("partition", lambda: partition(graph))
     codes = _cluster_codes(graph, parts.clusters, machine, passes, schedules or {}, ready)
     assembly = passes.run(
@@ -151,16 +152,18 @@ def lower_graph(
     return Lowered(graph, parts, codes, assembly, graph.constants, machine, passes)
 
 
-def optimised(graph: Graph, passes: Passes) -> Graph:
-    """``graph`` simplified: constants folded, copies and dead code gone."""
+def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
+    """``graph`` simplified: constants folded, copies and dead code gone, values laid out."""
     verify_graph(graph)
-    for stage, action in graph_stages(passes.options):
+    for stage, action in graph_stages(passes.options, machine):
         step = partial(action, graph)
         graph = passes.run(stage, step, show=print_graph, verify=verify_graph)
     return graph
 
 
-def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
+def graph_stages(
+    options: Options, machine: Machine
+) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
     """The passes over the operator graph, in order."""
     budget = FoldBudget(bytes=options.fold_bytes)
     effort = Effort(options.memory)
@@ -173,6 +176,7 @@ def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]]
         ("dead", eliminate_dead),
         *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
         ("outputs", own_outputs),
+        ("layouts", partial(layouts, machine=machine)),
     )
 
 
@@ -182,7 +186,7 @@ def graph_stages(options: Options) -> tuple[tuple[str, Callable[[Graph], Graph]]
 def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Scop]:
     """The affine statements of each cluster of ``graph``, by name: what schedules are made for."""
     passes = Passes(options or Options(), graph.name)
-    graph = optimised(graph, passes)
+    graph = optimised(graph, passes, target_for(passes.options).machine)
     clusters = passes.run("partition", lambda: partition(graph)).clusters
     distinct = {cell.name: cell for cell in _cells(graph, clusters, passes) if cell}
     return {

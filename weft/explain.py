@@ -25,6 +25,10 @@ from weft.polyhedral.scop_printer import tensor_text
 from weft.polyhedral.transform.scheduled import Scheduled
 
 ESTIMATED = 100  # statements of a model whose costs are estimated: some milliseconds each
+NOTES = {  # what passes over the graph say about nodes, by attribute
+    "winograd": "correlations, by fewer multiplications where that pays",
+    "layout": "what is stored with its dimensions in another order, since that pays",
+}
 
 
 def statistics(lowered: Lowered) -> dict[str, object]:
@@ -91,19 +95,15 @@ def explain(lowered: Lowered) -> str:
         f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
         for d in lowered.partition.decisions
     ]
-    notes = [(n.name, n.attributes["winograd"]) for n in lowered.graph.nodes if _noted(n)]
-    lines += ["", "correlations, by fewer multiplications where that pays"]
-    lines += [f"  {name}: {note}" for name, note in notes]
+    for attribute, title in NOTES.items():
+        noted = [n for n in lowered.graph.nodes if attribute in n.attributes]
+        lines += ["", title, *(f"  {n.name}: {n.attributes[attribute]}" for n in noted)]
     lines += ["", *_memory(lowered.assembly)]
     return "\n".join(lines) + "\n"
 
 
 def _node(node: Node) -> str:
     return f"{node.name} ({node.op})"
-
-
-def _noted(node: Node) -> bool:
-    return "winograd" in node.attributes
 
 
 def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -> list[str]:

@@ -83,7 +83,7 @@ def verify_full(graph: Graph, options: Options) -> None:
         _check_clusters(graph, options, machine, target)
         return
     ladder = Ladder(graph.name, options, wanted, partial(print_graph, small))
-    _check_stages(small, inputs, ladder)
+    _check_stages(small, inputs, ladder, machine)
     _check_clusters(graph, options, machine, target)
     few = _points(small) <= PROGRAM_POINTS
     check_program(small, inputs, ladder, machine, target, interpreted=few)
@@ -101,8 +101,8 @@ def _points(graph: Graph) -> int:
 # ---- the operator graph -------------------------------------------------------------------------
 
 
-def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder) -> None:
-    for name, stage in graph_stages(ladder.options):
+def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder, machine: Machine) -> None:
+    for name, stage in graph_stages(ladder.options, machine):
         graph = ladder.make(name, partial(stage, graph))
         ladder.step(name, partial(print_graph, graph), partial(interpret_graph, graph, inputs))
     clusters = ladder.make("partition", lambda: partition(graph)).clusters
@@ -137,7 +137,7 @@ def _run_clusters(graph: Graph, clusters: Sequence[Cluster], inputs: Arrays) -> 
 
 def _check_clusters(graph: Graph, options: Options, machine: Machine, target: LlvmTarget) -> None:
     """Each cluster that ``graph`` is made of, equal ones once."""
-    for _, stage in graph_stages(options):
+    for _, stage in graph_stages(options, machine):
         graph = stage(graph)
     done: set[object] = set()
     for cluster in partition(graph).clusters:
