@@ -11,6 +11,7 @@ code later, by finer forms of the same kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import ceil, prod
 
 from weft.frontend.scalar_affine import to_affine
@@ -82,7 +83,7 @@ def _together(item: Item, read: Read, own: Order, outer: int, inner: int) -> boo
     one, other = item.loops[outer], item.loops[inner]
     if not read.moves(one) and not read.moves(other):
         return True
-    for d, after in zip(own, own[1:], strict=False):
+    for d, after in pairwise(own):
         match read.indices[d], read.indices[after]:
             case Var(x), Var(y) if (x, y) == (one, other):
                 return read.shape[after] == item.shape[inner]
