@@ -46,16 +46,20 @@ def _register(host: Host, buffer: Buffer) -> Binding:
     frame = host.frame
     sizes = [_constant(size, buffer) for size in buffer.shape]
     private = frame.lanes.count
+    row = 0
     if sizes and not private and sizes[-1] > 1:
         width = frame.target.vector_bytes // buffer.dtype.itemsize
-        sizes[-1] = -(-sizes[-1] // width) * width
+        row = sizes[-1]
+        sizes[-1] = -(-row // width) * width
     strides, total = [], 1
     for size in reversed(sizes):
         strides.append(integer(total))
         total *= size
     elements = max(total, 1) * max(private, 1)
     pointer = frame.b.alloca(memory_type(buffer.dtype), elements)
-    return Binding(pointer, buffer.dtype, tuple(reversed(strides)), "register", private, elements)
+    padded = sizes[-1] if row else 0
+    order = tuple(reversed(strides))
+    return Binding(pointer, buffer.dtype, order, "register", private, elements, row, padded)
 
 
 def _local(host: Host, buffer: Buffer) -> Binding:

@@ -17,7 +17,8 @@ from weft.frontend.scalar_expr import Expr, Load, walk
 @dataclass(frozen=True, slots=True)
 class Binding:
     """A buffer in memory. ``private``: lanes that each have a copy of it, innermost, 0 if shared.
-    ``elements``: how many a register buffer has, padding included. ``overlaps``: other buffers that
+    ``elements``: how many a register buffer has, padding included; ``row`` and ``padded``: how many
+    each of its rows has, and with what fills its last vector up. ``overlaps``: other buffers that
     may lie on the same memory. ``loaded``: the kernel may read it, not only write."""
 
     pointer: Value
@@ -26,6 +27,8 @@ class Binding:
     scope: Scope
     private: int = 0
     elements: int = 0
+    row: int = 0
+    padded: int = 0
     overlaps: tuple[str, ...] = ()
     loaded: bool = True
 

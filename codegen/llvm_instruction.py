@@ -8,8 +8,9 @@
     acc = vpdpbusd(acc, splat word, words)
 
 The elements that one lane takes lie side by side, so that they are loaded as one word; words of
-neighbouring lanes are neighbours, or all lanes have the same one. Where the operands lie otherwise
-the loop is emitted as it is written.
+neighbouring lanes are neighbours, or all lanes have the same one. With fewer turns than the
+instruction takes, words are filled up with zeros. Where the operands lie otherwise the loop is
+emitted as it is written.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ def emit_issue(frame: Frame, loop: For) -> bool:
     if instruction is None or instruction.emission is None or not isinstance(update, Update):
         return False
     lanes = lanes_of(instruction)
-    if not frame.lanes.count or lanes & (lanes - 1) or len(update.targets) != 1:
+    if lanes & (lanes - 1) or len(update.targets) != 1:
         return False
     ((name, indices),) = update.targets
     target = frame.bindings[name]
     place = address(frame, target, evaluate_all(frame, indices))
-    if not isinstance(place, Ramp):
+    if frame.lanes.count and not isinstance(place, Ramp):
         return False
     for found in _found(instruction, update.values[0]):
         operands = {name: _operand(frame, loop, expr) for name, expr in found.items()}
@@ -78,10 +79,12 @@ def lanes_of(instruction: Instruction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """``depth`` elements for each lane, from ``load`` (the first one's) on, where ``mask``."""
+    """``count`` elements of the ``depth`` for each lane, from ``load`` (the first one's) on, where
+    ``mask``."""
 
     load: Load
     depth: int
+    count: int
     mask: Expr | None
 
     def words(self, frame: Frame, flipped: bool) -> Value:
@@ -94,7 +97,7 @@ class _Operand:
         offset = address(frame, buffer, evaluate_all(frame, self.load.indices))
         mask = None if self.mask is None else evaluate(frame, self.mask)
         assert not isinstance(mask, Ramp)
-        words = load_words(frame, buffer, offset, self.depth, mask)
+        words = load_words(frame, buffer, offset, self.depth, mask, self.count)
         if flipped:
             words = frame.b.binary("xor", words, _sign_bits(buffer.dtype, self.depth))
         return words
@@ -108,17 +111,18 @@ def _operand(frame: Frame, loop: For, expr: Expr) -> _Operand | None:
         mask, expr = expr.condition, expr.if_true
     if not isinstance(expr, Load) or not isinstance(loop.upper, Literal):
         return None
-    depth = int(loop.upper.value)
+    assert loop.instruction is not None, "it is asked for"
+    depth, count = loop.instruction.depth, int(loop.upper.value)
     buffer = frame.bindings[str(expr.source)]
     turns = [
         [substitute(index, {loop.var: literal(turn)}) for index in expr.indices]
-        for turn in range(depth)
+        for turn in range(count)
     ]
     if buffer.private or buffer.scope == "register" or not _neighbours(turns):
         return None
     if buffer.strides[-1].const != 1:
         return None
-    return _Operand(Load(expr.source, tuple(turns[0]), expr.dtype), depth, mask)
+    return _Operand(Load(expr.source, tuple(turns[0]), expr.dtype), depth, count, mask)
 
 
 def _neighbours(turns: Sequence[Sequence[Expr]]) -> bool:
@@ -149,7 +153,7 @@ def _issued(frame: Frame, instruction: Instruction, old: Value, words: dict[str,
     b, lanes = frame.b, lanes_of(instruction)
     types = dict(zip(instruction.tensors, _element_types(instruction), strict=True))
     parts = []
-    for start in range(0, old.lanes, lanes):
+    for start in range(0, max(1, old.lanes), lanes):
         given = {
             n: b.cast("bitcast", _part(b, w, start, lanes), types[n], lanes * instruction.depth)
             for n, w in words.items()
@@ -160,7 +164,7 @@ def _issued(frame: Frame, instruction: Instruction, old: Value, words: dict[str,
         both = list(range(2 * parts[0].lanes))
         parts = [b.shuffle(x, y, both) for x, y in zip(parts[::2], parts[1::2], strict=True)]
     (new,) = parts
-    return _part(b, new, 0, old.lanes)
+    return _part(b, new, 0, old.lanes) if old.lanes else b.extract(new, integer(0))
 
 
 def _part(b: Builder, value: Value, start: int, lanes: int) -> Value:

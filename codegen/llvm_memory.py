@@ -103,6 +103,15 @@ def _is_whole(buffer: Binding, offset: Ramp) -> bool:
     return buffer.scope == "register" and inside
 
 
+def _fills_row(frame: Frame, buffer: Binding, offset: Ramp) -> bool:
+    """The lanes that are masked off are those that pad a row of registers: they are nobody's."""
+    base, first = offset.base.const, frame.lanes.first
+    if not buffer.padded or base is None or first is None or first.const is None:
+        return False
+    begin = int(base) % buffer.padded
+    return begin + offset.lanes <= buffer.padded and begin + int(first.const) == buffer.row
+
+
 def _guarded_load(frame: Frame, pointer: Value, type_: str, mask: Value, align: int) -> Value:
     """A scalar load that happens only if some lane is active."""
     b = frame.b
@@ -238,6 +247,8 @@ def store_stored(
     if isinstance(offset, Ramp) and offset.stride.const == 1:
         stored = b.splat(stored, offset.lanes)
         pointer = b.element(buffer.pointer, type_, offset.base)
+        if mask is not None and _fills_row(frame, buffer, offset):
+            mask = None
         if mask is not None and _is_whole(buffer, offset):
             stored = b.select(mask, stored, b.load(pointer, type_, offset.lanes, align))
             mask = None
@@ -365,19 +376,46 @@ def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, al
 
 
 def load_words(
-    frame: Frame, buffer: Binding, offset: Value | Ramp, depth: int, mask: Value | None
+    frame: Frame,
+    buffer: Binding,
+    offset: Value | Ramp,
+    depth: int,
+    mask: Value | None,
+    count: int | None = None,
 ) -> Value:
     """``depth`` elements from ``offset`` on, in each active lane, as one integer: a scalar if they
-    are the same in all lanes. Of lanes where ``mask`` does not hold, zeros; no memory is touched.
+    are the same in all lanes. Of lanes where ``mask`` does not hold, and of elements from the
+    ``count``-th on, zeros; no memory is touched.
     """
     b, align = frame.b, buffer.dtype.itemsize
-    type_ = f"i{depth * buffer.dtype.storage_bits}"
+    bits = buffer.dtype.storage_bits
+    type_ = f"i{depth * bits}"
     element, lanes = memory_type(buffer.dtype), frame.lanes
     if mask is not None:
         lanes = frame.narrowed(frame.spread(mask), may_be_empty=True)
+    short = count is not None and count < depth
     if isinstance(offset, Ramp) and offset.stride.const == depth:
         at = b.element(buffer.pointer, element, offset.base)
-        return _vector_load(frame, at, type_, offset.lanes, lanes.mask, align)
+        if not short:
+            return _vector_load(frame, at, type_, offset.lanes, lanes.mask, align)
+        places = range(depth * offset.lanes)
+        there = ", ".join(f"i1 {'true' if k % depth < (count or 0) else 'false'}" for k in places)
+        within = Value(f"<{there}>", "i1", len(places))
+        if lanes.mask is not None:
+            within = b.binary(
+                "and", within, b.shuffle(lanes.mask, None, [k // depth for k in places])
+            )
+        words = _vector_load(frame, at, f"i{bits}", len(places), within, align)
+        return b.cast("bitcast", words, type_, offset.lanes)
+    if short:
+        parts = [
+            b.cast("zext", load_words(frame, buffer, b.add(offset, integer(k)), 1, mask), type_)
+            for k in range(count or 0)
+        ]
+        for k, part in enumerate(parts[1:], 1):
+            moved = b.binary("shl", part, integer(k * bits, type_))
+            parts[0] = b.binary("or", parts[0], moved)
+        return parts[0]
     at = b.element(buffer.pointer, element, b.materialise(offset))
     if at.lanes:
         return _load_each(frame, at, type_, lanes.mask, align)

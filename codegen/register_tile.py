@@ -12,8 +12,11 @@ A stream point is *full* if the statement's domain holds there for all rows and 
 Each affine constraint tells: put the corner of the box that is worst for it. That is sound for any
 coefficients, triangles (k <= i, j <= i, k < j) and symbolic sizes included. Stream points that are
 not full run guarded. Nothing outside the domain is loaded, stored, or computed into an accumulator
-that counts. ``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the
-conditions under which it is legal. ``tile_step.py`` writes a step of a stream.
+that counts. Where it is known how many rows and lanes the last tile has (257 = 32 * 8 + 1), that is
+a smaller tile of its own instead, with no more arithmetic than its elements take.
+
+``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the conditions under
+which it is legal. ``tile_step.py`` writes a step of a stream.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from weft.codegen.loop_ir import (
     For,
     If,
     Kind,
+    Let,
     Prefetch,
     Scope,
     Stmt,
@@ -48,8 +52,18 @@ from weft.codegen.tile_bounds import (
 )
 from weft.codegen.tile_step import full_step, guarded_step
 from weft.codegen.tile_version import Lets, TileVersion, block, let, mentioned, named, under
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal, select, substitute
+from weft.frontend.scalar_affine import Affine, to_affine, to_expr
+from weft.frontend.scalar_expr import (
+    Apply,
+    Expr,
+    Literal,
+    Load,
+    Var,
+    apply,
+    literal,
+    select,
+    substitute,
+)
 from weft.frontend.scalar_match import filled, matches
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.quasi_affine import affine
@@ -74,10 +88,49 @@ def emit_register_tile(
     version = TileVersion(
         instances, statement, domain, sizes, full, instruction=tile.payload.instruction
     )
-    stmt = _emit(version)
-    if fits != TRUE:
-        stmt = If(fits, stmt, _clamped(version, crossing))
+    edges = _edges(version, crossing)
+    if edges is not None:
+        stmt = _with_edges(version, edges)
+    else:
+        stmt = If(fits, _emit(version), _clamped(version, crossing))
     return let(list(zip(domain.outer, values, strict=True)), stmt)
+
+
+def _edges(tile: TileVersion, crossing: Sequence[Affine]) -> dict[str, tuple[Expr, int]] | None:
+    """By row or lane that tiles at the edge have fewer of: when a tile has all of them, and how
+    many it has otherwise. None where tiles may be cut in other ways.
+
+    Up to where ``size * t + c - row >= 0`` there are rows 0 … ``c + size * t``: all of them, or
+    none, or as many as c + 1 is more than a multiple of the size.
+    """
+    found: dict[str, tuple[Expr, int]] = {}
+    for form in crossing:
+        fits = at_worst(form, tile.box) >= 0
+        if fits == TRUE:
+            continue
+        cut = [name for name in tile.sizes if form.coefficient(name)]
+        (name, *others), size = cut, tile.sizes[cut[0]]
+        rest = form + Affine(((name, 1),))
+        if others or name in found or form.coefficient(name) != -1:
+            return None
+        if any(step % size for _, step in rest.terms):
+            return None
+        found[name] = fits, (rest.constant + 1) % size
+    return found
+
+
+def _with_edges(tile: TileVersion, edges: Mapping[str, tuple[Expr, int]]) -> Stmt:
+    """The ``tile``, and what it is at ``edges``, one of which is left out after the other."""
+    if not edges:
+        return _emit(tile)
+    (name, (fits, left)), *others = edges.items()
+    whole = _with_edges(tile, dict(others))
+    if not left:
+        return whole
+    sizes = {**tile.sizes, name: left}
+    box = {**tile.box, name: (ZERO, literal(left))}
+    smaller = replace(tile, sizes=sizes, box=box, edge=True)
+    return If(fits, whole, _with_edges(smaller, dict(others)))
 
 
 def _clamped(whole: TileVersion, crossing: Sequence[Affine]) -> Stmt:
@@ -193,7 +246,8 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
     if depth < len(tile.domain.streams) - 1:
         return For(name, *span(hull, name), _kind(tile), _streams(tile, depth + 1))
     lets: Lets = []
-    begin, end = named(tile.instances, span(hull, name), name, lets)
+    bounds = span(hull, name)
+    begin, end = named(tile.instances, bounds, name, lets)
     if not tile.closed:
         return let(lets, For(name, begin, end, "serial", tile.rows(guarded_step(tile))))
     local, streams = tuple(tile.sizes), tile.domain.streams
@@ -210,10 +264,12 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
         stop = select(steady, extreme("min", [end, *last]), full[0])
         full = full[0], apply("max", stop, full[0])
     full = named(tile.instances, full, name, lets)
+    at_once = tile.instruction.depth if tile.instruction else 1
+    left = _left(bounds[1] if full[1] == end else full[1], at_once)
     parts: list[Stmt] = []
     if first:
         parts.append(For(name, begin, full[0], "serial", tile.rows(guarded_step(tile))))
-    parts += _full_steps(tile, name, full)
+    parts += _full_steps(tile, name, full, left)
     if last or steady != TRUE:
         parts.append(For(name, full[1], end, "serial", tile.rows(guarded_step(tile))))
     return let(lets, block(parts))
@@ -228,43 +284,63 @@ def _kind(tile: TileVersion) -> Kind:
                 updates *= max(1, int(end.value) - int(begin.value))
             case _:
                 return "serial"
-    return "serial" if tile.crossing or updates > _WRITTEN_OUT else "unrolled"
+    return "serial" if tile.crossing or tile.edge or updates > _WRITTEN_OUT else "unrolled"
 
 
-def _full_steps(tile: TileVersion, name: str, full: Span) -> list[Stmt]:
+def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | None) -> list[Stmt]:
     """``full`` of the innermost stream: by the tile's instruction, as many steps at once as it
-    takes, from a multiple of them on; what is left, step by step."""
-    each = tile.rows(full_step(tile))
+    takes, from a multiple of them on. What comes before goes one step at a time; what is ``left``
+    behind them, one of these numbers of steps (None: not known), goes at once as well."""
     if tile.instruction is None:
-        return [For(name, *full, _kind(tile), each)]
+        return [For(name, *full, _kind(tile), tile.rows(full_step(tile)))]
     depth, group = tile.instruction.depth, tile.instances.fresh(f"{name}.group")
     lets: Lets = []
     first = apply("min", (full[0] + (depth - 1)) // depth * depth, full[1])
-    middle = named(
+    begin, end = named(
         tile.instances, (first, apply("max", full[1] // depth * depth, first)), name, lets
     )
-    begin, end = middle
-    whole = For(group, begin // depth, end // depth, "serial", _group(tile, name, group))
-    parts = [
-        For(name, full[0], begin, "serial", each),
-        whole,
-        For(name, end, full[1], "serial", each),
-    ]
+    parts: list[Stmt] = [
+        For(name, full[0], begin, "serial", _issue(tile, name, Var(name), 1)),
+        For(
+            group, begin // depth, end // depth, "serial",
+            _issue(tile, name, Var(group) * depth, depth),
+        ),
+    ]  # fmt: skip
+    if left is None:
+        parts.append(For(name, end, full[1], "serial", _issue(tile, name, Var(name), 1)))
+    for steps in left or ():
+        last = tile.instances.fresh(f"{name}.group")
+        issue = Let(last, end // depth, _issue(tile, name, Var(last) * depth, steps))
+        parts.append(under((full[1] - end).equal(steps), issue))
     return [let(lets, block(parts))]
 
 
-def _group(tile: TileVersion, name: str, group: str) -> Stmt:
-    """The steps of one issue of the instruction, for one row."""
+def _left(end: Expr, depth: int) -> tuple[int, ...] | None:
+    """How many steps there may be behind the last multiple of ``depth`` before ``end``."""
+    ends, found = [end], set[int]()
+    while ends:
+        match ends.pop():
+            case Apply("min", args):
+                ends += args
+            case one:
+                form = to_affine(one)
+                if form is None or any(c % depth for _, c in form.terms):
+                    return None
+                found.add(form.constant % depth)
+    return tuple(sorted(found - {0}))
+
+
+def _issue(tile: TileVersion, name: str, first: Expr, steps: int) -> Stmt:
+    """The tile's instruction for all rows: ``steps`` of the stream from ``first`` on."""
     assert tile.instruction is not None
-    instruction = tile.instruction
-    depth, inner = instruction.depth, tile.instances.fresh(f"{name}.inner")
-    at = {name: Var(group) * depth + Var(inner)}
+    instruction, inner = tile.instruction, tile.instances.fresh(f"{name}.inner")
+    at = {name: first + Var(inner)}
 
     def issue(value: Expr, to: tuple[str, tuple[Expr, ...]]) -> Callable[[Update], Stmt]:
         def issued(step: Update) -> Stmt:
             found = _operands(tile, instruction, step.values[0])
             update = Update((to,), step.monoid, (filled(value, found),))
-            return For(inner, ZERO, literal(depth), "unrolled", update, 1, instruction)
+            return For(inner, ZERO, literal(steps), "unrolled", update, 1, instruction)
 
         return issued
 
@@ -273,9 +349,9 @@ def _group(tile: TileVersion, name: str, group: str) -> Stmt:
     )
     if instruction.offset is None:
         return rows
-    first = {row: tile.box[row][0] for row in tile.domain.rows}
+    row = {row: tile.box[row][0] for row in tile.domain.rows}
     once = issue(instruction.excess, (_excess(tile), (Var(tile.domain.lane),)))
-    return block([rows, full_step(tile, {**first, **at}, once)])
+    return block([rows, full_step(tile, {**row, **at}, once)])
 
 
 def _operands(tile: TileVersion, instruction: Instruction, value: Expr) -> Mapping[int, Expr]:

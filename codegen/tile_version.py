@@ -26,6 +26,7 @@ class TileVersion:
 
     ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
     box has a lane in the domain and the other way round, so that both may be clamped to it.
+    ``edge``: it is smaller than the tile that was asked for.
     """
 
     instances: Instances
@@ -36,6 +37,7 @@ class TileVersion:
     crossing: tuple[Affine, ...] = ()
     closed: bool = True
     instruction: Instruction | None = None
+    edge: bool = False
 
     def name(self, which: str, component: int) -> str:
         return f"{self.domain.lane}.{which}{component}"

@@ -1,7 +1,7 @@
 """What the register tiles of a schedule are made of, and how near the machine's peak they come.
 
 One step of a tile's streams takes as long as its arithmetic, its loads, or the chain through one
-of its sums, whichever is longest; what is cut off at the edges costs as much as what is not.
+of its sums, whichever is longest. Tiles at the edges are smaller ones, of whole vectors.
 """
 
 from __future__ import annotations
@@ -97,10 +97,7 @@ def _costs(
         moved = {dim for dim in (*rows, lane) if any(mentions(i, (dim,)) for i in read.indices)}
         each = vectors if lane in moved else 1
         loads += each * prod(rows[dim] for dim in moved - {lane})
-    kept = 1.0
-    for dim, size in (*rows.items(), (lane, payload.lanes)):
-        whole = vectors * width if dim == lane else size
-        kept *= _kept(s, dim, size, whole)
+    kept = _kept(s, lane, payload.lanes, width)
     return TileCosts(
         s.name,
         instruction.name,
@@ -122,10 +119,13 @@ def _dim(s: Statement, at: Expr) -> str:
     return next(name for name in names if name in s.dims)
 
 
-def _kept(s: Statement, dim: str, size: int, whole: int) -> float:
-    """How much of ``whole`` for each ``size`` values of ``dim`` there is to do."""
-    match box(s).get(dim):
-        case (Literal() as low, Literal() as high):
+def _kept(s: Statement, lane: str, lanes: int, width: int) -> float:
+    """How many of the elements of the vectors are lanes that exist, in tiles of so many."""
+    match box(s).get(lane):
+        case (Literal() as low, Literal() as high) if int(high.value) > int(low.value):
             values = int(high.value) - int(low.value)
-            return values / (ceil(values / size) * whole) if values > 0 else 1.0
-    return size / whole
+        case _:
+            values = lanes
+    whole, left = divmod(values, lanes)
+    vectors = whole * ceil(lanes / width) + ceil(left / width)
+    return values / (vectors * width)

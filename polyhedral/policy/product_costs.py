@@ -1,8 +1,8 @@
 """The cheapest register tile for a product whose sizes are known: closed forms, no isl, no timing.
 
 A tile of rows times vectors of lanes takes one step of its stream in as many cycles as its
-multiply-adds, its loads or the latency of one of its chains need, whichever is most. What is cut
-off at the edges costs as much as what is not; operands that jump along the lanes are copied first,
+multiply-adds, its loads or the latency of one of its chains need, whichever is most. Tiles at the
+edges are smaller ones, of whole vectors; operands that jump along the lanes are copied first,
 constants before the program runs. In the spirit of the analytical BLIS model (Low et al., 2016).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil, prod
 
 from weft.frontend.scalar_affine import to_affine
@@ -109,6 +110,21 @@ class _Cost:
 
     def of(self, c: Choice) -> float:
         """Cycles of all of ``statement`` in tiles of this choice."""
+        inside = {*self.assignment.streams, *c.rows, c.lanes[0]}
+        count = prod(size for d, size in self.sizes.items() if d not in inside)
+        return count * sum(n * self.tile(t) for n, t in self.tiles(c)) + self.copies()
+
+    def tiles(self, c: Choice) -> Iterator[tuple[int, Choice]]:
+        """How many there are of each kind: of the ``Choice``, and of what is left at the edges."""
+        dim, lanes = c.lanes
+        parts = [_parts(self.sizes[d], n) for d, n in (*c.rows.items(), c.lanes)]
+        for kind in product(*parts):
+            *rows, (_, lanes) = kind
+            sizes = {d: size for d, (_, size) in zip(c.rows, rows, strict=True)}
+            yield prod(n for n, _ in kind), replace(c, rows=sizes, lanes=(dim, lanes))
+
+    def tile(self, c: Choice) -> float:
+        """Cycles of one tile."""
         dim, lanes = c.lanes
         vectors = ceil(lanes / self.vector)
         accumulators = vectors * prod(c.rows.values())
@@ -122,12 +138,7 @@ class _Cost:
         steps = prod(ceil(self.sizes[d] / self.depth(d)) for d in self.assignment.streams)
         turned = TURN * any(misfit.number is None for misfit in self.assignment.packs)
         step += STEP + LOAD * loads + self.conflicts(c)
-        tile = step * steps + (EDGE + turned) * accumulators
-        tile += self.alone(c)
-        count = prod(ceil(self.sizes[d] / n) for d, n in (*c.rows.items(), c.lanes))
-        inside = {*self.assignment.streams, *c.rows, dim}
-        count *= prod(size for d, size in self.sizes.items() if d not in inside)
-        return tile * count + self.copies()
+        return step * steps + (EDGE + turned) * accumulators + self.alone(c)
 
     def alone(self, c: Choice) -> float:
         """Cycles that a tile takes for elements whose neighbours are not in it."""
@@ -167,6 +178,12 @@ class _Cost:
                     words = prod(ceil(self.sizes[d] / self.depth(d)) for d in access.dims)
                     total += (COPY if near else FAR) * words
         return total
+
+
+def _parts(total: int, size: int) -> list[tuple[int, int]]:
+    """``total`` in parts of ``size`` and what is left: how many of each."""
+    parts = [(total // size, size), (1, total % size)]
+    return [(n, part) for n, part in parts if n * part]
 
 
 def stride(tensor: Tensor, read: Access, dim: str) -> int:

@@ -96,6 +96,43 @@ def test_pairs_of_bfloat16_are_within_the_bound() -> None:
         assert (np.abs(c - exact) <= 2 * u / (1 - u) * scale + k * 2.0**-126).all()
 
 
+@pytest.mark.parametrize("depth", [5, 7, 8, 390])
+@pytest.mark.parametrize("left, right", [(u8, i8), (i8, i8), (bf16, bf16)])
+def test_last_steps_are_issues_filled_up_with_zeros(
+    left: weft.DType, right: weft.DType, depth: int
+) -> None:
+    """Also those of a stream in several parts; arrays are followed by what is not a number."""
+    result = f32 if left == bf16 else i32
+
+    @weft.kernel
+    def multiply(A: left[9, depth], B: right[depth, 33], C: result[9, 33]):
+        for i in range(9):
+            for j in range(33):
+                for k in range(depth):
+                    C[i, j] += result(A[i, k]) * result(B[k, j])
+
+    pieces = []
+    for rows, columns in ((9, depth), (depth, 33)):
+        whole = np.full(rows * columns + 8, np.nan, ml_dtypes.bfloat16)
+        dtype = left if columns == depth else right
+        if left != bf16:
+            whole = numbers(dtype, (rows * columns + 8,))
+        else:
+            whole[: rows * columns] = random.integers(-9, 9, rows * columns)
+        pieces.append(whole[: rows * columns].reshape(rows, columns))
+    a, b = pieces
+    c = np.zeros((9, 33), result.numpy)
+    compiled = multiply.compile(options=OPTIONS)
+    compiled(a, b, c)
+    wide = float if left == bf16 else np.int32
+    np.testing.assert_array_equal(c, a.astype(wide) @ b.astype(wide))
+    if f"{left} {right}" in ("uint8 int8", "int8 int8") and "vpdpbusd" in HOST:
+        lowered = lower_loops(multiply.lowered, OPTIONS)
+        loops = [s for k in lowered.program.kernels for s in walk(k.body) if isinstance(s, For)]
+        steps = {int(s.upper.value) for s in loops if s.instruction}  # type: ignore[attr-defined]
+        assert steps == {4, *([depth % 4] if depth % 4 else [])}
+
+
 def test_not_a_number_and_infinity_go_through() -> None:
     a = np.full((9, 6), np.inf, ml_dtypes.bfloat16)
     b = np.ones((6, 33), ml_dtypes.bfloat16)

@@ -167,6 +167,28 @@ def test_a_register_tile_stays_in_registers() -> None:
         assert "<16 x float>" in optimised
 
 
+@pytest.mark.parametrize("width, first, count", [(40, 0, 5), (21, 16, 5), (21, 16, 3), (40, 32, 8)])
+def test_part_of_a_row_of_registers_leaves_the_rest(width: int, first: int, count: int) -> None:
+    """Lanes that no vector fills may be stored to only where they are no elements."""
+
+    def row(begin: int, end: int, body: Store) -> For:
+        return For("i", literal(begin), literal(end), "vector", body)
+
+    shape, strides = (literal(2), literal(width)), (literal(width), literal(1))
+    r = Buffer("r", F, shape, strides, "register")
+    parts = [
+        For("j", zero, literal(2), "unrolled", body)
+        for body in (
+            row(0, width, Store("r", (j, i), Load("x", (j, i), F))),
+            row(first, first + count, Store("r", (j, i), literal(7, F))),
+            row(0, width, Store("y", (j, i), Load("r", (j, i), F))),
+        )
+    ]
+    x, y = Buffer("x", F, shape, strides, writable=False), Buffer("y", F, shape, strides)
+    kernel = Kernel("k", (), (x, y), Allocate(r, Block(tuple(parts))))
+    check(kernel, {}, {"x": floats(2, width), "y": np.zeros(2 * width, np.float32)})
+
+
 def tile(rows: int, columns: int, depth: int) -> Kernel:
     """One register tile of a product of packed panels."""
     u, v = Var("u"), Var("v")

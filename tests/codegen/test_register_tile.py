@@ -18,7 +18,7 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_target import host_target, to_object
 from weft.codegen.loop_interpreter import interpret as interpret_kernel
-from weft.codegen.loop_ir import For, Kernel, Store, walk
+from weft.codegen.loop_ir import Allocate, For, Kernel, Store, walk
 from weft.codegen.loop_ir import Update as LoopUpdate
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.native_library import link
@@ -243,6 +243,31 @@ def test_in_place_below_and_beside_the_diagonal_block() -> None:
     )
     scop = program(s, dtypes.int64, {"C": (N, N)})
     agree(scop, tiled(3, 8, 16), cubes(5, 16, 33, 47), low=-2)
+
+
+@pytest.mark.parametrize(
+    "first, sizes, cut, tiles",
+    [
+        (0, (11, 37, 9), (), {(4, 16), (3, 16), (4, 5), (3, 5)}),
+        (0, (12, 33, 5), (), {(4, 16), (4, 1)}),
+        (0, (4, 32, 5), (), {(4, 16)}),
+        (2, (11, 37, 9), (), {(4, 16)}),  # the first tile is cut as well: on a clamped box
+        (0, (11, 37, 9), (i + 8 - j,), {(4, 16)}),
+    ],
+)
+def test_known_edges_are_tiles_of_their_own(
+    first: int, sizes: tuple[int, int, int], cut: tuple[Expr, ...], tiles: set[tuple[int, int]]
+) -> None:
+    m, n, depth = map(literal, sizes)
+    inside = (i - first, m - 1 - i, j, n - 1 - j, k, depth - 1 - k, *cut)
+    s = statement(inside, dtypes.int64)
+    scop = program(s, dtypes.int64, {"A": (m, depth), "B": (depth, n), "C": (m, n)})
+    tree = tiled(4, 16, 4)
+    agree(scop, tree, [{"M": 1, "N": 1, "K": 1}] * 2)
+    kernel = optimise_kernel(build_kernel(scop, tree, "tile"))
+    held = (x.buffer for x in walk(kernel.body) if isinstance(x, Allocate))
+    shapes = {tuple(int(size.value) for size in b.shape) for b in held if ".tile" in b.name}  # type: ignore[attr-defined]
+    assert shapes == tiles
 
 
 def test_streams_of_two_loops() -> None:
