@@ -105,7 +105,9 @@ class Bench:
         """Times of ``loops`` and of the machine's own probes, in turns."""
         probes = self.limits.of(case.limit, case.bytes)
         everyone = {**loops, **{name: probe.loop for name, probe in probes.items()}}
-        samples = interleaved_loops(everyone, seconds=self.seconds, clock=self.clock)
+        samples = interleaved_loops(
+            everyone, seconds=self.seconds, clock=self.clock, park=self.threads > 1
+        )
         for name, probe in probes.items():
             probe.note(samples[name])
         overhead = {name: self._overhead(case, name) for name in loops if name != "weft"}

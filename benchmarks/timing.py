@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median, quantiles
 
+from weft.measure import until_idle
+
 
 def interleaved(
     contestants: Mapping[str, Callable[[], object]], *, seconds: float = 3.0, rounds: int = 200
@@ -76,12 +78,15 @@ def interleaved_loops(
     turn: float = 0.002,
     rounds: int = 40,
     clock: Callable[[], float] = time.perf_counter,
+    park: bool = False,
 ) -> dict[str, list[float]]:
     """Milliseconds of one call of each contestant, for each round.
 
     A turn is as many calls as take about ``turn`` seconds, after one that is not timed: it wakes
-    threads that slept and brings back what the others drove out of the caches. Every other round
-    goes backwards. There are at least three rounds, one where a call takes longer than ``seconds``.
+    threads that slept and brings back what the others drove out of the caches. ``park``: before
+    that, everybody's threads have gone to sleep (``until_idle``); for contestants with threads of
+    their own. Every other round goes backwards. There are at least three rounds, one where a call
+    takes longer than ``seconds``, which are those of the turns alone.
     """
     counts: dict[str, int] = {}
     longest = 0.0
@@ -93,17 +98,21 @@ def interleaved_loops(
         counts[name] = min(max(1, round(turn / once)), 100_000)
         longest = max(longest, once)
     samples: dict[str, list[float]] = {name: [] for name in loops}
-    end = time.perf_counter() + seconds
+    left = seconds
     least = 3 if longest < seconds else 1
     for number in range(rounds):
         for name in list(loops)[:: -1 if number % 2 else 1]:
             loop = loops[name]
-            if counts[name] > 1:
+            if park:
+                until_idle()
+            begun = time.perf_counter()
+            if counts[name] > 1 or park:
                 loop(1)
             start = clock()
             loop(counts[name])
             samples[name].append((clock() - start) / counts[name] * 1e3)
-        if time.perf_counter() > end and number + 1 >= least:
+            left -= time.perf_counter() - begun
+        if left < 0 and number + 1 >= least:
             break
     return samples
 

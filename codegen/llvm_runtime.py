@@ -20,10 +20,10 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
   futex; the leader waits for them in the same way. Both sides publish before they look
   (sequentially consistent), so no wake-up is lost. Threads at a barrier do likewise
   (``llvm_barrier``).
-* How long they spin halves where that was in vain, and grows slowly while it is not: whenever the
-  leader goes to sleep, and when a worker is woken up on the processor of its waker, who could have
-  used it meanwhile. Two threads on one processor then take 1/8 of the time (100 µs a launch were
-  seen). A worker that merely had nothing to do stays as patient as it was.
+* How long they spin halves where that was in vain: when the leader had to sleep for long, and when
+  a worker has no other processor than its waker's, who could have used it meanwhile. It doubles
+  where the sleep was short. Two threads on one processor then take 1/8 of the time (100 µs a
+  launch were seen). A worker that merely had nothing to do stays as patient as it was.
 * The pool is held under the process's pid, and its workers belong to one pid: a forked child, in
   which only the forking thread lives, finds both foreign and starts afresh.
 * Workers are detached and block every signal; they die with the process. The module that holds this
@@ -32,10 +32,11 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 
 from __future__ import annotations
 
-from weft.codegen.llvm_barrier import BARRIER_TEMPLATE, OFTEN
+from weft.codegen.llvm_barrier import BARRIER_TEMPLATE
 
 MAX_WORKERS = 255
-SPINS = 2000  # some 50 µs of pauses: longer than the gap between two launches of one call
+SPINS = 8000  # some 200 µs of pauses: what it costs to sleep and be woken up, on virtual machines
+BRIEF = 200_000  # nanoseconds of sleep that had better been spun
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {
@@ -63,9 +64,8 @@ def runtime_ir(triple: str) -> str:
         "SLOT_BYTES": str(MAX_WORKERS * 64),
         "WORKERS": str(MAX_WORKERS),
         "SPINS": str(SPINS),
-        "OFTEN": str(OFTEN),
-        "FEWEST": str(SPINS // 32),
-        "STEP": str(SPINS // 200),
+        "FEWEST": str(SPINS // 128),
+        "BRIEF": str(BRIEF),
     }
     text = _TEMPLATE + BARRIER_TEMPLATE
     for key, value in values.items():
@@ -95,6 +95,9 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @sigfillset(ptr)
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @llvm.umin.i32(i32, i32)
+declare i32 @llvm.umax.i32(i32, i32)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 $DECLARE
 
@@ -109,44 +112,68 @@ define internal void @futex_wake(ptr %word, i64 %most) {
   ret void
 }
 
-; Return once *word is no longer %old: spin, as long as *patience says, then sleep with *sleeps set.
-; Whether it slept.
-define internal i1 @wait_while(ptr %word, ptr %sleeps, i32 %old, ptr %patience) {
+define internal i64 @now() {
+  %time = alloca { i64, i64 }, align 8
+  %failed = call i32 @clock_gettime(i32 1, ptr %time)
+  %s = load i64, ptr %time, align 8
+  %ns.p = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
+  %ns = load i64, ptr %ns.p, align 8
+  %from.s = mul i64 %s, 1000000000
+  %both = add i64 %from.s, %ns
+  ret i64 %both
+}
+
+; Spin until *word is no longer %old, as long as %patience says; whether it has changed.
+define internal i1 @spin_while(ptr %word, i32 %old, i32 %patience) {
 entry:
-  %limit = load atomic i32, ptr %patience monotonic, align 4
   br label %spin
 spin:
   %count = phi i32 [ 0, %entry ], [ %next, %again ]
   %now = load atomic i32, ptr %word acquire, align 4
   %changed = icmp ne i32 %now, %old
-  br i1 %changed, label %spun, label %again
+  br i1 %changed, label %done, label %again
 again:
   $PAUSE
   %next = add i32 %count, 1
-  %more = icmp ult i32 %next, %limit
-  br i1 %more, label %spin, label %announce
-announce:
-  store atomic i32 1, ptr %sleeps seq_cst, align 4
+  %more = icmp ult i32 %next, %patience
+  br i1 %more, label %spin, label %done
+done:
+  ret i1 %changed
+}
+
+; Sleep until *word is no longer %old. Whoever changes it knows that somebody sleeps.
+define internal void @sleep_while(ptr %word, i32 %old) {
+entry:
   br label %check
 check:
-  %again_now = load atomic i32, ptr %word seq_cst, align 4
-  %again_changed = icmp ne i32 %again_now, %old
-  br i1 %again_changed, label %awake, label %sleep
+  %now = load atomic i32, ptr %word seq_cst, align 4
+  %changed = icmp ne i32 %now, %old
+  br i1 %changed, label %done, label %sleep
 sleep:
   call void @futex_wait(ptr %word, i32 %old)
   br label %check
-awake:
-  store atomic i32 0, ptr %sleeps seq_cst, align 4
-  ret i1 true
-spun:
-  %impatient = icmp ult i32 %limit, $SPINS
-  br i1 %impatient, label %longer, label %done
-longer:
-  %up = add i32 %limit, $STEP
-  store atomic i32 %up, ptr %patience monotonic, align 4
-  br label %done
 done:
-  ret i1 false
+  ret void
+}
+
+; The same, and *%patience follows from how long that took: spinning on would have been better than
+; waking up, or it was in vain.
+define internal void @learn_while(ptr %word, i32 %old, ptr %patience) {
+  %start = call i64 @now()
+  call void @sleep_while(ptr %word, i32 %old)
+  %end = call i64 @now()
+  %slept = sub i64 %end, %start
+  %short = icmp slt i64 %slept, $BRIEF
+  br i1 %short, label %gain, label %lose
+gain:
+  %limit = load atomic i32, ptr %patience monotonic, align 4
+  %double = shl i32 %limit, 1
+  %up = call i32 @llvm.umin.i32(i32 %double, i32 $SPINS)
+  store atomic i32 %up, ptr %patience monotonic, align 4
+  ret void
+lose:
+  call void @lose_patience(ptr %patience)
+  ret void
 }
 
 define internal void @lose_patience(ptr %patience) {
@@ -197,10 +224,14 @@ entry:
   br label %loop
 loop:
   %seen = phi i32 [ 0, %entry ], [ %next, %work ], [ %next, %last ], [ %next, %wake ]
-  %slept = call i1 @wait_while(ptr %word, ptr %sleeps, i32 %seen, ptr @worker_patience)
   %next = add i32 %seen, 1
-  br i1 %slept, label %move, label %work
-move:
+  %patience = load atomic i32, ptr @worker_patience monotonic, align 4
+  %called = call i1 @spin_while(ptr %word, i32 %seen, i32 %patience)
+  br i1 %called, label %work, label %rest
+rest:
+  store atomic i32 1, ptr %sleeps seq_cst, align 4
+  call void @sleep_while(ptr %word, i32 %seen)
+  store atomic i32 0, ptr %sleeps seq_cst, align 4
   call void @keep_apart()
   br label %work
 work:
@@ -388,10 +419,13 @@ wait:
   %finished = icmp eq i32 %left, 0
   br i1 %finished, label %done, label %not.yet
 not.yet:
-  %slept = call i1 @wait_while(ptr @pending, ptr @leader_sleeps, i32 %left, ptr @leader_patience)
-  br i1 %slept, label %late, label %wait
+  %patience = load atomic i32, ptr @leader_patience monotonic, align 4
+  %soon = call i1 @spin_while(ptr @pending, i32 %left, i32 %patience)
+  br i1 %soon, label %wait, label %late
 late:
-  call void @lose_patience(ptr @leader_patience)
+  store atomic i32 1, ptr @leader_sleeps seq_cst, align 4
+  call void @learn_while(ptr @pending, i32 %left, ptr @leader_patience)
+  store atomic i32 0, ptr @leader_sleeps seq_cst, align 4
   br label %wait
 done:
   %code.p = getelementptr i64, ptr %status, i64 1

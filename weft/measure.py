@@ -50,8 +50,9 @@ def take_turns(
 ) -> list[Timing]:
     """Time every action ``repeat`` times, one after the other in turn.
 
-    None: ``DEFAULT_REPEAT`` times, less where that would take longer than ``BUDGET`` seconds.
-    ``tick`` is called after each turn.
+    None: ``DEFAULT_REPEAT`` times, less where that would take longer than ``BUDGET`` seconds. Of
+    several, each begins when nobody's threads compute any more, with a run that is not timed: it
+    wakes threads that slept. ``tick`` is called after each turn.
     """
     times: list[list[float]] = [[] for _ in actions]
     end = time.perf_counter() + BUDGET
@@ -59,11 +60,29 @@ def take_turns(
         if repeat is None and turn and time.perf_counter() > end:
             break
         for action, seconds in zip(actions, times, strict=True):
+            if len(actions) > 1:
+                until_idle()
+                action()
             started = time.perf_counter()
             action()
             seconds.append(time.perf_counter() - started)
         tick()
     return [Timing(tuple(seconds)) for seconds in times]
+
+
+def until_idle(longest: float = 0.5) -> bool:
+    """Wait until no thread of this process computes, ``longest`` seconds at most; whether it is so.
+
+    Libraries' workers spin when their work is done, some for a tenth of a second, on processors
+    that whoever comes next needs.
+    """
+    end = time.perf_counter() + longest
+    while time.perf_counter() < end:
+        start, used = time.perf_counter(), time.process_time()
+        time.sleep(0.012)  # other threads' times advance with the system's tick, of 4 ms or 10
+        if time.process_time() - used < 0.2 * (time.perf_counter() - start):
+            return True
+    return False
 
 
 class Peer:

@@ -52,6 +52,7 @@ COPIED_BLOCK, COPIED_WIDTH = 1920, 1536  # rows and lanes of a cache tile of cop
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 _SERIAL: Kind = "serial"
+_PARALLEL: Kind = "parallel"
 Tile = tuple[tuple[int, ...], int]  # rows and lanes
 Step = tuple[str, Expr, Kind]
 
@@ -230,35 +231,54 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     s = planner.scop.statement(p.statement)
     rows, lanes = tile = shape(planner, p)
     beside = _beside(planner, p)
-    around: list[Step] = [(d, Var(d), "parallel") for d in p.outer if d not in beside]
+    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in beside]
     block = block if planner.threads == 1 else BLOCK
+    stream = _part(planner, p)
+    short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine)
     sizes: list[tuple[str, int, Kind]] = []
-    for row, size in zip(p.rows, rows, strict=True):
-        rows_of_tile = _even(planner, size_of(s, row), block)
-        sizes.append((row, size * max(1, rows_of_tile // size), "parallel"))
-    width = lanes * max(1, WIDTH // lanes) if not p.window else lanes
-    sizes.append((p.lanes, width, "serial" if around or sizes else "parallel"))
+    if not around and not beside and _lanes_are_shared(planner, p, block):
+        if short:
+            near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
+            return Tiling(tile, (), (), near)
+        sizes.append((p.lanes, _even(planner, size_of(s, p.lanes), lanes, WIDTH), _PARALLEL))
+    else:
+        for row, size in zip(p.rows, rows, strict=True):
+            sizes.append((row, _even(planner, size_of(s, row), size, block), _PARALLEL))
+        width = lanes * max(1, WIDTH // lanes) if not p.window else lanes
+        sizes.append((p.lanes, width, _SERIAL if around or sizes else _PARALLEL))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
             around.append((f"{dim}_t", from_first(s, dim) // size, kind))
     if beside and not around:
-        together = _even(planner, size_of(s, beside[0]), BESIDE)
-        around.append((f"{beside[0]}_t", Var(beside[0]) // together, "parallel"))
-    stream = _part(planner, p)
-    short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine)
+        size = _even(planner, size_of(s, beside[0]), 1, BESIDE)
+        around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
     near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
-    if short and planner.threads > 1 and not any(kind == "parallel" for _, _, kind in around):
-        near = tuple((hint, value, "parallel") for hint, value, _ in near)
+    if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
+        near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
     return Tiling(tile, tuple(around), () if short else (stream,), near)
 
 
-def _even(planner: Planner, total: int | None, block: int) -> int:
-    """``block``, or less of a known ``total``, so that threads have equal shares of it."""
+def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
+    """Whether threads share out lanes, and each takes all rows: these are in one block, and fewer,
+    so that less is read by all threads."""
+    s = planner.scop.statement(p.statement)
+    if planner.threads == 1 or not p.rows:
+        return False
+    rows, lanes = [size_of(s, row) for row in p.rows], size_of(s, p.lanes)
+    known = [n for n in rows if n is not None and n <= block]
+    return len(known) == len(rows) and lanes is not None and prod(known) <= lanes
+
+
+def _even(planner: Planner, total: int | None, size: int, block: int) -> int:
+    """Rows of a cache tile, in whole register tiles of ``size`` rows: about ``block``, or less of a
+    known ``total``, so that threads have equal shares of it."""
+    most = max(1, block // size)
     if total is None or planner.threads == 1:
-        return block
-    parts = -(-total // block)
+        return size * most
+    tiles = -(-total // size)
+    parts = -(-tiles // most)
     parts = -(-parts // planner.threads) * planner.threads
-    return max(1, -(-total // parts))
+    return size * max(1, -(-tiles // parts))
 
 
 def _copied_tiles(planner: Planner, p: Product) -> Tiling:
@@ -268,8 +288,8 @@ def _copied_tiles(planner: Planner, p: Product) -> Tiling:
     rows, lanes = tile = shape(planner, p)
     around: list[Step] = []
     for row, size in zip(p.rows, rows, strict=True):
-        block = size * max(1, COPIED_BLOCK // size)
-        around.append((f"{row}_t", from_first(s, row) // block, "parallel"))
+        block = _even(planner, size_of(s, row), size, COPIED_BLOCK)
+        around.append((f"{row}_t", from_first(s, row) // block, _PARALLEL))
     width = lanes * max(1, COPIED_WIDTH // lanes)
     across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
     near = tuple(reversed(_near(planner, p, tile)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from threading import Thread
 
 import pytest
 
@@ -79,6 +80,27 @@ def test_a_loop_that_takes_longer_than_its_time_has_one_round() -> None:
 
     samples = interleaved_loops({"slow": slow}, seconds=0.001)
     assert calls == [1, 1, 1] and samples["slow"][0] >= 20
+
+
+def test_a_turn_begins_when_others_threads_have_gone_to_sleep() -> None:
+    spinning: list[bool] = []
+    met: list[bool] = []
+
+    def spin() -> None:
+        end = time.perf_counter() + 0.02
+        while time.perf_counter() < end:
+            pass
+        spinning.clear()
+
+    def leaves_a_thread(times: int) -> None:
+        if not spinning:
+            spinning.append(True)
+            Thread(target=spin).start()
+
+    loops = {"spins": leaves_a_thread, "next": lambda times: met.append(bool(spinning))}
+    interleaved_loops(loops, seconds=1.0, rounds=3, park=True)
+    calls_to_size_a_turn = 2
+    assert len(met) > 2 * 3 and not any(met[calls_to_size_a_turn:])
 
 
 def test_the_spread_is_that_of_the_median() -> None:
