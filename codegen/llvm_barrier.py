@@ -1,11 +1,9 @@
-"""Where the threads of a region meet, as LLVM IR: a part of ``llvm_runtime``'s module.
+"""How threads wait, and where those of a region meet, as LLVM IR: a part of ``llvm_runtime``'s
+module.
 
-* The last to come counts the meeting, which the others wait for: they spin, then sleep on it in a
-  futex. A waiter announces that it sleeps before it looks again, and the last looks for sleepers
-  after it has counted (sequentially consistent), so no wake-up is lost.
-* How long they spin halves whenever one sleeps for long, and doubles where it was not for long. On
-  more threads than processors, a barrier then costs two context switches (some 8 µs) rather than
-  all of the spinning (50 to 150 µs were seen).
+* The last to come counts the meeting, which the others wait for: they spin, yield and sleep on it
+  as ``llvm_runtime`` does. A waiter announces that it sleeps before it looks again, and the last
+  looks for sleepers after it has counted (sequentially consistent), so no wake-up is lost.
 * Threads that take turns sleeping look to Linux like one, and where no processor is idle it keeps
   them on the same (seen: 20 µs a step, one thread 7 µs, apart 5 µs). A worker that is woken up on
   its waker's processor moves away; its set of processors stays as it was.
@@ -18,11 +16,57 @@ BARRIER_TEMPLATE = r"""
 @meetings = internal global i32 0, align 64        ; barriers passed; threads wait for it to change
 @sleepers = internal global i32 0, align 4         ; threads that may sleep on it
 @waker = internal global i32 -1, align 64          ; processor of whoever last woke up others
-@patience = internal global i32 $SPINS, align 64   ; how long a thread at the barrier spins
 
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @sched_yield()
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal i64 @now() {
+  %time = alloca { i64, i64 }, align 8
+  %failed = call i32 @clock_gettime(i32 1, ptr %time)
+  %s = load i64, ptr %time, align 8
+  %ns.p = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
+  %ns = load i64, ptr %ns.p, align 8
+  %from.s = mul i64 %s, 1000000000
+  %both = add i64 %from.s, %ns
+  ret i64 %both
+}
+
+; The same, and between two looks whoever waits for this processor has it.
+define internal i1 @yield_while(ptr %word, i32 %old) {
+entry:
+  %start = call i64 @now()
+  br label %look
+look:
+  %now = load atomic i32, ptr %word acquire, align 4
+  %changed = icmp ne i32 %now, %old
+  br i1 %changed, label %done, label %again
+again:
+  %failed = call i32 @sched_yield()
+  %time = call i64 @now()
+  %spent = sub i64 %time, %start
+  %more = icmp slt i64 %spent, $YIELDS
+  br i1 %more, label %look, label %done
+done:
+  ret i1 %changed
+}
+
+; Sleep until *word is no longer %old. Whoever changes it knows that somebody sleeps.
+define internal void @sleep_while(ptr %word, i32 %old) {
+entry:
+  br label %check
+check:
+  %now = load atomic i32, ptr %word seq_cst, align 4
+  %changed = icmp ne i32 %now, %old
+  br i1 %changed, label %done, label %sleep
+sleep:
+  call void @futex_wait(ptr %word, i32 %old)
+  br label %check
+done:
+  ret void
+}
 
 define internal void @note_waker() {
   %cpu = call i32 @sched_getcpu()
@@ -30,24 +74,20 @@ define internal void @note_waker() {
   ret void
 }
 
-; For a worker that slept. Where it was woken up on its waker's processor, which has work of its
-; own, it asks for any other; where there is none, it spins less from now on, for each pause takes
-; time from its waker. Anywhere else it may spin as long as any.
+; For a worker that slept: where it was woken up on its waker's processor, which has work of its
+; own, it moves to any other, if there is one.
 define internal void @keep_apart() {
   %mask = alloca [128 x i8], align 8
   %cpu = call i32 @sched_getcpu()
   %other = load atomic i32, ptr @waker monotonic, align 4
   %same = icmp eq i32 %cpu, %other
-  br i1 %same, label %look, label %apart
-apart:
-  store atomic i32 $SPINS, ptr @worker_patience monotonic, align 4
-  ret void
+  br i1 %same, label %look, label %done
 look:
   %failed = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
   %known = icmp eq i32 %failed, 0
   %listed = icmp ult i32 %cpu, 1024
   %try = and i1 %known, %listed
-  br i1 %try, label %move, label %stay
+  br i1 %try, label %move, label %done
 move:
   %byte = lshr i32 %cpu, 3
   %at = getelementptr i8, ptr %mask, i32 %byte
@@ -60,15 +100,12 @@ move:
   store i8 %others, ptr %at, align 1
   %nowhere = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
   %moved = icmp eq i32 %nowhere, 0
-  br i1 %moved, label %restore, label %stay
+  br i1 %moved, label %restore, label %done
 restore:
   store i8 %all, ptr %at, align 1
   %restored = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
-  ret void
-stay:
-  call void @lose_patience(ptr @worker_patience)
-  store atomic i32 $FEWEST, ptr @leader_patience monotonic, align 4
-  store atomic i32 $FEWEST, ptr @patience monotonic, align 4
+  br label %done
+done:
   ret void
 }
 
@@ -93,12 +130,14 @@ wake:
   call void @futex_wake(ptr @meetings, i64 $WORKERS)
   br label %done
 come:
-  %limit = load atomic i32, ptr @patience monotonic, align 4
-  %soon = call i1 @spin_while(ptr @meetings, i32 %now, i32 %limit)
-  br i1 %soon, label %done, label %late
+  %soon = call i1 @spin_while(ptr @meetings, i32 %now)
+  br i1 %soon, label %done, label %linger
+linger:
+  %after = call i1 @yield_while(ptr @meetings, i32 %now)
+  br i1 %after, label %done, label %late
 late:
   %one.more = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 4
-  call void @learn_while(ptr @meetings, i32 %now, ptr @patience)
+  call void @sleep_while(ptr @meetings, i32 %now)
   %one.less = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 4
   %worker = icmp ne i64 %thread, 0
   br i1 %worker, label %move, label %done
