@@ -23,8 +23,7 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
   look (sequentially consistent), so no wake-up is lost.
 * Yielding costs nothing where a processor is free, and gives it away where it is not. A leader that
   slept instead was woken up on its worker's processor, which then waited for it in turn: 16 ms a
-  call instead of 4 were seen, for Linux takes an idle processor of a virtual machine for busy
-  (``vcpu_is_preempted``).
+  call instead of 4 were seen.
 * The pool is held under the process's pid, and its workers belong to one pid: a forked child, in
   which only the forking thread lives, finds both foreign and starts afresh.
 * Workers are detached and block every signal; they die with the process. The module that holds this
@@ -173,7 +172,7 @@ linger:
   br i1 %late, label %work, label %rest
 rest:
   store atomic i32 1, ptr %sleeps seq_cst, align 4
-  call void @sleep_while(ptr %word, i32 %seen)
+  call void @sleep_here(ptr %word, i32 %seen)
   store atomic i32 0, ptr %sleeps seq_cst, align 4
   call void @keep_apart()
   br label %work
@@ -187,6 +186,7 @@ last:
   %must = icmp ne i32 %waits, 0
   br i1 %must, label %wake, label %loop
 wake:
+  call void @note_waker()
   call void @futex_wake(ptr @pending, i64 1)
   br label %loop
 }
@@ -371,6 +371,7 @@ late:
   store atomic i32 1, ptr @leader_sleeps seq_cst, align 4
   call void @sleep_while(ptr @pending, i32 %left)
   store atomic i32 0, ptr @leader_sleeps seq_cst, align 4
+  call void @keep_apart()
   br label %wait
 done:
   %code.p = getelementptr i64, ptr %status, i64 1
