@@ -2,7 +2,8 @@
 
     i32  weft_acquire(i32 threads)      how many threads this call may use: threads, fewer, or 1
     i32  weft_team(i32 awake, i32 asleep)      how many of them run a launch that is worth so many
-                                        if they are awake, and so many if some of them sleep
+                                        if they are awake, and so many if some of them sleep;
+                                        as if awake once in MISSED times, for others may follow
     i32  weft_launch(kernel, buffers, params, status, scratch, stride, extent, team)
                                         run one kernel to its end; the code of a failed Check
     void weft_barrier(i64 thread, i64 team)    inside a region: all threads of its team meet
@@ -36,6 +37,7 @@ from weft.codegen.llvm_barrier import BARRIER_TEMPLATE
 
 MAX_WORKERS = 255
 SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call
+MISSED = 4  # launches that were not worth a wake-up each; together they are
 YIELDS = 300_000  # nanoseconds; some 600 looks where nobody waits for the processor
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
@@ -65,6 +67,7 @@ def runtime_ir(triple: str) -> str:
         "WORKERS": str(MAX_WORKERS),
         "SPINS": str(SPINS),
         "YIELDS": str(YIELDS),
+        "MISSED": str(MISSED),
     }
     text = _TEMPLATE + BARRIER_TEMPLATE
     for key, value in values.items():
@@ -85,6 +88,7 @@ target triple = "$TRIPLE"
 @job = internal global %Job zeroinitializer, align 64
 @pending = internal global i32 0, align 64         ; workers that have not finished the job
 @leader_sleeps = internal global i32 0, align 4
+@missed = internal global i32 0, align 4           ; launches that went without those who slept
 
 declare i32 @getpid()
 declare i64 @syscall(i64, ...)
@@ -296,8 +300,20 @@ look:
   %sleeps = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %i, i32 1
   %asleep.now = load atomic i32, ptr %sleeps monotonic, align 4
   %sleeping = icmp ne i32 %asleep.now, 0
-  %team = select i1 %sleeping, i32 %asleep, i32 %awake
-  ret i32 %team
+  br i1 %sleeping, label %missed, label %all
+missed:
+  %before = load i32, ptr @missed, align 4
+  %more = add i32 %before, 1
+  %enough = icmp uge i32 %more, $MISSED
+  %fewer = icmp slt i32 %asleep, %awake
+  %call = and i1 %enough, %fewer
+  %count = select i1 %call, i32 0, i32 %more
+  store i32 %count, ptr @missed, align 4
+  br i1 %call, label %all, label %some
+some:
+  ret i32 %asleep
+all:
+  ret i32 %awake
 alone:
   ret i32 1
 }
