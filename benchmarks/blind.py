@@ -1,68 +1,51 @@
 """Operator-blind: the same computation under other names with permuted axes, beside the built-in.
 
 There are no kernels for operators, so a user's own `compute` must be as fast as Weft's definition
-of the operator. A ratio of 1 means just as fast; above 1 faster.
+of the operator (``blind_tensors``), and a loop kernel for all sizes as fast as one for these
+(``blind_kernels``). A ratio of 1 means just as fast; above 1 faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import weft
-from weft.benchmarks.timing import interleaved
-from weft.frontend.build import (
-    compute,
-    exp,
-    max_over,
-    placeholder,
-    reduce_axis,
-    scan,
-    sum,
-    tanh,
-)
-from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import select
-from weft.frontend.tensor_expr import Tensor
+from weft.benchmarks.blind_case import Arrays, Case, Program
+from weft.benchmarks.blind_kernels import KERNELS
+from weft.benchmarks.blind_tensors import TENSORS
+from weft.benchmarks.timing import interleaved_loops
+from weft.loop_kernel import Kernel
 
-Arrays = Sequence[np.ndarray]
+CASES = (*TENSORS, *KERNELS)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """``built_in`` and ``own`` tensors with, for each, how NumPy arrays of the same data look."""
-
-    name: str
-    built_in: Sequence[Tensor]
-    own: Sequence[Tensor]
-    inputs: Arrays
-    permuted: Callable[[Arrays], Arrays]  # inputs of the built-in → inputs of the own version
-    back: Callable[[np.ndarray], np.ndarray]  # output of the own version → that of the built-in
-
-
-def run(threads: int, quick: bool) -> list[dict[str, Any]]:
-    """A row for each operator; both answers are compared with each other and checked."""
-    return [_row(case(), threads, quick) for case in CASES]
+def run(threads: int, quick: bool, only: str = "") -> list[dict[str, Any]]:
+    """A row for each operator whose name contains ``only``; both answers are compared with each
+    other. On one thread, milliseconds are processor time."""
+    made = (case() for case in CASES)
+    return [_row(case, threads, quick) for case in made if only in case.name]
 
 
 def _row(case: Case, threads: int, quick: bool) -> dict[str, Any]:
     options = weft.Options(cache=False, threads=threads)
-    built_in = weft.compile(list(case.built_in), options=options)
-    own = weft.compile(list(case.own), options=options)
     given = [np.ascontiguousarray(a) for a in case.permuted(case.inputs)]
-    expected = _first(built_in(*case.inputs))
-    got = case.back(_first(own(*given)))
-    error = float(np.abs(got - expected).max())
-    assert np.allclose(got, expected, rtol=1e-3, atol=1e-4), f"{case.name}: error {error}"
-    times = interleaved(
-        {"built_in": lambda: built_in(*case.inputs), "own": lambda: own(*given)},
-        seconds=1.0 if quick else 4.0,
-        rounds=2000,
+    built_in, expected = _ready(case.built_in, case.inputs, options)
+    own, got = _ready(case.own, given, options)
+    back = case.back(got)
+    error = float(np.abs(back - expected).max())
+    assert np.allclose(back, expected, rtol=1e-3, atol=1e-4), f"{case.name}: error {error}"
+    samples = interleaved_loops(
+        {"built_in": partial(_repeat, built_in), "own": partial(_repeat, own)},
+        seconds=0.7 if quick else 4.0,
+        rounds=1000,
+        clock=time.process_time if threads == 1 else time.perf_counter,
     )
-    fast, slow = times["built_in"], times["own"]
+    fast, slow = min(samples["built_in"]), min(samples["own"])
     return {
         "name": case.name,
         "built_in_ms": round(fast, 4),
@@ -72,272 +55,19 @@ def _row(case: Case, threads: int, quick: bool) -> dict[str, Any]:
     }
 
 
-def _first(result: Any) -> np.ndarray:
-    return np.asarray(result[0] if isinstance(result, tuple) else result)
+def _ready(
+    program: Program, inputs: Arrays, options: weft.Options
+) -> tuple[Callable[[], object], np.ndarray]:
+    """A call of ``program`` to time, and its first result."""
+    if isinstance(program, Kernel):
+        executable = program.compile(options=options)
+    else:
+        executable = weft.compile(list(program), options=options)
+    result: Any = executable(*(a.copy() for a in inputs))
+    first = np.asarray(result[0] if isinstance(result, tuple) else result)
+    return partial(executable, *inputs), first.copy()
 
 
-def _random(*shape: int, scale: float = 1.0) -> np.ndarray:
-    return (np.random.default_rng(len(shape)).standard_normal(shape) * scale).astype(np.float32)
-
-
-def _built_in(op: str, *inputs: Tensor | None, **attributes: object) -> tuple[Tensor, ...]:
-    return instantiate(op, inputs, **attributes).outputs
-
-
-# ---- the cases ----------------------------------------------------------------------------------
-
-
-def gemm() -> Case:
-    """C = A B as T[n, m] = Σ V[n, k] U[k, m]: everything transposed."""
-    m, n, k = 256, 384, 512
-    a, b = placeholder((m, k), name="a"), placeholder((k, n), name="b")
-    u, v = placeholder((k, m), name="u"), placeholder((n, k), name="v")
-    q = reduce_axis((0, k), name="q")
-    own = compute((n, m), lambda j, i: sum(u[q, i] * v[j, q], axis=q), name="zap")
-    return Case(
-        "gemm",
-        _built_in("matmul", a, b),
-        [own],
-        (_random(m, k), _random(k, n)),
-        lambda x: (x[0].T, x[1].T),
-        lambda y: y.T,
-    )
-
-
-def conv() -> Case:
-    """3×3 convolution on NHWC data with the weights as [r, s, c, k]."""
-    c, k, h, w = 64, 64, 28, 28
-    x, f = placeholder((1, c, h, w), name="x"), placeholder((k, c, 3, 3), name="f")
-    image = placeholder((1, h, w, c), name="image")
-    mask = placeholder((3, 3, c, k), name="mask")
-    framed = compute(
-        (1, h + 2, w + 2, c),
-        lambda b, i, j, z: select(
-            (i >= 1) & (i < h + 1) & (j >= 1) & (j < w + 1), image[b, i - 1, j - 1, z], 0.0
-        ),
-        name="framed",
-    )
-    r, s, z = (reduce_axis((0, e), name=n) for e, n in ((3, "dy"), (3, "dx"), (c, "ch")))
-    own = compute(
-        (1, h, w, k),
-        lambda b, i, j, o: sum(framed[b, i + r, j + s, z] * mask[r, s, z, o], axis=(r, s, z)),
-        name="stir",
-    )
-    return Case(
-        "conv",
-        _built_in("conv", x, f, None, pads=(1, 1, 1, 1)),
-        [own],
-        (_random(1, c, h, w), _random(k, c, 3, 3, scale=0.05)),
-        lambda a: (a[0].transpose(0, 2, 3, 1), a[1].transpose(2, 3, 1, 0)),
-        lambda y: y.transpose(0, 3, 1, 2),
-    )
-
-
-def depthwise() -> Case:
-    """Depthwise 3×3 on [c, n, w, h] data."""
-    c, h, w = 96, 56, 56
-    x, f = placeholder((1, c, h, w), name="x"), placeholder((c, 1, 3, 3), name="f")
-    image, mask = placeholder((c, 1, w, h), name="image"), placeholder((c, 3, 3), name="mask")
-    framed = compute(
-        (c, 1, w + 2, h + 2),
-        lambda z, b, j, i: select(
-            (i >= 1) & (i < h + 1) & (j >= 1) & (j < w + 1), image[z, b, j - 1, i - 1], 0.0
-        ),
-        name="framed",
-    )
-    r, s = reduce_axis((0, 3), name="dx"), reduce_axis((0, 3), name="dy")
-    own = compute(
-        (c, 1, w, h),
-        lambda z, b, j, i: sum(framed[z, b, j + r, i + s] * mask[z, r, s], axis=(r, s)),
-        name="sift",
-    )
-    return Case(
-        "depthwise conv",
-        _built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
-        [own],
-        (_random(1, c, h, w), _random(c, 1, 3, 3)),
-        lambda a: (a[0].transpose(1, 0, 3, 2), a[1][:, 0].transpose(0, 2, 1)),
-        lambda y: y.transpose(1, 0, 3, 2),
-    )
-
-
-def channels_last() -> Case:
-    """Depthwise 3×3 on [h, w, c] data with the weights as [c, s, r]."""
-    c, h, w = 96, 56, 56
-    x, f = placeholder((1, c, h, w), name="x"), placeholder((c, 1, 3, 3), name="f")
-    image, mask = placeholder((h, w, c), name="image"), placeholder((c, 3, 3), name="mask")
-    framed = compute(
-        (h + 2, w + 2, c),
-        lambda i, j, z: select(
-            (i >= 1) & (i < h + 1) & (j >= 1) & (j < w + 1), image[i - 1, j - 1, z], 0.0
-        ),
-        name="framed",
-    )
-    r, s = reduce_axis((0, 3), name="dy"), reduce_axis((0, 3), name="dx")
-    own = compute(
-        (h, w, c),
-        lambda i, j, z: sum(framed[i + r, j + s, z] * mask[z, s, r], axis=(r, s)),
-        name="sift",
-    )
-    return Case(
-        "depthwise, channels last",
-        _built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
-        [own],
-        (_random(1, c, h, w), _random(c, 1, 3, 3)),
-        lambda a: (a[0][0].transpose(1, 2, 0), a[1][:, 0].transpose(0, 2, 1)),
-        lambda y: y.transpose(2, 0, 1)[None],
-    )
-
-
-def batched() -> Case:
-    """A batch of products, whose number is the last axis of everything."""
-    b, m, n, k = 12, 128, 128, 64
-    x, y = placeholder((b, m, k), name="x"), placeholder((b, k, n), name="y")
-    u, v = placeholder((k, m, b), name="u"), placeholder((n, k, b), name="v")
-    q = reduce_axis((0, k), name="q")
-    own = compute((b, m, n), lambda z, i, j: sum(u[q, i, z] * v[j, q, z], axis=q), name="many")
-    return Case(
-        "batched gemm",
-        _built_in("matmul", x, y),
-        [own],
-        (_random(b, m, k), _random(b, k, n)),
-        lambda a: (a[0].transpose(2, 1, 0), a[1].transpose(2, 1, 0)),
-        lambda c: c,
-    )
-
-
-def attention() -> Case:
-    """Attention on [position, feature, head] data, keys and values in another order each."""
-    heads, n, d = 8, 128, 64
-    q, k, v = (placeholder((1, heads, n, d), name=name) for name in "qkv")
-    ask = placeholder((n, d, heads), name="ask")
-    key = placeholder((n, heads, d), name="key")
-    hold = placeholder((heads, n, d), name="hold")
-    f, j, p, r = (reduce_axis((0, e), name=a) for a, e in zip("fjpr", (d, n, n, n), strict=True))
-    near = compute(
-        (heads, n, n),
-        lambda h, i, o: sum(ask[i, f, h] * key[o, h, f], axis=f) * (1.0 / d**0.5),
-        name="near",
-    )
-    top = compute((heads, n), lambda h, i: max_over(near[h, i, j], axis=j), name="top")
-    lift = compute(near.shape, lambda h, i, o: exp(near[h, i, o] - top[h, i]), name="lift")
-    total = compute((heads, n), lambda h, i: sum(lift[h, i, p], axis=p), name="total")
-    share = compute(near.shape, lambda h, i, o: lift[h, i, o] / total[h, i], name="share")
-    own = compute(
-        (n, d, heads), lambda i, e, h: sum(share[h, i, r] * hold[h, r, e], axis=r), name="mix"
-    )
-    return Case(
-        "attention",
-        _built_in("attention", q, k, v),
-        [own],
-        tuple(_random(1, heads, n, d) for _ in range(3)),
-        lambda a: (
-            a[0][0].transpose(1, 2, 0),
-            a[1][0].transpose(1, 0, 2),
-            a[2][0],
-        ),
-        lambda y: y.transpose(2, 0, 1)[None],
-    )
-
-
-def pooling() -> Case:
-    """2×2 max pooling with stride 2 on [h, w, c, n] data."""
-    c, h, w = 64, 112, 112
-    x = placeholder((1, c, h, w), name="x")
-    image = placeholder((h, w, c, 1), name="image")
-    r, s = reduce_axis((0, 2), name="dy"), reduce_axis((0, 2), name="dx")
-    own = compute(
-        (h // 2, w // 2, c, 1),
-        lambda i, j, z, b: max_over(image[i * 2 + r, j * 2 + s, z, b], axis=(r, s)),
-        name="crest",
-    )
-    return Case(
-        "pooling",
-        _built_in("max_pool", x, kernel=(2, 2), strides=(2, 2)),
-        [own],
-        (_random(1, c, h, w),),
-        lambda a: (a[0].transpose(2, 3, 1, 0),),
-        lambda y: y.transpose(3, 2, 0, 1),
-    )
-
-
-def softmax() -> Case:
-    """Softmax over the first of two axes instead of the last."""
-    m, n = 512, 256
-    x, t = placeholder((m, n), name="x"), placeholder((n, m), name="t")
-    k = reduce_axis((0, n), name="k")
-    top = compute((m,), lambda i: max_over(t[k, i], axis=k), name="top")
-    e = compute((n, m), lambda j, i: exp(t[j, i] - top[i]), name="lift")
-    q = reduce_axis((0, n), name="q")
-    total = compute((m,), lambda i: sum(e[q, i], axis=q), name="total")
-    own = compute((n, m), lambda j, i: e[j, i] / total[i], name="share")
-    return Case(
-        "softmax",
-        _built_in("softmax", x),
-        [own],
-        (_random(m, n),),
-        lambda a: (a[0].T,),
-        lambda y: y.T,
-    )
-
-
-def lstm() -> Case:
-    """An LSTM over 16 steps, its gates in another order and its state as [hidden, batch]."""
-    steps, batch, size, hidden = 16, 4, 64, 64
-    x = placeholder((steps, batch, size), name="x")
-    w = placeholder((1, 4 * hidden, size), name="w")
-    r = placeholder((1, 4 * hidden, hidden), name="r")
-    flow = placeholder((steps, size, batch), name="flow")
-    win = placeholder((4, hidden, size), name="win")
-    rec = placeholder((4, hidden, hidden), name="rec")
-    k = reduce_axis((0, size), name="k")
-    driven = compute(
-        (steps, 4, hidden, batch),
-        lambda t, g, i, b: sum(win[g, i, k] * flow[t, k, b], axis=k),
-        name="driven",
-    )
-
-    def step(itself: Any, t: Any, i: Any, b: Any) -> tuple[Any, Any]:
-        def gate(g: int) -> Any:
-            q = reduce_axis((0, hidden), name=f"q{g}")
-            fed = sum(select(t >= 1, itself(0, t - 1, q, b), 0.0) * rec[g, i, q], axis=q)
-            return driven[t, g, i, b] + fed
-
-        def sigmoid(value: Any) -> Any:
-            return 1.0 / (exp(-value) + 1.0)
-
-        kept = select(t >= 1, itself(1, t - 1, i, b), 0.0)
-        cell = sigmoid(gate(2)) * kept + sigmoid(gate(0)) * tanh(gate(3))
-        return sigmoid(gate(1)) * tanh(cell), cell
-
-    f32 = weft.float32
-    own = scan((steps, hidden, batch), step, dtypes_=(f32, f32), along=1, name="memory")
-    return Case(
-        "LSTM",
-        _built_in("lstm", x, w, r)[:1],
-        own[:1],
-        (
-            _random(steps, batch, size),
-            _random(1, 4 * hidden, size, scale=0.2),
-            _random(1, 4 * hidden, hidden, scale=0.2),
-        ),
-        lambda a: (
-            a[0].transpose(0, 2, 1),
-            a[1].reshape(4, hidden, size),
-            a[2].reshape(4, hidden, hidden),
-        ),
-        lambda y: y.transpose(0, 2, 1)[:, None],
-    )
-
-
-CASES = (
-    gemm,
-    batched,
-    conv,
-    depthwise,
-    channels_last,
-    pooling,
-    softmax,
-    attention,
-    lstm,
-)
+def _repeat(call: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        call()
