@@ -59,10 +59,11 @@ def _ready(
     program: Program, inputs: Arrays, options: weft.Options
 ) -> tuple[Callable[[], object], np.ndarray]:
     """A call of ``program`` to time, and its first result."""
-    if isinstance(program, Kernel):
-        executable = program.compile(options=options)
-    else:
-        executable = weft.compile(list(program), options=options)
+    executable = (
+        program.compile(options=options)
+        if isinstance(program, Kernel)
+        else weft.compile(list(program), options=options)
+    )
     result: Any = executable(*(a.copy() for a in inputs))
     first = np.asarray(result[0] if isinstance(result, tuple) else result)
     return partial(executable, *inputs), first.copy()

@@ -1,6 +1,6 @@
 """Loop kernels for all sizes beside the same text with these sizes written in it."""
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, valid-type, index, operator, name-defined"
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -47,7 +47,11 @@ def convolution(C: Size, H: Size, W: Size, K: Size) -> Any:
     """A 3×3 convolution without padding."""
 
     @weft.kernel
-    def convolution(y: f32[K, H, W], x: f32[C, H + 2 if H != "H" else "H + 2", W + 2 if W != "W" else "W + 2"], w: f32[K, C, 3, 3]):
+    def convolution(
+        y: f32[K, H, W],
+        x: f32[C, H + 2 if H != "H" else "H + 2", W + 2 if W != "W" else "W + 2"],
+        w: f32[K, C, 3, 3],
+    ):
         for k in range(K):
             for i in range(H):
                 for j in range(W):
@@ -149,9 +153,7 @@ def plate(M: Size, N: Size) -> Any:
     def plate(y: f32[M, N], x: f32[M, N]):
         for i in range(1, M - 1):
             for j in range(1, N - 1):
-                y[i, j] = 0.2 * (
-                    x[i, j] + x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1]
-                )
+                y[i, j] = 0.2 * (x[i, j] + x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1])
 
     return plate
 
@@ -171,7 +173,9 @@ def many(B: Size, M: Size, N: Size, K: Size) -> Any:
     return many
 
 
-def _case(make: Callable[..., Any], names: str, sizes: Sequence[int], *shapes: Sequence[int]) -> Case:
+def _case(
+    make: Callable[..., Any], names: str, sizes: Sequence[int], *shapes: Sequence[int]
+) -> Case:
     title = f"kernel: {make.__doc__}".rstrip(".") + " " + "×".join(map(str, sizes))
     return Case(title, make(*sizes), make(*names), [random(*shape) for shape in shapes])
 
@@ -181,7 +185,9 @@ KERNELS: tuple[Callable[[], Case], ...] = (
     partial(_case, product, "MNK", (100, 77, 65), (100, 77), (100, 65), (65, 77)),
     partial(_case, transposed, "MNK", (256, 384, 512), (256, 384), (256, 512), (384, 512)),
     partial(_case, many, "BMNK", (12, 128, 128, 64), (12, 128, 128), (12, 128, 64), (12, 64, 128)),
-    partial(_case, convolution, "CHWK", (64, 28, 28, 64), (64, 28, 28), (64, 30, 30), (64, 64, 3, 3)),
+    partial(
+        _case, convolution, "CHWK", (64, 28, 28, 64), (64, 28, 28), (64, 30, 30), (64, 64, 3, 3)
+    ),
     partial(_case, shares, "MN", (512, 256), (512, 256), (512, 256)),
     partial(_case, moments, "MN", (512, 256), (512, 256), (512, 256)),
     partial(_case, vector, "MN", (256, 1024), (256,), (256, 1024), (1024,)),

@@ -29,7 +29,6 @@ def _built_in(op: str, *inputs: Tensor | None, **attributes: object) -> tuple[Te
     return instantiate(op, inputs, **attributes).outputs
 
 
-
 def gemm() -> Case:
     """C = A B as T[n, m] = Σ V[n, k] U[k, m]: everything transposed."""
     m, n, k = 256, 384, 512
@@ -391,7 +390,10 @@ def gru() -> Case:
     w = placeholder((1, 3 * hidden, size), name="w")
     r = placeholder((1, 3 * hidden, hidden), name="r")
     flow = placeholder((steps, size, batch), name="flow")
-    win, rec = placeholder((3, hidden, size), name="win"), placeholder((3, hidden, hidden), name="rec")
+    win, rec = (
+        placeholder((3, hidden, size), name="win"),
+        placeholder((3, hidden, hidden), name="rec"),
+    )
     k = reduce_axis((0, size), name="k")
     driven = compute(
         (steps, 3, hidden, batch),

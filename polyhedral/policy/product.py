@@ -2,6 +2,7 @@
 
 C[i, j] += A[i, k] * B[k, j]      a product: reuse in two directions, rows i and lanes j
 y[i] += x[i + k] * w[k]           a window: lanes i; what k brings is in the cache already
+y[i, j, g] += x[i, k, g] * w[k, j, g]      upright: lanes g are of all of them (``vertical``)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import PAGE, Choice, cheapest, extents, stride
+from weft.polyhedral.policy.vertical import vertical
 from weft.polyhedral.scop import Access, Scop, Statement, Update
 
 TAPS = 16  # rows of memory that a window may come from
@@ -103,9 +105,15 @@ def _cheapest(
     return min(known, key=lambda pair: pair[0].cycles, default=None)
 
 
-def product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
-    """What the best register tile of multiply-adds takes for all of ``statement``; None where it is
-    no such product, or of sizes that are not known."""
+def sum_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
+    """What the best register tile of multiply-adds takes for all of ``statement``; None where there
+    is none, or a size is not known."""
+    upright = vertical(scop, statement, statement.dims, machine)
+    found = [_product_cycles(scop, statement, machine), upright.cycles if upright else None]
+    return min((cycles for cycles in found if cycles is not None), default=None)
+
+
+def _product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
@@ -281,10 +289,34 @@ def products_of(planner: Planner, group: Group) -> list[Product]:
     return [p for p in sums_of(planner, group) if not p.window]
 
 
+def find_vertical(
+    scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
+) -> Product | None:
+    """How ``statement`` sums up products of vectors, where no outer product takes less time."""
+    best = vertical(scop, statement, free, machine)
+    if best is None:
+        return None
+    other = _product_cycles(scop, statement, machine)
+    if other is not None and other <= best.cycles:
+        return None
+    (target,) = statement.writes
+    moving = [d for d in free if any(mentions(i, (d,)) for i in target.indices)]
+    return Product(
+        statement.name,
+        tuple(best.rows),
+        best.lanes[0],
+        tuple(d for d in free if d not in moving),
+        tuple(d for d in moving if d not in best.rows and d != best.lanes[0]),
+        (),
+        tile=(tuple(best.rows.values()), best.lanes[1]),
+        window=True,
+    )
+
+
 def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
     """The statement ``name`` as an outer product, else as a window."""
     statement, free = planner.scop.statement(name), planner.free(group, name)
-    for find in (find_product, find_row, find_window):
+    for find in (find_vertical, find_product, find_row, find_window):
         found = find(planner.scop, statement, free, planner.machine)
         if found is not None:
             return found

@@ -24,7 +24,7 @@ from weft.frontend.scalar_expr import Expr, Load, Var, literal
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
-from weft.polyhedral.policy.product import product_cycles
+from weft.polyhedral.policy.product import sum_cycles
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
@@ -54,7 +54,7 @@ def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
     numbers = [n for n, a in enumerate(accesses) if _scattered(a, outer) and _fits(scop, s, n)]
     if not numbers and not _across(s):
         return scop
-    cycles, before = product_cycles, product_cycles(scop, s, machine)
+    cycles, before = sum_cycles, sum_cycles(scop, s, machine)
     if before is None:  # a window, if anything
         numbers = [len(s.reads)] if _across(s) and _fits(scop, s, len(s.reads)) else []
         outer, cycles, before = [], _window_cycles, _window_cycles(scop, s, machine)
