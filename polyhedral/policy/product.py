@@ -292,7 +292,10 @@ def products_of(planner: Planner, group: Group) -> list[Product]:
 def find_vertical(
     scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
 ) -> Product | None:
-    """How ``statement`` sums up products of vectors, where no outer product takes less time."""
+    """How ``statement``, no loop of which is around it yet, sums up products of vectors, where no
+    outer product takes less time."""
+    if set(free) != set(statement.dims):
+        return None
     best = vertical(scop, statement, free, machine)
     if best is None:
         return None
@@ -314,12 +317,16 @@ def find_vertical(
 
 
 def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
-    """The statement ``name`` as an outer product, else as a window."""
+    """The statement ``name`` as an outer product, else as a window, else in upright tiles; these
+    also where an outer product of multiply-adds takes longer."""
     statement, free = planner.scop.statement(name), planner.free(group, name)
-    for find in (find_vertical, find_product, find_row, find_window):
+    for find in (find_product, find_row, find_window, find_vertical):
         found = find(planner.scop, statement, free, planner.machine)
         if found is not None:
-            return found
+            better = None
+            if not found.window and found.instruction is None:
+                better = find_vertical(planner.scop, statement, free, planner.machine)
+            return better or found
     return None
 
 

@@ -12,17 +12,17 @@ from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
-SIZES = {"b": 2, "m": 34, "n": 33, "k": 40}
+SIZES = {"b": 2, "m": 18, "n": 17, "k": 5}
 
 
 def product(a: str, b: str, c: str, before: str = "0") -> Scop:
     """C += A B for each b, the dims of each in the order that is given."""
     text = f"""
     for b in range(2):
-        for m in range(34):
-            for n in range(33):
+        for m in range(18):
+            for n in range(17):
                 C[{", ".join(c)}] = {before}
-                for k in range(40):
+                for k in range(5):
                     C[{", ".join(c)}] += A[{", ".join(a)}] * B[{", ".join(b)}]
     """
     shapes = [" ".join(str(SIZES[d]) for d in order) for order in (a, b, c)]
