@@ -212,7 +212,7 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
 def _around(scheduled: Scheduled, p: Packing) -> str | None:
     """The loop whose iterations each make the panels: the innermost around those that use them
     again, or one further outside where the operand stays the same, on the same thread; '' for none,
-    where it is known how much that is; None: there is no such loop."""
+    where it is known how much that is and nothing else writes it; None: there is no such loop."""
     scop = scheduled.scop
     statement = scop.statement(p.statement)
     read = statement.reads[p.operand]
@@ -230,7 +230,7 @@ def _around(scheduled: Scheduled, p: Packing) -> str | None:
     if place >= 0:
         return above[place].name
     small = all(isinstance(size, Literal) for size in scop.tensor(read.tensor).shape)
-    return "" if small and above[0].name != p.loop else None
+    return "" if small and not writers else None
 
 
 def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:

@@ -307,3 +307,18 @@ def test_panels_are_made_once_for_all_that_read_them() -> None:
     copy = next(s for s in made.scop.statements if s.name == "copy_B_packed")
     assert not any(d.startswith("b") for d in copy.dims)
     computes(made, {"N": 2}, {"N": 13})
+
+
+def test_panels_for_all_rows_are_made_before_them() -> None:
+    """All lanes are in one tile: the loop over rows is the first one, and nothing is around it."""
+    text = """
+    for i in range(8):
+        for j in range(8):
+            for k in range(5):
+                C[i, j] += A[i, k] * B[j, k]
+    """
+    made = schedule_loops(read(text, "", A="in 8 5", B="in 8 5", C="io 8 8"), MACHINE)
+    assert "copy_B_packed" in {s.name for s in made.scop.statements}
+    assert isinstance(made.tree, TreeSequence)
+    assert "copy_B_packed" in statements_below(made.tree.children[0])
+    computes(made, {})
