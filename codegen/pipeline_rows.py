@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from math import prod
 from typing import TypeGuard
 
@@ -48,8 +49,19 @@ from weft.codegen.loop_ir import (
 )
 from weft.codegen.rebuild import map_all_expressions, map_children, map_scopes
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.uneven import sides
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, substitute
+from weft.frontend.scalar_affine import simplify
+from weft.frontend.scalar_expr import (
+    Expr,
+    Literal,
+    Load,
+    Var,
+    apply,
+    literal,
+    rewrite,
+    substitute,
+)
 from weft.frontend.scalar_expr import walk as walk_expr
 
 ROWS = 64  # in a block, in whose first and last turns stages share no loop
@@ -68,22 +80,26 @@ def pipeline_rows(kernel: Kernel, first: int, second: int) -> Kernel:
     sizes = {buffer.name: buffer.dtype.itemsize for buffer in kernel.buffers}
     made: list[Stmt] = []
 
-    def inside(stmt: Stmt, names: frozenset[str]) -> Stmt:
+    def inside(parts: int, stmt: Stmt, names: frozenset[str]) -> Stmt:
         if not isinstance(stmt, For) or stmt.kind not in ("parallel", "vector"):
-            return map_scopes(stmt, names, inside)
+            return map_scopes(stmt, names, partial(inside, parts))
         row = _row(stmt) if stmt.kind == "parallel" and stmt.step == 1 else None
-        if row is None or _turns(row.stages[0].loop) < SHORT:
+        if row is None:  # threads share the outermost parallel loop
+            within = partial(inside, 1)
+            return map_scopes(stmt, names, within) if stmt.kind == "parallel" else stmt
+        if _turns(row.stages[0].loop) < SHORT:
             return stmt
         size, stages = row.bytes(sizes), len(row.stages)
-        far = not isinstance(rows := stmt.upper - stmt.lower, Literal) or rows.value * size > second
+        far = not isinstance(rows := _rows(stmt)[0], Literal) or rows.value * size > second
         if size * stages > max(NEAR * first, second // FAR if far else 0):
             return stmt
         near = not far and size * (2 * stages - 1) <= LAGGING * first
-        lag = 2 if near and _block_size(rows) >= MANY * (stages - 1) else 1
-        made.append(_Pipeline(stmt, row, names, lag).loop())
+        block = _block_size(rows, parts)
+        lag = 2 if near and block >= MANY * (stages - 1) else 1
+        made.append(_Pipeline(stmt, row, names, lag, block).loop())
         return made[-1]
 
-    body = inside(kernel.body, frozenset(kernel.parameters))
+    body = inside(PARTS, kernel.body, frozenset(kernel.parameters))
     return simplify_kernel(replace(kernel, body=body)) if made else kernel
 
 
@@ -199,14 +215,14 @@ def _loads(expr: Expr) -> bool:
 
 
 class _Pipeline:
-    """``source``, the turns of which are ``row``, where ``names`` are bound; each stage is ``lag``
-    rows behind the one before it."""
+    """``source``, the turns of which are ``row``, where ``names`` are bound, in blocks of ``size``;
+    each stage is ``lag`` rows behind the one before it."""
 
-    def __init__(self, source: For, row: _Row, names: frozenset[str], lag: int) -> None:
+    def __init__(self, source: For, row: _Row, names: frozenset[str], lag: int, size: int) -> None:
         self.source, self.row, self.names = source, row, names
         self.lag, self.last = lag, lag * (len(row.stages) - 1)
         self.depth = self.last + 1
-        self.size = _block_size(source.upper - source.lower)
+        self.size = size
         self.block, self.turn = self._fresh("block"), self._fresh("turn")
 
     def loop(self) -> For:
@@ -224,8 +240,9 @@ class _Pipeline:
         body: Stmt = For(self.turn.name, literal(0), turns, "serial", together)
         for buffer in self.row.buffers.values():
             body = Allocate(_repeated(buffer, self.depth), body)
-        blocks = (self.source.upper - self.source.lower + (self.size - 1)) // self.size
-        return For(self.block.name, literal(0), blocks, "parallel", body)
+        blocks = [(rows + (self.size - 1)) // self.size for rows in _rows(self.source)]
+        fewest = reduce(partial(apply, "min"), blocks)
+        return For(self.block.name, literal(0), fewest, "parallel", body)
 
     def _fresh(self, hint: str, dtype: DType = dtypes.int64) -> Var:
         return Var(fresh_name(f"{self.source.var}.{hint}", self.source, self.names), dtype)
@@ -299,12 +316,19 @@ def _nested(parts: Sequence[Stmt], inner: Stmt) -> Stmt:
     return inner
 
 
-def _block_size(total: Expr) -> int:
-    """Rows of a block: an even number of equal blocks, if that many are known."""
+def _rows(loop: For) -> list[Expr]:
+    """The least of these is how often ``loop`` turns: first a number, if one is known."""
+    found = [simplify(side - loop.lower, {}) for side in sides(loop.upper, "min")]
+    return sorted(found, key=lambda rows: not isinstance(rows, Literal))
+
+
+def _block_size(total: Expr, parts: int) -> int:
+    """Rows of a block: an even number of equal blocks, if that many are known, and ``parts`` of
+    them if there are rows enough."""
     if not isinstance(total, Literal):
         return ROWS
     rows = max(1, int(total.value))
-    blocks = max(-(-rows // ROWS), min(PARTS, rows // LEAST), 1)
+    blocks = max(-(-rows // ROWS), min(parts, rows // LEAST), 1)
     return -(-rows // (blocks + blocks % 2 if blocks > 1 else 1))
 
 

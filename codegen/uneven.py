@@ -23,8 +23,8 @@ def is_uneven(loop: For) -> bool:
                 return True
             case For(var, lower, upper):
                 moves = _varies(lower, varying) or _varies(upper, varying)
-                sides = product(_sides(lower, "max"), _sides(upper, "min"))
-                if moves and not any(_even(low, high, varying) for low, high in sides):
+                pairs = product(sides(lower, "max"), sides(upper, "min"))
+                if moves and not any(_even(low, high, varying) for low, high in pairs):
                     return True
                 varying = varying | {var} if moves else varying - {var}
             case Let(name, value):
@@ -49,7 +49,7 @@ def _varies(expr: Expr, varying: frozenset[str]) -> bool:
     )
 
 
-def _sides(bound: Expr, op: str) -> list[Expr]:
+def sides(bound: Expr, op: str) -> list[Expr]:
     """The operands of nested ``op``s at the root of ``bound``."""
     found, stack = list[Expr](), [bound]
     while stack:

@@ -5,7 +5,8 @@ An operator that reads a cluster's values joins it where
 * what has to be computed again, or stays in a near cache between the two, is little: a value that
   can move into its reader is read about once per element, and one that cannot shares outer loops
   with its reader, so many of them that all cores have work;
-* no contraction loses a loop: its operands are reused along all of them (``shared_loops``);
+* no contraction loses a loop: its operands are reused along all of them (``shared_loops``); or
+  else, tiles of rows of the intermediate stay in a near cache, in which it runs along the others;
 * statements, contractions and values stay within ``Limits``.
 
 What is gained is the intermediate's trip through memory, twice its bytes.
@@ -22,6 +23,7 @@ from weft.graph.access_pattern import How, Step, elements, extent, steps_of
 from weft.graph.operator_graph import Node, Value
 from weft.graph.shared_loops import Loss, Nest, extended
 from weft.graph.simplify import is_view
+from weft.polyhedral.analysis.row_tiles import LEAST_ROWS, rows_together
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,18 @@ class Limits:
     """``rereads``: reads per element up to which an element is as good as read once.
     ``parallelism``: outer iterations that keep all cores busy. ``private_bytes``: what stays in a
     near cache, of intermediates, in one outer iteration. ``small_bytes``: values that never matter.
+    ``near``: bytes of the cache that row tiles of larger intermediates stay in.
     ``search``: edges between clusters that one acyclicity check may look at.
     """
 
     statements: int = 24
-    contractions: int = 1
+    contractions: int = 2
     values: int = 48
     rereads: float = 1.5
     parallelism: int = 16
     private_bytes: int = 1 << 18
     small_bytes: int = 1 << 14
+    near: int = 1 << 20
     search: int = 4096
 
 
@@ -82,7 +86,9 @@ def _iterations(step: Step) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A cluster in the making. ``is_move``: nothing is computed, elements only change places."""
+    """A cluster in the making. ``is_move``: nothing is computed, elements only change places.
+    ``inner``: bytes of the values, by name, that have to be there as a whole for those who read
+    them inside."""
 
     nodes: tuple[int, ...]
     nest: Nest
@@ -92,6 +98,7 @@ class Draft:
     is_move: bool
     reads: frozenset[str]
     results: frozenset[str]
+    inner: Mapping[str, int]
 
 
 def draft_of(number: int, facts: Facts) -> Draft:
@@ -104,6 +111,10 @@ def joined(drafts: Sequence[Draft], number: int, facts: Facts) -> Draft:
     node = facts.node
     names = [v.name for v in node.inputs], [v.name for v in node.outputs]
     nest = extended([d.nest for d in drafts], node.program, facts.steps, *names)
+    inner = {name: size for draft in drafts for name, size in draft.inner.items()}
+    if not facts.is_map:  # else it may move into its reader
+        made = frozenset[str]().union(*(d.results for d in drafts))
+        inner |= {v.name: bytes_of(v) for v in node.inputs if v.name in made}
     return Draft(
         (*(n for d in drafts for n in d.nodes), number),
         nest,
@@ -113,6 +124,7 @@ def joined(drafts: Sequence[Draft], number: int, facts: Facts) -> Draft:
         facts.is_map and not facts.arithmetic and all(d.is_move for d in drafts),
         frozenset(names[0]).union(*(d.reads for d in drafts)),
         frozenset(names[1]).union(*(d.results for d in drafts)),
+        inner,
     )
 
 
@@ -137,7 +149,10 @@ def objection(
     """
     if whole.statements > limits.statements:
         return f"together {whole.statements} statements, more than {limits.statements}"
-    if whole.contractions > limits.contractions:
+    deepest = max((d.contractions for d in drafts), default=0) + facts.contractions
+    apart = whole.contractions > deepest  # or one has the loops of the other for an epilogue
+    apart = apart or (0 < facts.contractions < whole.contractions and whole.nest.keeps_contractions)
+    if whole.contractions > limits.contractions or apart:
         return (
             f"together {whole.contractions} contractions: each reuses its operands along all of "
             "its loops and needs them for itself"
@@ -145,7 +160,10 @@ def objection(
     n_values = len(whole.reads | whole.results)
     if n_values > limits.values:
         return f"together {n_values} values, more than {limits.values}"
-    return _rereads(drafts, facts, values, limits) or _loops(whole, values, limits)
+    why = _rereads(drafts, facts, values, limits)
+    if not whole.nest.keeps_contractions:
+        return why or _row_tiles(whole, limits)
+    return why or _loops(whole, values, limits)
 
 
 def _rereads(
@@ -180,9 +198,6 @@ def _loops(whole: Draft, values: Mapping[str, Passed], limits: Limits) -> str:
     nest = whole.nest
     if nest.shared is None:
         return ""
-    if not nest.keeps_contractions:
-        why = _because(nest.losses) or ", because the others do not run along all of its loops"
-        return f"the contraction would lose a loop, and with it its reuse{why}"
     sizes = [bytes_of(passed.value) for passed in values.values()]
     large = sum(size for size in sizes if size > limits.small_bytes)
     if not large:
@@ -196,6 +211,31 @@ def _loops(whole: Draft, values: Mapping[str, Passed], limits: Limits) -> str:
     if each > limits.private_bytes:
         return f"{size_text(each)} of intermediate results in each common outer iteration"
     return ""
+
+
+def _row_tiles(whole: Draft, limits: Limits) -> str:
+    """Objects to contractions that lose loops, unless tiles of rows stay in the near cache: each
+    then has all of its loops within a tile, and the intermediate does not go through memory."""
+    nest = whole.nest
+    why = _because(nest.losses) or ", because the others do not run along all of its loops"
+    lost = f"the contraction would lose a loop, and with it its reuse{why}"
+    rows, inner = nest.rows, sum(whole.inner.values())
+    if not (rows and nest.shared and inner) or any(
+        loss.how is not How.SWEPT for loss in nest.losses
+    ):
+        return lost
+    if 2 * inner <= limits.near:
+        return f"{lost}, while the {size_text(inner)} between them stay in a cache as they are"
+    tiles = rows.around * max(1, rows.count // LEAST_ROWS)
+    if tiles < min(limits.parallelism, whole.parallelism):
+        return f"{lost}; there are {tiles} tiles of its rows"
+    row = inner // (rows.around * rows.count)
+    if rows_together(limits.near, rows.count, row, rows.held):
+        return ""
+    return (
+        f"{lost}; tiles of its rows, {size_text(row)} each, would not stay in a cache of "
+        f"{size_text(limits.near)} with the {size_text(rows.held)} that all of them read"
+    )
 
 
 _HOW = {

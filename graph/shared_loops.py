@@ -24,7 +24,7 @@ from weft.frontend.tensor_expr import (
     as_size,
     constant_size,
 )
-from weft.graph.access_pattern import How, Read, Step, extent
+from weft.graph.access_pattern import How, Read, Step, elements, extent
 
 Label = tuple[int, ...]  # the loops along a dimension, outermost first; empty: none that counts
 
@@ -39,11 +39,30 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Operand:
+    """What a contraction reads from elsewhere: its bytes, and the ``loops`` that move it."""
+
+    bytes: int
+    loops: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The loops of a nest in two: ``around``, turns of those that move all operands, and the
+    ``count`` of rows in each turn, all of which read the same ``held`` bytes of operands."""
+
+    around: int
+    count: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """What a cluster's tied statements share.
 
     ``dims`` has the loops of each tied value by name, ``extents`` how often each loop runs,
-    ``shared`` the loops common to all, ``needed`` those of contractions, ``losses`` what went.
+    ``shared`` the loops common to all, ``needed`` those of contractions, whose ``operands`` come
+    from elsewhere, ``losses`` what went.
     """
 
     dims: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
@@ -51,10 +70,29 @@ class Nest:
     shared: frozenset[int] | None = None  # None: nothing is tied yet
     needed: frozenset[int] = frozenset()
     losses: tuple[Loss, ...] = ()
+    operands: tuple[Operand, ...] = ()
+
+    @property
+    def rows(self) -> Rows | None:
+        """The rows along which contractions could run in tiles; None where one operand moves along
+        some of them, another along others."""
+        shared = self.shared or frozenset()
+        around = shared.intersection(*(o.loops for o in self.operands))
+        rows = shared - around
+        if any(not rows.isdisjoint(o.loops) and not rows <= o.loops for o in self.operands):
+            return None
+        turns = self._turns(around)
+        held = sum(
+            o.bytes // self._turns(around & o.loops) for o in self.operands if not shared <= o.loops
+        )
+        return Rows(turns, self._turns(rows), held)
+
+    def _turns(self, loops: Iterable[int]) -> int:
+        return prod(self.extents[loop] for loop in loops)
 
     @property
     def parallelism(self) -> int:
-        return prod(self.extents[loop] for loop in self.shared or ())
+        return self._turns(self.shared or ())
 
     @property
     def keeps_contractions(self) -> bool:
@@ -106,6 +144,7 @@ class _State:
         self.nests: list[frozenset[int]] = []  # the loops of each tied statement
         self.needed: list[int] = []
         self.losses: list[Loss] = []
+        self.operands: list[tuple[int, Label]] = []
 
     def adopt(self, nest: Nest) -> None:
         if nest.shared is None:
@@ -118,6 +157,10 @@ class _State:
             )
         self.nests.append(frozenset(own.values()))
         self.needed += [own[loop] for loop in sorted(nest.needed & nest.shared)]
+        self.operands += [
+            (operand.bytes, tuple(own[loop] for loop in sorted(operand.loops & nest.shared)))
+            for operand in nest.operands
+        ]
 
     def fresh(self, extent: int) -> int:
         self.extents[len(self.extents)] = extent
@@ -170,6 +213,7 @@ class _State:
         loops = [loop for label in bound.values() for loop in label]
         if step.contraction:
             self.needed += loops
+            self.operands += [_operand(read, bound) for read in step.reads if read not in tied]
         self.nests.append(frozenset(loops))
         labels = tuple(bound.get(axis.name, ()) for axis in step.loops)
         scattered = isinstance(step.operation, Scatter)
@@ -218,7 +262,15 @@ class _State:
             frozenset.intersection(*sets) if sets else None,
             frozenset(self.resolved(self.needed)),
             tuple(self.losses),
+            tuple(Operand(n, frozenset(self.resolved(loops)) - dead) for n, loops in self.operands),
         )
+
+
+def _operand(read: Read, bound: Mapping[str, Label]) -> tuple[int, Label]:
+    """Bytes of what is read, and the loops that run along it."""
+    along = [bound.get(i.axis, ()) for i in read.indices if i.how is How.ALONG]
+    size = elements(read.tensor.shape) * read.tensor.dtype.itemsize
+    return size, tuple(loop for label in along for loop in label)
 
 
 Groups = list[tuple[list[int], list[int]]]

@@ -53,6 +53,11 @@ class Machine:
     features: tuple[str, ...] = ()
     extensions: tuple[Instruction, ...] = ()
 
+    @property
+    def near(self) -> int:
+        """Bytes of the second cache, or of the only one."""
+        return self.caches[:2][-1].size
+
     def bandwidths(self) -> tuple[float, ...]:
         """Bytes per second out of each memory into the next smaller one: out of the second cache
         into the first, …, out of main memory into the last cache."""

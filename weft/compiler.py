@@ -39,6 +39,7 @@ from weft.graph.cluster_program import ClusterProgram, cluster_program
 from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.fold_constants import FoldBudget, fold_constants
+from weft.graph.fusion_rules import Limits
 from weft.graph.inline_scalars import inline_scalars
 from weft.graph.layouts import layouts
 from weft.graph.operator_graph import Graph, Value
@@ -143,13 +144,18 @@ def lower_graph(
     machine = machine or target_for(chosen).machine
     passes = Passes(chosen, graph.name)
     graph = optimised(graph, passes, machine)
-    parts = passes.run("partition", lambda: partition(graph))
+    parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine)))
     codes = _cluster_codes(graph, parts.clusters, machine, passes, schedules or {}, ready)
     assembly = passes.run(
         "program", lambda: _assemble(graph, parts.clusters, codes), show=_print_assembly
     )
     verify_program(assembly.main)
     return Lowered(graph, parts, codes, assembly, graph.constants, machine, passes)
+
+
+def fusion_limits(machine: Machine) -> Limits:
+    """What fits on ``machine``."""
+    return Limits(near=machine.near)
 
 
 def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
@@ -187,7 +193,8 @@ def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Sco
     """The affine statements of each cluster of ``graph``, by name: what schedules are made for."""
     passes = Passes(options or Options(), graph.name)
     graph = optimised(graph, passes, target_for(passes.options).machine)
-    clusters = passes.run("partition", lambda: partition(graph)).clusters
+    limits = fusion_limits(target_for(passes.options).machine)
+    clusters = passes.run("partition", lambda: partition(graph, limits)).clusters
     distinct = {cell.name: cell for cell in _cells(graph, clusters, passes) if cell}
     return {
         name: cluster_scop(cell.program, cell.constant, name, passes)

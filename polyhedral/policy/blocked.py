@@ -235,6 +235,10 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     block = block if planner.threads == 1 else BLOCK
     stream = _part(planner, p)
     short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine)
+    again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in beside)
+    if p.statement in planner.row_tiles:  # all of its rows are in a cache
+        near = (*again, *_near(planner, p, tile))
+        return Tiling(tile, tuple(around), () if short else (stream,), near)
     sizes: list[tuple[str, int, Kind]] = []
     if not around and not beside and _lanes_are_shared(planner, p, block):
         if short:
@@ -252,7 +256,7 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     if beside and not around:
         size = _even(planner, size_of(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
-    near = (*((d, Var(d), _SERIAL) for d in beside), *_near(planner, p, tile))
+    near = (*again, *_near(planner, p, tile))
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
     return Tiling(tile, tuple(around), () if short else (stream,), near)
@@ -327,7 +331,8 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
             continue  # their panels are made before everything else, when nothing is in these yet
         constant = role == "constant"
         dim = (*across, *down)[0]
-        made = "" if constant or p.window else loop
+        spread = planner.row_tiles.get(p.statement) and role == "input" and across
+        made = "" if constant or p.window or spread else loop
         if across and (constant or number in p.jumping):
             # Windows lie across panels: what slides is contiguous as it is.
             width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes

@@ -30,10 +30,10 @@ def confined(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     for tensor in planner.scop.tensors:
         if tensor.role != "temp" or not _unusual(planner.scop, tensor):
             continue
-        rows = known | _rows(planner, group, tensor.name)
+        rows = known | rows_of(planner, group, tensor.name)
         if rows == known:
             continue
-        inside = group.part(_between(group, list(rows)))
+        inside = group.part(between(group, list(rows)))
         own = {n: tuple(map(Var, planner.free(group, n))) for n in inside.names}
         plane = inside.search().complete(rows, own)
         if plane is not None and plane.coincident:
@@ -74,21 +74,21 @@ def _within(small: Sequence[frozenset[str]], large: Sequence[frozenset[str]]) ->
     return all(node in matching for node in left)
 
 
-def _rows(planner: Planner, group: Group, tensor: str) -> dict[str, Expr]:
-    """The loop along the first dimension of ``tensor``, by statement; none where it is not one."""
+def rows_of(planner: Planner, group: Group, tensor: str, place: int = 0) -> dict[str, Expr]:
+    """The loop along dimension ``place`` of ``tensor``, by statement; none where it is not one."""
     found: dict[str, Expr] = {}
     for s in planner.statements(group):
-        firsts = {a.indices[0] for a in (*s.reads, *s.writes) if a.tensor == tensor}
-        if len(firsts) > 1:
+        values = {a.indices[place] for a in (*s.reads, *s.writes) if a.tensor == tensor}
+        if len(values) > 1:
             return {}
-        for first in firsts:
-            if not isinstance(first, Var) or first.name not in planner.free(group, s.name):
+        for value in values:
+            if not isinstance(value, Var) or value.name not in planner.free(group, s.name):
                 return {}
-            found[s.name] = first
+            found[s.name] = value
     return found
 
 
-def _between(group: Group, names: Sequence[str]) -> list[str]:
+def between(group: Group, names: Sequence[str]) -> list[str]:
     """``names`` and what depends on some of them while others depend on it."""
     graph = nx.DiGraph()
     graph.add_nodes_from(group.names)

@@ -21,6 +21,7 @@ from weft.polyhedral.policy.confine import confined
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import products_of, turns_of
+from weft.polyhedral.policy.row_tiles import row_tiles
 from weft.polyhedral.policy.strips import in_strips
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement
@@ -36,6 +37,7 @@ ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through t
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     """The components of ``group``, sources first; neighbours with a common loop together."""
     special = None if group.above else confined(planner, group)
+    special = special or row_tiles(planner, group)
     if special is None:
         return _neighbours(planner, group)
     inside, plane = special
@@ -120,14 +122,19 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     """
     name = planner.name(plane.at)
     inside = group.inside(plane.at)
+    kind: Kind
     if inside.in_tile and not group.in_tile:  # the loop is in strips already
         meets = _folds(planner, group, plane)
-        strip = planner.loop(f"{_hint(plane)}_t", plane.at, "serial" if meets else "parallel")
+        alone = meets or not planner.row_tiles.get(group.names[0], True)
+        kind = "serial" if alone else "parallel"
+        if not alone:
+            planner.spread.append(plane.at)
+        strip = planner.loop(f"{_hint(plane)}_t", plane.at, kind)
         return Band((strip,), planner.nest(replace(inside, strips=len(inside.above))))
     if all(len(planner.free(group, n)) == 1 for n in group.names):
         vector = plane.coincident and _vectors(planner, group, plane)
         beside = plane.coincident and group.in_tile and group.above
-        kind: Kind = "vector" if vector or beside else "serial"
+        kind = "vector" if vector or beside else "serial"
         shared = vector and not _folds(planner, group, plane)
         dealt = in_strips(planner, group, plane.at) if shared else None
         if dealt is not None:
@@ -136,7 +143,10 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         return Band((planner.loop(name, at, kind),), planner.nest(inside))
     spreads = planner.spreads(group)
     free = plane.coincident and not _folds(planner, group, plane)
-    kind = "parallel" if free and spreads else "serial"
+    rows = not group.in_tile and any(x is at for x in group.above for at in planner.spread)
+    kind = "parallel" if free and (spreads or rows) else "serial"
+    if kind == "parallel":
+        planner.spread.append(plane.at)
     if spreads and group.above and free and _runs_along(planner, group, plane):
         starts = _starts(planner, group, plane)
         strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}

@@ -118,11 +118,13 @@ class Planner:
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
     packings: list[Packing] = field(default_factory=list)  # once the tree is complete
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
+    row_tiles: dict[str, bool] = field(default_factory=dict)  # statements → if threads share these
     untiled: set[str] = field(default_factory=set)  # statements for sizes that a cache holds
     operands: dict[str, str] = field(default_factory=dict)  # their tensors and what makes them
     in_place: set[str] = field(default_factory=set)  # products too small for copies of operands
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
     blocks: list[At] = field(default_factory=list)  # loops over blocks of steps: serial, no tiles
+    spread: list[At] = field(default_factory=list)  # parallel loops that statements share
     given_up: list[str] = field(default_factory=list)  # what a budget did not suffice for
     quota: Quota = field(default_factory=lambda: Quota(STEPS))
     _taken: set[str] = field(default_factory=set)

@@ -15,7 +15,7 @@ from weft.codegen.loop_printer import print_stmt
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.pipeline_rows import pipeline_rows
 from weft.frontend.build import exp, monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
 
 F32 = dtypes.float32
 WIDTH, PLENTY = 133, (1 << 16, 1 << 20)
@@ -78,7 +78,13 @@ def test_every_row_is_what_it_was(body: Stmt, count: int) -> None:
     x = np.random.default_rng(count).normal(size=count * WIDTH).astype(np.float32)
     if count:
         x[5], x[count // 2 * WIDTH + 3] = np.nan, np.inf
-    for original in (rows(body), rows(body, literal(count)), rows(body, n - 1, low=1)):
+    few = apply("min", n, literal(61))
+    for original in (
+        rows(body),
+        rows(body, literal(count)),
+        rows(body, n - 1, low=1),
+        rows(body, few),
+    ):
         changed = pipeline_rows(original, *PLENTY)
         assert changed != original
         verify_kernel(changed)

@@ -68,7 +68,7 @@ def test_contractions_take_in_what_is_pointwise_after_them_and_no_second_one():
     y = m.call("relu", m.call("add", m.call("matmul", x, w), m.constant((256,))))
     result = partition(m.graph(m.call("matmul", y, w)))
     assert ops_of(result) == ["matmul+add+relu", "matmul"]
-    assert "2 contractions" in reason(result, "relu2", "matmul3")
+    assert "would lose a loop" in reason(result, "relu2", "matmul3")
 
 
 def test_a_contraction_keeps_its_loops():
@@ -96,6 +96,55 @@ def test_reductions_of_both_dimensions_leave_no_common_loop():
     result = partition(m.graph(m.call("softmax", rows, axes=(0,))))
     assert ops_of(result) == ["softmax", "softmax"]
     assert "1 common outer iterations are left of 262144" in reason(result, "softmax0", "softmax1")
+
+
+def attention(heads, n, d):
+    """Two products with a softmax between them, scaled before and transposed after."""
+    m = Maker()
+    q, k, v = m.input((heads, n, d)), m.input((heads, d, n)), m.input((heads, n, d))
+    scores = m.call("mul", m.call("matmul", q, k), m.constant((1,)))
+    y = m.call("matmul", m.call("softmax", scores, axes=(2,)), v)
+    return partition(m.graph(m.call("transpose", y, perm=(1, 0, 2))))
+
+
+@pytest.mark.parametrize("shape", [(12, 128, 32), (8, 1024, 64), (1, 1024, 64), (3, 733, 19)])
+def test_attention_is_one_cluster_where_tiles_of_its_rows_stay_in_a_cache(shape):
+    result = attention(*shape)
+    assert ops_of(result) == ["matmul+mul+softmax+matmul+transpose"]
+
+
+@pytest.mark.parametrize(
+    "shape, why",
+    [
+        ((4, 128, 32), "between them stay in a cache as they are"),
+        ((2, 20000, 64), "would not stay in a cache of 1.05 MB with the 5.12 MB that all of them"),
+    ],
+)
+def test_attention_that_gains_nothing_from_tiles_of_rows_stays_apart(shape, why):
+    result = attention(*shape)
+    assert ops_of(result) == ["matmul+mul", "softmax", "matmul+transpose"]
+    assert why in reason(result, "mul1", "softmax2")
+
+
+@pytest.mark.parametrize(
+    "sizes, clusters",
+    [((4096, 64, 256, 64), 1), ((4096, 384, 1536, 384), 2), ((128, 9, 3000, 9), 2)],
+)
+def test_chains_of_two_products(sizes, clusters):
+    rows, a, b, c = sizes
+    m = Maker()
+    y = m.call("relu", m.call("matmul", m.input((rows, a)), m.constant((a, b))))
+    result = partition(m.graph(m.call("matmul", y, m.constant((b, c)))))
+    assert len(result.clusters) == clusters
+
+
+def test_two_products_beside_each_other_share_no_tiles():
+    m = Maker()
+    x = m.input((4096, 64))
+    sides = [m.call("matmul", x, m.constant((64, 256))) for _ in range(2)]
+    result = partition(m.graph(m.call("add", *sides)))
+    assert sorted(ops_of(result)) == ["matmul", "matmul+add"]
+    assert "together 2 contractions" in reason(result, "matmul0", "add2")
 
 
 def test_what_is_read_many_times_is_stored():

@@ -1,0 +1,190 @@
+"""Row tiles of what is handed from product to product: a tile of rows stays in the second cache.
+
+    for i: for j: for d: S[i, j] += A[i, d] * B[d, j]         for i_t:
+    for i: for j: T[i, j] = f(S[i, …])                    →     S, T, Y of the rows of i_t
+    for i: for d: for j: Y[i, d] += T[i, j] * C[j, d]
+
+Inside, each nest has the loops that it would have alone; ``contract`` then leaves memory for the
+rows of one tile. Done where all statements share the rows, nothing crosses them, S is larger than
+the cache has room for, and closed forms say that fewer bytes move (``analysis/row_tiles``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import lcm, prod
+
+from weft.frontend.scalar_expr import Expr, Literal, Var
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.row_tiles import rows_together
+from weft.polyhedral.policy.confine import between, rows_of
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.product import (
+    Product,
+    from_first,
+    products_of,
+    shape,
+    size_of,
+    turns_of,
+)
+from weft.polyhedral.scop import Access, Statement
+from weft.polyhedral.transform.edit import accesses_of
+
+UNEVEN = 4  # turns for each thread, of which one more or less does not matter
+
+
+def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """The statements of ``group`` around intermediates of products that are too large for the
+    second cache, and the tiles of rows in which they run; None if there are none."""
+    if group.in_tile or group.strips:
+        return None
+    near = planner.machine.near
+    large = [t for t in _temporaries(planner, group) if 2 * _bytes(planner, group, t) > near]
+    if not large:
+        return None
+    products = {p.statement: p for p in products_of(planner, group)}
+    found: tuple[Group, Hyperplane] | None = None
+    known: dict[str, Expr] = {}
+    for tensor in large:
+        if products.keys().isdisjoint(s.name for s, _, _ in accesses_of(planner.scop, tensor)):
+            continue
+        for place in range(len(planner.scop.tensor(tensor).shape)):
+            rows = rows_of(planner, group, tensor, place)
+            wider = _along(planner, group, known | rows) if rows else None
+            if wider is None:
+                continue
+            inside, plane = wider
+            own = [p for name, p in products.items() if name in inside.names]
+            if all(plane.at[p.statement] in [Var(d) for d in p.outer] for p in own):
+                return None  # a loop around all of it comes first
+            if all(plane.at[p.statement] in [Var(d) for d in (*p.rows, p.lanes)] for p in own):
+                known, found = known | rows, wider
+                break
+    return None if found is None else _cut(planner, *_all_of_it(planner, group, *found), products)
+
+
+def _temporaries(planner: Planner, group: Group) -> list[str]:
+    """The temporaries of known size that only ``group`` uses."""
+    found = []
+    for tensor in planner.scop.tensors:
+        if tensor.role == "temp" and tensor.shape and not tensor.contracted:
+            users = {s.name for s, _, _ in accesses_of(planner.scop, tensor.name)}
+            if users and users <= {*group.names} and _known(tensor.shape):
+                found.append(tensor.name)
+    return found
+
+
+def _known(shape: tuple[Expr, ...]) -> bool:
+    return all(isinstance(size, Literal) for size in shape)
+
+
+def _bytes(planner: Planner, group: Group, tensor: str) -> int:
+    """Bytes of ``tensor`` that one iteration of the loops around ``group`` uses."""
+    s, access, _ = accesses_of(planner.scop, tensor)[0]
+    return _touched(planner, group, s, access)
+
+
+def _touched(planner: Planner, group: Group, s: Statement, access: Access) -> int:
+    """Bytes that ``access`` of ``s`` touches in one iteration of the loops around."""
+    tensor, dims = planner.scop.tensor(access.tensor), planner.free(group, s.name)
+    pairs = zip(tensor.shape, access.indices, strict=True)
+    moving = [n.value for n, i in pairs if isinstance(n, Literal) and mentions(i, dims)]
+    return prod(map(int, moving)) * tensor.dtype.itemsize
+
+
+def _along(
+    planner: Planner, group: Group, rows: Mapping[str, Expr]
+) -> tuple[Group, Hyperplane] | None:
+    """What lies between the statements of ``rows``, and the loop that runs along these."""
+    inside = group.part(between(group, list(rows)))
+    plane = _shared(planner, inside, rows)
+    return None if plane is None else (inside, plane)
+
+
+def _shared(planner: Planner, inside: Group, rows: Mapping[str, Expr]) -> Hyperplane | None:
+    """The loop with values ``rows`` for some statements; None where something crosses it, or sums
+    run along it."""
+    own = {n: tuple(map(Var, planner.free(inside, n))) for n in inside.names}
+    plane = inside.search().complete(rows, own)
+    if plane is None or not plane.coincident:
+        return None
+    updates = ((plane.at[s.name], s.update) for s in planner.statements(inside))
+    return None if any(u is not None and mentions(at, u.dims) for at, u in updates) else plane
+
+
+def _all_of_it(
+    planner: Planner, group: Group, inside: Group, plane: Hyperplane
+) -> tuple[Group, Hyperplane]:
+    """``inside`` with what begins its sums, and what comes after them element by element."""
+    changed = True
+    while changed:
+        changed = False
+        used = {w.tensor for s in planner.statements(inside) for w in s.writes}
+        for s in planner.statements(group):
+            if s.name in inside.names or used.isdisjoint(a.tensor for a in (*s.reads, *s.writes)):
+                continue
+            names = between(group, [*inside.names, s.name])
+            wider = group.part([n for n in group.names if n in names])
+            found = _shared(planner, wider, plane.at)
+            if found is not None:
+                inside, plane, changed = wider, found, True
+                break
+    return inside, plane
+
+
+def _cut(
+    planner: Planner, inside: Group, plane: Hyperplane, products: Mapping[str, Product]
+) -> tuple[Group, Hyperplane] | None:
+    """The rows of ``plane`` in tiles, whole register tiles long; None where one tile is all, or
+    does not pay."""
+    own = {n: p for n, p in products.items() if n in inside.names}
+    dims = {n: e.name for n, e in plane.at.items() if isinstance(e, Var)}
+    sizes = {size_of(planner.scop.statement(n), dims[n]) for n in own if n in dims}
+    (total,) = sizes if len(sizes) == 1 else (None,)
+    if total is None or len(dims) < len(inside.names):
+        return None
+    step = lcm(*(_step(planner, p, dims[n]) for n, p in own.items()))
+    row = _row(planner, inside, own) // total
+    held = sum(
+        _touched(planner, inside, s, r)
+        for s in map(planner.scop.statement, own)
+        for r in s.reads
+        if not any(mentions(i, (dims[s.name],)) for i in r.indices)
+    )
+    most = rows_together(planner.machine.near, total, row, held) // step * step
+    if not 0 < most < total:
+        return None
+    tiles = -(-total // most)
+    spread = not _enough(planner, inside)
+    if spread:  # equal shares
+        tiles = -(-tiles // planner.threads) * planner.threads
+    size = -(-total // tiles // step) * step
+    planner.row_tiles |= dict.fromkeys(inside.names, spread)
+    at = {n: from_first(planner.scop.statement(n), dims[n]) // size for n in inside.names}
+    return inside, Hyperplane(at, plane.carries, True)
+
+
+def _enough(planner: Planner, group: Group) -> bool:
+    """Whether the loops around ``group`` have turns enough for all threads: on one of them, tiles
+    of rows use the same panels."""
+    name = group.names[0]
+    around = [turns_of(planner.scop.statement(name), at[name]) for at in group.above]
+    turns = prod(size for _, size in filter(None, around))
+    even = turns % planner.threads == 0 or turns >= UNEVEN * planner.threads
+    return bool(around) and None not in around and even
+
+
+def _step(planner: Planner, p: Product, dim: str) -> int:
+    """Rows of a register tile of ``p`` along ``dim``."""
+    rows, lanes = shape(planner, p)
+    return dict(zip((*p.rows, p.lanes), (*rows, lanes), strict=True)).get(dim, 1)
+
+
+def _row(planner: Planner, inside: Group, products: Mapping[str, Product]) -> int:
+    """Bytes of the temporaries that products leave to others, or take from them."""
+    return sum(
+        _bytes(planner, inside, tensor)
+        for tensor in _temporaries(planner, inside)
+        if any(s.name in products for s, _, _ in accesses_of(planner.scop, tensor))
+    )
