@@ -67,11 +67,10 @@ from weft.frontend.scalar_expr import (
 from weft.frontend.scalar_match import filled, matches
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain
+from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 from weft.polyhedral.instruction import ROW, Instruction
 
 CACHE_LINE = 64  # bytes
-_WRITTEN_OUT = 2048  # updates of elements, of a tile with few steps
 
 
 def emit_register_tile(
@@ -284,7 +283,7 @@ def _kind(tile: TileVersion) -> Kind:
                 updates *= max(1, int(end.value) - int(begin.value))
             case _:
                 return "serial"
-    return "serial" if tile.crossing or tile.edge or updates > _WRITTEN_OUT else "unrolled"
+    return "serial" if tile.crossing or tile.edge or updates > WRITTEN_OUT else "unrolled"
 
 
 def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | None) -> list[Stmt]:

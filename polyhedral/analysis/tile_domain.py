@@ -36,6 +36,8 @@ from weft.polyhedral.schedule_tree import (
 )
 from weft.polyhedral.scop import Constraint, Scop
 
+WRITTEN_OUT = 2304  # updates of elements, of a tile whose steps are all written out
+
 Forms = tuple[Affine, ...]  # each >= 0
 
 

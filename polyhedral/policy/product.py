@@ -21,6 +21,7 @@ from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import PAGE, Choice, cheapest, extents, stride
 from weft.polyhedral.policy.vertical import vertical
+from weft.polyhedral.policy.window_costs import window_tile
 from weft.polyhedral.scop import Access, Scop, Statement, Update
 
 TAPS = 16  # rows of memory that a window may come from
@@ -255,21 +256,16 @@ def find_window(
 
 
 def _with_rows(scop: Scop, statement: Statement, p: Product, machine: Machine) -> Product:
-    """The window ``p`` in tiles of several rows where these use vectors of an operand again."""
-    sizes = extents(statement)
+    """The window ``p`` in tiles of several rows, where these use vectors of an operand again."""
     across = [r for r in statement.reads if any(mentions(i, (p.lanes,)) for i in r.indices)]
     again = [
         d for d in p.outer if any(not any(mentions(i, (d,)) for i in r.indices) for r in across)
     ]
-    if sizes is None or not again:
+    best = window_tile(scop, statement, p.lanes, again, p.stream, machine)
+    if best is None or not best.row:
         return p
-    vector = machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
-    vectors = _shared_out(-(-sizes[p.lanes] // vector), WINDOW)
-    free = machine.vector_registers - max(1, machine.vector_registers // 10)
-    most = max(1, (free - vectors) // vectors)
-    rows, lanes = _shared_out(sizes[again[-1]], most), min(vectors * vector, sizes[p.lanes])
-    outer = tuple(d for d in p.outer if d != again[-1])
-    return replace(p, rows=(again[-1],), outer=outer, tile=((rows,), lanes))
+    outer = tuple(d for d in p.outer if d != best.row)
+    return replace(p, rows=(best.row,), outer=outer, tile=((best.rows,), best.lanes))
 
 
 def _again(scop: Scop, read: Access, lane: str, outer: Sequence[str]) -> bool:
