@@ -20,7 +20,7 @@ from weft.graph.layout_facts import Item, Read
 from weft.polyhedral.machine import Machine
 
 ROWS, VECTORS = 8, 4  # of a register tile
-SHIFTED = 2.0  # times a load whose vectors cross lines
+SHIFTED = 2.5  # times a load whose vectors cross lines
 GAPS = 4  # the longest stride that is loaded in whole vectors
 TURN = 4.0  # cycles to transpose a vector of sums
 COPY = 1.0  # cycles for an element that is copied

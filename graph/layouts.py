@@ -28,7 +28,7 @@ from weft.graph.layout_facts import Item, Key, channels, items_of
 from weft.graph.operator_graph import Graph, Node, Value
 from weft.polyhedral.machine import Machine
 
-WORTH = 0.97  # of the cycles that an operation takes as it is
+ENOUGH = 1.02  # times as costly as with layouts what is around a chain must be without
 PART = 1000  # operations that are decided about together: a cut takes longer than linear time
 _NEAR, _FAR = "near", "far"
 
@@ -47,8 +47,8 @@ def layouts(graph: Graph, machine: Machine) -> Graph:
     keys = list(items)
     for first in range(0, len(keys), PART):
         chosen |= _cut(costs, keys[first : first + PART], chosen)
-    gains = dict(_gains(costs, chosen))
-    return _stored(graph, {key: (Layout(costs.turned[key]), gains[key]) for key in chosen})
+    gains = {key: gain for key, gain in _gains(costs, chosen) if gain >= ENOUGH}
+    return _stored(graph, {key: (Layout(costs.turned[key]), gain) for key, gain in gains.items()})
 
 
 def _last(rank: int, dim: int) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ def _cut(costs: _Costs, keys: list[Key], before: set[Key]) -> set[Key]:
         near = costs.of(item, others)
         far = costs.of(item, {key, *sources, *others})
         if key in open_:
-            pay(key, _FAR, near * WORTH)
+            pay(key, _FAR, near)
             pay(_NEAR, key, far)
         for source in sources:
             pay(place, source, costs.of(item, {source, *others}) - near)

@@ -29,6 +29,7 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.as_written import as_written
+from weft.polyhedral.policy.edged_windows import edged_windows
 from weft.polyhedral.policy.fuse import fuse, share
 from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.policy.matrix import matrix
@@ -95,7 +96,7 @@ def _loops(
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
-    tensors = prepare(scop).tensors
+    tensors = edged_windows(prepare(scop), machine, kept).tensors
     large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
     while True:
@@ -123,7 +124,8 @@ def _scheduled(
     budget did not suffice for."""
     detached: dict[str, tuple[str, ...]] = {}
     kept = limits.kept(scop)
-    inner = private_results(turned_products(prepare(scop), machine, kept), kept)
+    inner = edged_windows(prepare(scop), machine, kept)
+    inner = private_results(turned_products(inner, machine, kept), kept)
     for tensor in large:
         inner, names = detach(inner, tensor)
         if names:
