@@ -111,14 +111,11 @@ def _rewritten(
 
 def _adds(node: Node) -> bool:
     """Whether ``node`` only converts, adds and subtracts, after a few others that do."""
-    (*others, last) = operations(node.program)
-    return (
-        not others
-        and isinstance(last, Compute)
-        and not last.scan
-        and len(last.values) == len(node.outputs) == 1
-        and _only_adds(last.values[0])
-    )
+    match operations(node.program):
+        case (Compute() as only,):
+            one = len(only.values) == len(node.outputs) == 1
+            return one and not only.scan and _only_adds(only.values[0])
+    return False
 
 
 def _with_makers(node: Node, makers: Mapping[str, Node]) -> Node:

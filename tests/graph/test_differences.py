@@ -17,7 +17,7 @@ from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.from_program import from_program
 from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph, Node
+from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.verifier import verify_graph
 
 i8, u8, i16, i32 = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
@@ -242,3 +242,13 @@ def test_long_chains_of_sums_are_not_read_through() -> None:
         interpret_graph(graph, given), interpret_graph(changed, given), strict=True
     ):
         np.testing.assert_array_equal(before, after)
+
+
+def test_nodes_that_compute_nothing_stay() -> None:
+    x = placeholder((3,), "int8", name="x")
+    value = Value("x", x.shape, x.dtype)
+    same = Node(
+        "same", "split", (value,), (replace(value, name="y"),), {}, Program("p", (x,), (x,))
+    )
+    graph = Graph("g", (value,), same.outputs, (same,))
+    assert differences(graph).nodes == (same,)
