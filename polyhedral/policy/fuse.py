@@ -17,6 +17,7 @@ from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute, w
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
 from weft.polyhedral.policy.blocked import together
+from weft.polyhedral.policy.columns import columns
 from weft.polyhedral.policy.confine import confined
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
@@ -37,7 +38,7 @@ ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through t
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     """The components of ``group``, sources first; neighbours with a common loop together."""
     special = None if group.above else confined(planner, group)
-    special = special or row_tiles(planner, group)
+    special = special or row_tiles(planner, group) or columns(planner, group)
     if special is None:
         return _neighbours(planner, group)
     inside, plane = special
