@@ -15,7 +15,7 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.lanes import choose_lanes
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import products_of, turns_of
+from weft.polyhedral.policy.product import sums_of, turns_of
 from weft.polyhedral.scop import Statement
 
 VECTORS = 4  # of a strip: chains of sums enough for the latency of one
@@ -23,7 +23,8 @@ VECTORS = 4  # of a strip: chains of sums enough for the latency of one
 
 def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     """``group`` and the strips of columns in which all of it may run; None where nothing sums up
-    columns that another pass reads again, or something crosses them."""
+    columns that another pass reads again, or something crosses them. Sums that gain from register tiles
+    are better off in these."""
     fixed: dict[str, Expr] = {}
     passes: list[Statement] = []
     for s in planner.statements(group):
@@ -34,7 +35,7 @@ def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
                 return None
             passes.append(s)
             fixed[s.name] = Var(lanes.dim)
-    if not any(s.update for s in passes) or not _again(passes) or products_of(planner, group):
+    if not any(s.update for s in passes) or not _again(passes) or sums_of(planner, group):
         return None
     own = {n: tuple(map(Var, planner.free(group, n))) for n in group.names}
     plane = group.search().complete(fixed, own)
