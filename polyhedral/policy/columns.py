@@ -23,8 +23,10 @@ VECTORS = 4  # of a strip: chains of sums enough for the latency of one
 
 def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     """``group`` and the strips of columns in which all of it may run; None where nothing sums up
-    columns that another pass reads again, or something crosses them. Sums that gain from register tiles
-    are better off in these."""
+    columns that another pass reads again, or something crosses them. Sums that gain from register
+    tiles are better off in these."""
+    if group.above:
+        return None
     fixed: dict[str, Expr] = {}
     passes: list[Statement] = []
     for s in planner.statements(group):
