@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from weft.frontend.tensor_expr import constant_size
 from weft.graph.access_pattern import How, Step, elements, extent, steps_of
 from weft.graph.operator_graph import Node, Value
 from weft.graph.shared_loops import Loss, Nest, extended
@@ -162,7 +163,7 @@ def objection(
         return f"together {n_values} values, more than {limits.values}"
     why = _rereads(drafts, facts, values, limits)
     if not whole.nest.keeps_contractions:
-        return why or _row_tiles(whole, limits)
+        return why or _row_tiles(whole, facts, limits)
     return why or _loops(whole, values, limits)
 
 
@@ -213,7 +214,7 @@ def _loops(whole: Draft, values: Mapping[str, Passed], limits: Limits) -> str:
     return ""
 
 
-def _row_tiles(whole: Draft, limits: Limits) -> str:
+def _row_tiles(whole: Draft, facts: Facts, limits: Limits) -> str:
     """Objects to contractions that lose loops, unless tiles of rows stay in the near cache: each
     then has all of its loops within a tile, and the intermediate does not go through memory."""
     nest = whole.nest
@@ -224,6 +225,9 @@ def _row_tiles(whole: Draft, limits: Limits) -> str:
         loss.how is not How.SWEPT for loss in nest.losses
     ):
         return lost
+    passed = [v for v in facts.node.inputs if v.name in whole.inner]
+    if any(constant_size(size) is None for v in passed for size in v.shape):
+        return f"{lost}; how many of its rows stay in a cache is not known"
     if 2 * inner <= limits.near:
         return f"{lost}, while the {size_text(inner)} between them stay in a cache as they are"
     tiles = rows.around * max(1, rows.count // LEAST_ROWS)

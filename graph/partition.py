@@ -89,6 +89,7 @@ class _Partitioner:
     drafts: dict[int, Draft] = field(init=False)  # cluster -> draft
     cuts: frozenset[tuple[int, int]] = field(init=False)
     reasons: dict[tuple[int, int], str] = field(init=False)
+    tiled: set[tuple[int, int]] = field(default_factory=set)  # fused for the sake of row tiles
 
     def __post_init__(self) -> None:
         nodes = self.graph.nodes
@@ -143,6 +144,8 @@ class _Partitioner:
                 accepted = drafts
                 whole = joined(accepted, number, self.facts[number])
                 self.drafts[self.quotient.find(number)] = whole
+                if not whole.nest.keeps_contractions:
+                    self.tiled |= {(producer, number) for producer in link.makers}
             for producer in link.makers:
                 self.reasons[producer, number] = reason
 
@@ -221,7 +224,8 @@ class _Partitioner:
                 return True, "both were fused with a third operator"
             values = self.graph.nodes[a].outputs
             moved = sum(bytes_of(v) for v in values if v in self.graph.nodes[b].inputs)
-            return True, f"keeps {size_text(moved)} out of memory"
+            how = ", tiles of whose rows stay in a cache" if (a, b) in self.tiled else ""
+            return True, f"keeps {size_text(moved)} out of memory{how}"
         if self._is_alias(a) or self._is_alias(b):
             return False, reason or "a view needs no work: it is another name for the same memory"
         return False, reason or f"more than {self.limits.values} values to read"

@@ -182,7 +182,7 @@ class Planner:
     def _attempt(self, strategy: Strategy, group: Group) -> Tree | None:
         """What ``strategy`` answers; where it has no answer, nothing has changed."""
         kept = self.scop, len(self.packings), list(self.notes)
-        known = dict(self.planned), dict(self.copies), dict(self.tiled)
+        known = dict(self.planned), dict(self.copies), dict(self.tiled), dict(self.row_tiles)
         tree: Tree | None = None
         try:
             tree = strategy(self, group)
@@ -192,7 +192,7 @@ class Planner:
                 self.scop = kept[0]
                 del self.packings[kept[1] :]
                 self.notes[:] = kept[2]
-                self.planned, self.copies, self.tiled = known
+                self.planned, self.copies, self.tiled, self.row_tiles = known
 
     def _give_up(self, what: str, error: BudgetError) -> None:
         self.given_up.append(f"{what}, because {error.what}")

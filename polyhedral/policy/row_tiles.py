@@ -161,6 +161,7 @@ def _cut(
         tiles = -(-tiles // planner.threads) * planner.threads
     size = -(-total // tiles // step) * step
     planner.row_tiles |= dict.fromkeys(inside.names, spread)
+    planner.notes.append(f"{size} rows at a time, which stay in the second cache between products")
     at = {n: from_first(planner.scop.statement(n), dims[n]) // size for n in inside.names}
     return inside, Hyperplane(at, plane.carries, True)
 

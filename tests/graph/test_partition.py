@@ -111,12 +111,15 @@ def attention(heads, n, d):
 def test_attention_is_one_cluster_where_tiles_of_its_rows_stay_in_a_cache(shape):
     result = attention(*shape)
     assert ops_of(result) == ["matmul+mul+softmax+matmul+transpose"]
+    for pair in (("mul1", "softmax2"), ("softmax2", "matmul3")):
+        assert reason(result, *pair).endswith("out of memory, tiles of whose rows stay in a cache")
 
 
 @pytest.mark.parametrize(
     "shape, why",
     [
         ((4, 128, 32), "between them stay in a cache as they are"),
+        ((var("n"), 128, 64), "how many of its rows stay in a cache is not known"),
         ((2, 20000, 64), "would not stay in a cache of 1.05 MB with the 5.12 MB that all of them"),
     ],
 )

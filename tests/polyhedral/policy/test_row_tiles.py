@@ -64,6 +64,7 @@ def test_a_tile_of_rows_is_kept(n: int, heads: int, threads: int) -> None:
     made = schedule_loops(chain(n, 15, heads), MACHINE, threads=threads)
     for tensor in ("s", "w"):
         kept, width = rows_kept(made, tensor)
+        assert any(note.startswith(f"{kept} rows at a time") for note in made.notes)
         assert width == 15 and kept < n and 2 * kept * width * 8 <= MACHINE.near
     promise(made, {"N": 1})
     computes(made, {"N": 1})
