@@ -176,7 +176,7 @@ linger:
   br i1 %late, label %work, label %rest
 rest:
   store atomic i32 1, ptr %sleeps seq_cst, align 4
-  call void @sleep_here(ptr %word, i32 %seen)
+  call void @sleep_while(ptr %word, i32 %seen)
   store atomic i32 0, ptr %sleeps seq_cst, align 4
   call void @keep_apart()
   br label %work
