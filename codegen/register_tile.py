@@ -16,12 +16,13 @@ that counts. Where it is known how many rows and lanes the last tile has (257 = 
 a smaller tile of its own instead, with no more arithmetic than its elements take.
 
 ``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the conditions under
-which it is legal. ``tile_step.py`` writes a step of a stream.
+which it is legal. ``tile_step.py`` writes a step of a stream, ``tile_prefetch.py`` what is loaded
+ahead of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -32,7 +33,6 @@ from weft.codegen.loop_ir import (
     If,
     Kind,
     Let,
-    Prefetch,
     Scope,
     Stmt,
     Store,
@@ -50,9 +50,10 @@ from weft.codegen.tile_bounds import (
     mentions_any,
     span,
 )
+from weft.codegen.tile_prefetch import of_later_steps, of_next_tile
 from weft.codegen.tile_step import full_step, guarded_step
-from weft.codegen.tile_version import Lets, TileVersion, block, let, mentioned, named, under
-from weft.frontend.scalar_affine import Affine, to_affine, to_expr
+from weft.codegen.tile_version import Lets, TileVersion, block, let, named, targets_of, under
+from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import (
     Apply,
     Expr,
@@ -62,15 +63,11 @@ from weft.frontend.scalar_expr import (
     apply,
     literal,
     select,
-    substitute,
 )
 from weft.frontend.scalar_match import filled, matches
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 from weft.polyhedral.instruction import ROW, Instruction
-
-CACHE_LINE = 64  # bytes
 
 
 def emit_register_tile(
@@ -160,7 +157,7 @@ def _emit(tile: TileVersion) -> Stmt:
 
 
 def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
-    body = block([begin, *_next(tile), _without_excess(tile, _streams(tile, 0)), end])
+    body = block([begin, *of_next_tile(tile), _without_excess(tile, _streams(tile, 0)), end])
     return _allocated(tile, "tile", "register", body)
 
 
@@ -191,7 +188,7 @@ def _copy(tile: TileVersion, source: str, target: str) -> Stmt:
 def _load(tile: TileVersion, which: str) -> Stmt:
     lets, where, mask = tile.inside(tile.crossing)
     stores: list[Stmt] = []
-    for k, (name, indices) in enumerate(_targets(tile)):
+    for k, (name, indices) in enumerate(targets_of(tile)):
         dtype = tile.instances.tensor(name).dtype
         zero = literal(0, dtype)
         value = select(where, select(mask, Load(name, indices, dtype), zero), zero)
@@ -202,42 +199,10 @@ def _load(tile: TileVersion, which: str) -> Stmt:
 def _store(tile: TileVersion, which: str) -> Stmt:
     lets, where, mask = tile.inside(tile.crossing)
     stores: list[Stmt] = []
-    for k, (name, indices) in enumerate(_targets(tile)):
+    for k, (name, indices) in enumerate(targets_of(tile)):
         held = Load(tile.name(which, k), tile.place(), tile.instances.tensor(name).dtype)
         stores.append(Store(name, indices, held))
     return let(lets, under(where, tile.lanes(under(mask, block(stores)))))
-
-
-def _targets(tile: TileVersion) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-    """The elements that are updated, over rows, lanes and the loops outside: as the check of
-    the tile saw them, in which no stream is left."""
-    for write in tile.statement.writes:
-        stored = write.indices[tile.instances.tensor(write.tensor).contracted :]
-        forms = (tile.domain.inverse.over_loops(affine(index)) for index in stored)
-        yield write.tensor, tuple(map(to_expr, forms))
-
-
-def _next(tile: TileVersion) -> list[Stmt]:
-    """Prefetches of the tile that the next turn of the loop outside will load."""
-    domain, lane = tile.domain, tile.domain.lane
-    if tile.crossing or not domain.outer:
-        return []
-    ahead: dict[str, Expr] = {domain.outer[-1]: Var(domain.outer[-1]) + 1}
-    found: list[Stmt] = []
-    for name, indices in _targets(tile):
-        if any(domain.outer[-1] in mentioned(i) for i in indices):
-            moved = tuple(substitute(i, ahead) for i in indices)
-            step = max(1, CACHE_LINE // tile.instances.tensor(name).dtype.itemsize)
-            line = For(
-                lane,
-                ZERO,
-                literal(tile.sizes[lane]),
-                "unrolled",
-                Prefetch(name, moved, True),
-                step,
-            )
-            found.append(tile.rows(line))
-    return found
 
 
 def _streams(tile: TileVersion, depth: int) -> Stmt:
@@ -291,7 +256,8 @@ def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | 
     takes, from a multiple of them on. What comes before goes one step at a time; what is ``left``
     behind them, one of these numbers of steps (None: not known), goes at once as well."""
     if tile.instruction is None:
-        return [For(name, *full, _kind(tile), tile.rows(full_step(tile)))]
+        body = block([*of_later_steps(tile, name), tile.rows(full_step(tile))])
+        return [For(name, *full, _kind(tile), body)]
     depth, group = tile.instruction.depth, tile.instances.fresh(f"{name}.group")
     lets: Lets = []
     first = apply("min", (full[0] + (depth - 1)) // depth * depth, full[1])

@@ -5,7 +5,7 @@ What ``register_tile.py`` (the tile) and ``tile_step.py`` (one step of a stream)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.codegen.loop_ir import Block, For, If, Kind, Let, Stmt
@@ -13,6 +13,7 @@ from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import TRUE, ZERO, Box, Span, all_of, span
 from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import TileDomain
 from weft.polyhedral.instruction import Instruction
 from weft.polyhedral.scop import Statement
@@ -106,3 +107,12 @@ def block(stmts: Sequence[Stmt]) -> Stmt:
 
 def mentioned(expr: Expr) -> set[str]:
     return {node.name for node in walk(expr) if isinstance(node, Var)}
+
+
+def targets_of(tile: TileVersion) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """The elements that are updated, over rows, lanes and the loops outside: as the check of
+    the tile saw them, in which no stream is left."""
+    for write in tile.statement.writes:
+        stored = write.indices[tile.instances.tensor(write.tensor).contracted :]
+        forms = (tile.domain.inverse.over_loops(affine(index)) for index in stored)
+        yield write.tensor, tuple(map(to_expr, forms))

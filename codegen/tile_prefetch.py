@@ -1,0 +1,86 @@
+"""What a register tile asks for beforehand: the sums of the next tile, and lanes of later steps.
+
+    for k in 0 … K:                          for k in 0 … K:
+      tile[r, l] += A[r, k] * B[k, l]   →      prefetch B[k + 6, l]
+                                               tile[r, l] += A[r, k] * B[k, l]
+
+Processors foresee loads that follow each other within a page. Lanes whose next step is in another
+page they do not, so that every step would wait for memory.
+"""
+
+from __future__ import annotations
+
+from weft.codegen.loop_ir import For, Prefetch, Stmt
+from weft.codegen.tile_bounds import ZERO, mentions_any
+from weft.codegen.tile_version import TileVersion, mentioned, targets_of
+from weft.frontend.scalar_affine import Affine, to_expr
+from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.scop import Access
+
+CACHE_LINE = 64  # bytes
+PAGE = 4096  # bytes
+LINES = 24  # that a core waits for at once
+
+
+def of_next_tile(tile: TileVersion) -> list[Stmt]:
+    """Prefetches of the tile that the next turn of the loop outside will load."""
+    domain, lane = tile.domain, tile.domain.lane
+    if tile.crossing or not domain.outer:
+        return []
+    ahead: dict[str, Expr] = {domain.outer[-1]: Var(domain.outer[-1]) + 1}
+    found: list[Stmt] = []
+    for name, indices in targets_of(tile):
+        if any(domain.outer[-1] in mentioned(i) for i in indices):
+            moved = tuple(substitute(i, ahead) for i in indices)
+            step = max(1, CACHE_LINE // tile.instances.tensor(name).dtype.itemsize)
+            line = For(
+                lane,
+                ZERO,
+                literal(tile.sizes[lane]),
+                "unrolled",
+                Prefetch(name, moved, True),
+                step,
+            )
+            found.append(tile.rows(line))
+    return found
+
+
+def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
+    """Prefetches of lanes that later steps of ``stream`` load: so many ahead as there are lines
+    underway."""
+    lane, lanes = tile.domain.lane, tile.sizes[tile.domain.lane]
+    found: list[Stmt] = []
+    for read in tile.statement.reads:
+        tensor = tile.instances.tensor(read.tensor)
+        places = _places(tile, read)
+        if not places or places[-1].coefficient(lane) != 1 or not _far(tile, read, stream):
+            continue
+        line = max(1, CACHE_LINE // tensor.dtype.itemsize)
+        steps = max(1, LINES // -(-lanes // line))
+        later = tuple(to_expr(p.plus(p.coefficient(stream) * steps)) for p in places)
+        hint = Prefetch(read.tensor, later, False)
+        found.append(For(lane, ZERO, literal(lanes), "unrolled", hint, line))
+    return found
+
+
+def _places(tile: TileVersion, read: Access) -> list[Affine]:
+    """The indices of ``read`` over the loops; none where rows move them, or data."""
+    if read.may:
+        return []
+    stored = read.indices[tile.instances.tensor(read.tensor).contracted :]
+    places = [tile.domain.inverse.over_loops(affine(index)) for index in stored]
+    return [] if any(mentions_any(p, tile.domain.rows) for p in places) else places
+
+
+def _far(tile: TileVersion, read: Access, stream: str) -> bool:
+    """Whether a step of ``stream`` goes whole pages further; False where sizes are not known."""
+    tensor = tile.instances.tensor(read.tensor)
+    step, apart = tensor.dtype.itemsize, 0
+    sizes: list[Expr] = [*tensor.shape[tensor.contracted + 1 :], literal(1)]
+    for place, size in zip(reversed(_places(tile, read)), reversed(sizes), strict=True):
+        if not isinstance(size, Literal):
+            return False
+        step *= int(size.value)
+        apart += place.coefficient(stream) * step
+    return apart != 0 and apart % PAGE == 0
