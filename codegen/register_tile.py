@@ -69,6 +69,8 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 from weft.polyhedral.instruction import ROW, Instruction
 
+_HELD = 256  # elements along the lanes that LLVM would hold in registers for the next tile
+
 
 def emit_register_tile(
     instances: Instances, tile: MarkedTile, domain: TileDomain, values: Sequence[Expr]
@@ -240,15 +242,29 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
 
 
 def _kind(tile: TileVersion) -> Kind:
-    """Of loops along the streams: a few steps of a whole tile are written out."""
-    updates = prod(tile.sizes.values())
+    """Of loops along the streams: a few steps of a whole tile are written out. Of a product, so few
+    that what it reads along the lanes is not spilled where the next tile reads the same."""
+    updates, held = prod(tile.sizes.values()), tile.sizes[tile.domain.lane]
     for name, hull in zip(tile.domain.streams, tile.domain.streams_hull, strict=True):
         match span(hull, name):
             case Literal() as begin, Literal() as end:
-                updates *= max(1, int(end.value) - int(begin.value))
+                steps = max(1, int(end.value) - int(begin.value))
+                updates, held = updates * steps, held * steps
             case _:
                 return "serial"
-    return "serial" if tile.crossing or tile.edge or updates > WRITTEN_OUT else "unrolled"
+    long = updates > WRITTEN_OUT or (held > _HELD and not _slides(tile))
+    return "serial" if tile.crossing or tile.edge or long else "unrolled"
+
+
+def _slides(tile: TileVersion) -> bool:
+    """Whether steps read again, for other rows or lanes, what the steps before them did."""
+    local, streams, forms = {*tile.sizes}, {*tile.domain.streams}, tile.domain.inverse.dims
+    for index in (i for read in tile.statement.reads for i in read.indices):
+        dims = [d for d in tile.statement.dims if mentions(index, (d,))]
+        moves = {name for d in dims for name in forms[d].variables()}
+        if moves & local and moves & streams:
+            return True
+    return False
 
 
 def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | None) -> list[Stmt]:

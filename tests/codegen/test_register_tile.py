@@ -270,6 +270,22 @@ def test_known_edges_are_tiles_of_their_own(
     assert shapes == tiles
 
 
+@pytest.mark.parametrize(
+    "steps, b, kind", [(16, (k, j), "unrolled"), (17, (k, j), "serial"), (17, (j + k,), "unrolled")]
+)
+def test_few_steps_are_written_out(steps: int, b: tuple[Expr, ...], kind: str) -> None:
+    """Of a product fewer than of a window, which reads elements again: 17 by 16 of B would be held
+    in registers that there are not."""
+    inside = (i, 7 - i, j, 15 - j, k, steps - 1 - k)
+    s = statement(inside, dtypes.int64, reads=(("A", (i, k)), ("B", b)))
+    sizes = {"A": (8, steps), "B": (40,) if len(b) == 1 else (steps, 16), "C": (8, 16)}
+    shapes = {name: tuple(map(literal, shape)) for name, shape in sizes.items()}
+    scop, tree = program(s, dtypes.int64, shapes), tiled(4, 16, 32)
+    agree(scop, tree, [{"M": 1, "N": 1, "K": 1}])
+    loops = (x for x in walk(build_kernel(scop, tree, "tile").body) if isinstance(x, For))
+    assert {x.kind for x in loops if x.upper == literal(steps)} - {"vector"} == {kind}
+
+
 def test_streams_of_two_loops() -> None:
     """A convolution along lanes: the inner stream slides, the outer one is strided."""
     c, r = Var("c"), Var("r")
