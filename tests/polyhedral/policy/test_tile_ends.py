@@ -32,6 +32,7 @@ def product(filters: int, pixels: int, after: str) -> Scop:
 def test_results_across_the_lanes_are_turned_in_registers() -> None:
     made = schedule_loops(product(24, 41, "S[f, p] + B[f] * Z[f, p]"), WIDE)
     assert outline(made) == (
+        "W_packed_0 W_packed_1 W_packed_2!vector { copy_W_packed }; "
         "p_r { p!unrolled f!vector { S0 }; c p_p f_p { S1 }; p_2!unrolled f_2!vector { S2 } }"
     )
     sums = made.tensor("S")
