@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.frontend.operators.registry import instantiate
 from weft.frontend.tensor_expr import Tensor
 from weft.loop_kernel import Kernel
 
@@ -34,6 +35,11 @@ class Case:
     permuted: Callable[[Arrays], Arrays] = the_same
     # output of the own version → that of the built-in
     back: Callable[[np.ndarray], np.ndarray] = as_it_is
+
+
+def built_in(op: str, *inputs: Tensor | None, **attributes: object) -> tuple[Tensor, ...]:
+    """The results of Weft's own definition of the operator."""
+    return instantiate(op, inputs, **attributes).outputs
 
 
 def random(*shape: int, scale: float = 1.0) -> np.ndarray:

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-import weft
-from weft.benchmarks.blind_case import Arrays, Case, random
+from weft.benchmarks.blind_case import Arrays, Case, built_in, random
+from weft.benchmarks.blind_cells import gru, lstm
 from weft.frontend.build import (
     compute,
     exp,
     max_over,
     placeholder,
     reduce_axis,
-    scan,
     sqrt,
     sum,
-    tanh,
 )
-from weft.frontend.operators.registry import instantiate
 from weft.frontend.scalar_expr import select
-from weft.frontend.tensor_expr import Tensor
-
-
-def _built_in(op: str, *inputs: Tensor | None, **attributes: object) -> tuple[Tensor, ...]:
-    return instantiate(op, inputs, **attributes).outputs
 
 
 def gemm() -> Case:
@@ -38,7 +29,7 @@ def gemm() -> Case:
     own = compute((n, m), lambda j, i: sum(u[q, i] * v[j, q], axis=q), name="zap")
     return Case(
         "gemm",
-        _built_in("matmul", a, b),
+        built_in("matmul", a, b),
         [own],
         (random(m, k), random(k, n)),
         lambda x: (x[0].T, x[1].T),
@@ -67,7 +58,7 @@ def conv() -> Case:
     )
     return Case(
         "conv",
-        _built_in("conv", x, f, None, pads=(1, 1, 1, 1)),
+        built_in("conv", x, f, None, pads=(1, 1, 1, 1)),
         [own],
         (random(1, c, h, w), random(k, c, 3, 3, scale=0.05)),
         lambda a: (a[0].transpose(0, 2, 3, 1), a[1].transpose(2, 3, 1, 0)),
@@ -95,7 +86,7 @@ def depthwise() -> Case:
     )
     return Case(
         "depthwise conv",
-        _built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
+        built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
         [own],
         (random(1, c, h, w), random(c, 1, 3, 3)),
         lambda a: (a[0].transpose(1, 0, 3, 2), a[1][:, 0].transpose(0, 2, 1)),
@@ -123,7 +114,7 @@ def channels_last() -> Case:
     )
     return Case(
         "depthwise, channels last",
-        _built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
+        built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=c),
         [own],
         (random(1, c, h, w), random(c, 1, 3, 3)),
         lambda a: (a[0][0].transpose(1, 2, 0), a[1][:, 0].transpose(0, 2, 1)),
@@ -140,7 +131,7 @@ def batched() -> Case:
     own = compute((b, m, n), lambda z, i, j: sum(u[q, i, z] * v[j, q, z], axis=q), name="many")
     return Case(
         "batched gemm, transposed",
-        _built_in("matmul", x, y),
+        built_in("matmul", x, y),
         [own],
         (random(b, m, k), random(b, k, n)),
         lambda a: (a[0].transpose(2, 1, 0), a[1].transpose(2, 1, 0)),
@@ -170,7 +161,7 @@ def attention() -> Case:
     )
     return Case(
         "attention",
-        _built_in("attention", q, k, v),
+        built_in("attention", q, k, v),
         [own],
         tuple(random(1, heads, n, d) for _ in range(3)),
         lambda a: (
@@ -195,7 +186,7 @@ def pooling() -> Case:
     )
     return Case(
         "pooling",
-        _built_in("max_pool", x, kernel=(2, 2), strides=(2, 2)),
+        built_in("max_pool", x, kernel=(2, 2), strides=(2, 2)),
         [own],
         (random(1, c, h, w),),
         lambda a: (a[0].transpose(2, 3, 1, 0),),
@@ -215,60 +206,11 @@ def softmax() -> Case:
     own = compute((n, m), lambda j, i: e[j, i] / total[i], name="share")
     return Case(
         "softmax, first axis",
-        _built_in("softmax", x),
+        built_in("softmax", x),
         [own],
         (random(m, n),),
         lambda a: (a[0].T,),
         lambda y: y.T,
-    )
-
-
-def lstm() -> Case:
-    """An LSTM over 16 steps, its gates in another order and its state as [hidden, batch]."""
-    steps, batch, size, hidden = 16, 4, 64, 64
-    x = placeholder((steps, batch, size), name="x")
-    w = placeholder((1, 4 * hidden, size), name="w")
-    r = placeholder((1, 4 * hidden, hidden), name="r")
-    flow = placeholder((steps, size, batch), name="flow")
-    win = placeholder((4, hidden, size), name="win")
-    rec = placeholder((4, hidden, hidden), name="rec")
-    k = reduce_axis((0, size), name="k")
-    driven = compute(
-        (steps, 4, hidden, batch),
-        lambda t, g, i, b: sum(win[g, i, k] * flow[t, k, b], axis=k),
-        name="driven",
-    )
-
-    def step(itself: Any, t: Any, i: Any, b: Any) -> tuple[Any, Any]:
-        def gate(g: int) -> Any:
-            q = reduce_axis((0, hidden), name=f"q{g}")
-            fed = sum(select(t >= 1, itself(0, t - 1, q, b), 0.0) * rec[g, i, q], axis=q)
-            return driven[t, g, i, b] + fed
-
-        def sigmoid(value: Any) -> Any:
-            return 1.0 / (exp(-value) + 1.0)
-
-        kept = select(t >= 1, itself(1, t - 1, i, b), 0.0)
-        cell = sigmoid(gate(2)) * kept + sigmoid(gate(0)) * tanh(gate(3))
-        return sigmoid(gate(1)) * tanh(cell), cell
-
-    f32 = weft.float32
-    own = scan((steps, hidden, batch), step, dtypes_=(f32, f32), along=1, name="memory")
-    return Case(
-        "LSTM",
-        _built_in("lstm", x, w, r)[:1],
-        own[:1],
-        (
-            random(steps, batch, size),
-            random(1, 4 * hidden, size, scale=0.2),
-            random(1, 4 * hidden, hidden, scale=0.2),
-        ),
-        lambda a: (
-            a[0].transpose(0, 2, 1),
-            a[1].reshape(4, hidden, size),
-            a[2].reshape(4, hidden, hidden),
-        ),
-        lambda y: y.transpose(0, 2, 1)[:, None],
     )
 
 
@@ -281,7 +223,7 @@ def batch_last() -> Case:
     own = compute((m, n, b), lambda i, j, z: sum(u[i, q, z] * v[q, j, z], axis=q), name="many")
     return Case(
         "batched gemm, batch last",
-        _built_in("matmul", x, y),
+        built_in("matmul", x, y),
         [own],
         (random(b, m, k), random(b, k, n)),
         lambda a: (a[0].transpose(1, 2, 0), a[1].transpose(1, 2, 0)),
@@ -308,7 +250,7 @@ def groups_last() -> Case:
 
     return Case(
         "grouped conv, groups last",
-        _built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=g),
+        built_in("conv", x, f, None, pads=(1, 1, 1, 1), group=g),
         [own],
         (random(1, g * c, h, w), random(g * k, c, 3, 3, scale=0.1)),
         permuted,
@@ -329,7 +271,7 @@ def dilated() -> Case:
     )
     return Case(
         "dilated conv",
-        _built_in("conv", x, f, None, dilations=(2, 2)),
+        built_in("conv", x, f, None, dilations=(2, 2)),
         [own],
         (random(1, c, h, w), random(k, c, 3, 3, scale=0.1)),
         lambda a: (a[0][0].transpose(1, 2, 0), a[1].transpose(0, 2, 3, 1)),
@@ -351,7 +293,7 @@ def spread_out() -> Case:
     )
     return Case(
         "transposed conv",
-        _built_in("conv_transpose", x, f, strides=(2, 2)),
+        built_in("conv_transpose", x, f, strides=(2, 2)),
         [own],
         (random(1, c, h, w), random(c, k, 2, 2, scale=0.1)),
         lambda a: (a[0][0].transpose(1, 2, 0), a[1].transpose(2, 3, 1, 0)),
@@ -375,63 +317,11 @@ def layer_norm() -> Case:
     )
     return Case(
         "layer norm, first axis",
-        _built_in("layer_norm", x, scale, shift)[:1],
+        built_in("layer_norm", x, scale, shift)[:1],
         [own],
         (random(m, n), random(n), random(n)),
         lambda a: (a[0].T, a[1], a[2]),
         lambda y: y.T,
-    )
-
-
-def gru() -> Case:
-    """A GRU over 16 steps, its gates in another order and its state as [hidden, batch]."""
-    steps, batch, size, hidden = 16, 4, 64, 64
-    x = placeholder((steps, batch, size), name="x")
-    w = placeholder((1, 3 * hidden, size), name="w")
-    r = placeholder((1, 3 * hidden, hidden), name="r")
-    flow = placeholder((steps, size, batch), name="flow")
-    win, rec = (
-        placeholder((3, hidden, size), name="win"),
-        placeholder((3, hidden, hidden), name="rec"),
-    )
-    k = reduce_axis((0, size), name="k")
-    driven = compute(
-        (steps, 3, hidden, batch),
-        lambda t, g, i, b: sum(win[g, i, k] * flow[t, k, b], axis=k),
-        name="driven",
-    )
-
-    def step(itself: Any, t: Any, i: Any, b: Any) -> tuple[Any]:
-        def fed(g: int) -> Any:
-            q = reduce_axis((0, hidden), name=f"q{g}")
-            return sum(select(t >= 1, itself(0, t - 1, q, b), 0.0) * rec[g, i, q], axis=q)
-
-        def sigmoid(value: Any) -> Any:
-            return 1.0 / (exp(-value) + 1.0)
-
-        kept = select(t >= 1, itself(0, t - 1, i, b), 0.0)
-        update = sigmoid(driven[t, 1, i, b] + fed(1))
-        reset = sigmoid(driven[t, 2, i, b] + fed(2))
-        fresh = tanh(driven[t, 0, i, b] + reset * fed(0))
-        return ((1.0 - update) * fresh + update * kept,)
-
-    own = scan((steps, hidden, batch), step, dtypes_=(weft.float32,), along=1, name="memory")
-    order = [2, 0, 1]  # the built-in's gates are z, r, h
-    return Case(
-        "GRU",
-        _built_in("gru", x, w, r, linear_before_reset=True)[:1],
-        own[:1],
-        (
-            random(steps, batch, size),
-            random(1, 3 * hidden, size, scale=0.2),
-            random(1, 3 * hidden, hidden, scale=0.2),
-        ),
-        lambda a: (
-            a[0].transpose(0, 2, 1),
-            a[1].reshape(3, hidden, size)[order],
-            a[2].reshape(3, hidden, hidden)[order],
-        ),
-        lambda y: y.transpose(0, 2, 1)[:, None],
     )
 
 
