@@ -42,7 +42,7 @@ class Limits:
         self._probes: dict[tuple[str, int], Probe] = {}
 
     def of(self, limit: str, size: int = 0) -> dict[str, Probe]:
-        """By name the probes whose best is the limit: of the multiply-adds of a dtype, of "copy"
+        """By name the probes that are the limit: of the multiply-adds of a dtype, of "copy"
         where about ``size`` bytes are read and written in all (0: more than any cache holds); none
         of ""."""
         if not limit:
@@ -52,9 +52,9 @@ class Limits:
         moved = _rounded(size) if size else beyond_caches()
         return {name: self._probe(name, moved) for name in ("plain copy", "streaming copy")}
 
-    def best(self, limit: str, size: int = 0) -> float:
+    def best(self, limit: str) -> float:
         """Operations or bytes per second, the best so far."""
-        return max((probe.best for probe in self.of(limit, size).values()), default=0.0)
+        return max((probe.best for probe in self.of(limit).values()), default=0.0)
 
     def _probe(self, name: str, moved: int) -> Probe:
         key = (name, moved)

@@ -22,8 +22,10 @@ from weft.options import Options
 Row = dict[str, Any]
 """``name``, ``group``, ``threads``; ``weft_ms``; ``peers``: name -> ms, each less ``overhead_ms``,
 what an empty call of that peer takes; ``best_peer``; ``best_peer_ratio``: its time over Weft's;
-``peak_fraction``: of ``limit``, whose best rate in this run is ``limit_per_s``; ``max_error``:
-relative to the largest element; ``right``; ``rounds``; ``spread``: relative, of each median;
+``peak_fraction``: of ``limit``, whose rate is ``limit_per_s``: of arithmetic the best in this run,
+of copying the median in the row's own turns (memory is shared with other machines, and is not as
+fast at all times); ``max_error``: relative to the largest element; ``right``; ``rounds``;
+``spread``: relative, of each median;
 ``relative``: name -> [Weft's time over the other's within rounds, its spread], the machine's own
 probe included; ``absent``: who did not take part, and why; ``failure``: why Weft did not;
 ``operations``, ``bytes``, ``saving``, ``own`` and ``facts`` as of the case. Times that are missing
@@ -120,7 +122,14 @@ class Bench:
         row["rounds"] = len(next(iter(samples.values())))
         row["spread"] = {name: spread(found) for name, found in samples.items()}
         row["relative"] = _relative(samples)
-        settle(row, self.limits.best(case.limit, case.bytes))
+        settle(row, self._limit(case, {name: times[name] for name in probes}))
+
+    def _limit(self, case: Case, probed: Mapping[str, float]) -> float:
+        """Operations or bytes per second; ``probed``: medians of the probes in the row's turns."""
+        if case.limit != "copy":
+            return self.limits.best(case.limit)
+        probes = self.limits.of(case.limit, case.bytes)
+        return max(probes[name].work / (1e-3 * ms) for name, ms in probed.items())
 
     def _overhead(self, case: Case, peer: str) -> float:
         """Milliseconds of an empty call of ``peer``, measured once for each kind of call."""

@@ -69,6 +69,7 @@ def interleaved_restored(
 
 
 Loop = Callable[[int], object]  # runs something as often as it is told
+_WARM = 0.008  # s that processors which slept take to be as fast as before, caches and all
 
 
 def interleaved_loops(
@@ -84,11 +85,13 @@ def interleaved_loops(
 
     A turn is as many calls as take about ``turn`` seconds, after one that is not timed: it wakes
     threads that slept and brings back what the others drove out of the caches. ``park``: before
-    that, everybody's threads have gone to sleep (``until_idle``); for contestants with threads of
-    their own. Every other round goes backwards. There are at least three rounds, one where a call
-    takes longer than ``seconds``, which are those of the turns alone.
+    that, everybody's threads have gone to sleep (``until_idle``), and as many calls as take
+    ``_WARM`` are not timed; for contestants with threads of their own. Every other round goes
+    backwards. There are at least three rounds, one where a call takes longer than ``seconds``,
+    which are those of the turns alone.
     """
     counts: dict[str, int] = {}
+    warm: dict[str, int] = {}
     longest = 0.0
     for name, loop in loops.items():
         loop(1)
@@ -96,6 +99,7 @@ def interleaved_loops(
         loop(1)
         once = max(clock() - start, 1e-9)
         counts[name] = min(max(1, round(turn / once)), 100_000)
+        warm[name] = max(1, round(counts[name] * _WARM / turn)) if park else 1
         longest = max(longest, once)
     samples: dict[str, list[float]] = {name: [] for name in loops}
     left = seconds
@@ -107,7 +111,7 @@ def interleaved_loops(
                 until_idle()
             begun = time.perf_counter()
             if counts[name] > 1 or park:
-                loop(1)
+                loop(warm[name])
             start = clock()
             loop(counts[name])
             samples[name].append((clock() - start) / counts[name] * 1e3)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weft.benchmarks.case import WRONG, Case, error_of, one_node, outputs_of
-from weft.benchmarks.limits import Limits
+from weft.benchmarks.limits import Limits, Probe
 from weft.benchmarks.peers.peer import Prepared, Unfit
 from weft.benchmarks.row import Bench, settle
 
@@ -137,6 +137,28 @@ def test_bytes_count_each_array_once() -> None:
     case = _double(10)
     assert outputs_of(case.model) == [((10,), np.dtype(np.float32))]
     assert case.bytes == 3 * 40
+
+
+def test_copying_counts_as_it_was_in_the_rows_own_turns() -> None:
+    now = [0.0]
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    def clock() -> float:
+        now[0] += 1e-6
+        return now[0]
+
+    class OneProbe(Limits):
+        """Copies 6 bytes: in 0.5 seconds before the row, in 2 during its turns."""
+
+        def of(self, limit: str, size: int = 0) -> dict[str, Probe]:
+            return {"plain copy": probe} if limit else {}
+
+    probe = Probe(6.0, lambda: spend(2.0))
+    probe.note([500.0])
+    row = Bench(1, 10.0, (), OneProbe(1), clock).row(_double())
+    assert row["limit_per_s"] == pytest.approx(3.0, rel=1e-4) and probe.best == 12.0
 
 
 def test_rows_are_settled_by_the_best_rate_of_the_run() -> None:
