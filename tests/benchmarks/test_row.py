@@ -157,7 +157,7 @@ def test_copying_counts_as_it_was_in_the_rows_own_turns() -> None:
 
     probe = Probe(6.0, lambda: spend(2.0))
     probe.note([500.0])
-    row = Bench(1, 10.0, (), OneProbe(1), clock).row(_double())
+    row = Bench(1, 10.0, (), OneProbe(1), clock).row(replace(_double(), limit="copy"))
     assert row["limit_per_s"] == pytest.approx(3.0, rel=1e-4) and probe.best == 12.0
 
 
