@@ -90,6 +90,7 @@ class Compiled:
         module, given = _translated(torch, case)
         config: Any = importlib.import_module("torch._inductor.config")
         config.freezing = True
+        torch._dynamo.reset()  # what it keeps of other models makes it refuse some
         torch.set_grad_enabled(False)
         compiled = torch.compile(module.eval())
         return _prepared(torch, lambda: compiled(*given))
