@@ -13,6 +13,8 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 from decimal import Decimal, getcontext, localcontext
+from functools import partial
+from textwrap import fill, indent
 
 DIGITS = 60
 Function = Callable[[Decimal], Decimal]
@@ -84,6 +86,9 @@ _LN2 = Decimal(2).ln()
 FITS: dict[str, Fit] = {
     # exp(r) = 1 + r + r**2 * EXP(r); the same for expm1
     "EXP": (lambda r: series(lambda k: 1 / _factorial(k + 2), r), -0.3467, 0.3467, 5, 11),
+    # The same beside 16, or 8, powers of two between 1 and 2
+    "EXP_16": (lambda r: series(lambda k: 1 / _factorial(k + 2), r), -0.0217, 0.0217, 2, 0),
+    "EXP_8": (lambda r: series(lambda k: 1 / _factorial(k + 2), r), -0.0434, 0.0434, 0, 7),
     # 2**r = 1 + r * ln 2 + r**2 * EXP2(r)
     "EXP2": (
         lambda r: series(lambda k: _LN2 ** (k + 2) / _factorial(k + 2), r), -0.5001, 0.5001, 5, 11
@@ -121,8 +126,7 @@ FITS: dict[str, Fit] = {
 
 def _tanh_rest(z: Decimal) -> Decimal:
     x = z.sqrt()
-    e = (2 * x).exp()
-    return ((e - 1) / (e + 1) - x) / (x * z)
+    return (_tanh(x) - x) / (x * z)
 
 
 def fit(function: Function, lower: float, upper: float, terms: int) -> list[Decimal]:
@@ -176,6 +180,33 @@ def _solved(rows: list[list[Decimal]]) -> list[Decimal]:
     return [rows[k][-1] / rows[k][k] for k in range(size)]
 
 
+def fit_pieces(
+    function: Function, parts: int, count: int, terms: int, end: Function
+) -> list[float]:
+    """Coefficients, all constant ones first, of ``count`` polynomials in d: of ``function`` at
+    x = j / ``parts`` + d, |d| <= 1 / (2 * ``parts``), the first for d >= 0 and without a constant
+    where the function is 0 there; the last one is that of ``end``."""
+    half, pieces = 0.5 / parts, []
+    for j in range(count):
+        at, piece = Decimal(j) / parts, function if j < count - 1 else end
+        low = -half if j else 0.0
+        if j == 0 and not function(Decimal(0)):
+            pieces.append([Decimal(0), *fit(lambda d: function(d) / d, low, half, terms - 1)])
+        else:
+            shifted = partial(_shifted, piece, at)
+            pieces.append(fit(shifted, low, half, terms))
+    return [nearest_single(piece[k]) for k in range(terms) for piece in pieces]
+
+
+def _shifted(function: Function, at: Decimal, d: Decimal) -> Decimal:
+    return function(at + d)
+
+
+def _tanh(x: Decimal) -> Decimal:
+    e = (2 * x).exp()
+    return (e - 1) / (e + 1)
+
+
 def _erf_root(z: Decimal) -> Decimal:
     """erf(x) / x in z = x**2, also where the series is slow."""
     if z < Decimal("0.25"):
@@ -207,13 +238,18 @@ def tables() -> Iterator[tuple[str, tuple[float, ...], tuple[float, ...]]]:
         yield (
             name,
             tuple(nearest_single(c) for c in fit(function, lower, upper, short)) if short else (),
-            tuple(float(c) for c in fit(function, lower, upper, long)),
+            tuple(float(c) for c in fit(function, lower, upper, long)) if long else (),
         )
     # erf(x) = x * ERF_TOP(x**2) / ERF_BOTTOM(x**2) for x**2 <= 15, beyond which float32 has 1
     for name, part in zip(
         ("ERF_TOP", "ERF_BOTTOM"), fit_quotient(_erf_root, 15.0, 6, 6), strict=True
     ):
         yield name, tuple(map(nearest_single, part)), ()
+    # Pieces around multiples of 1 / 8 and 1 / 2: erf(x) / x, tanh(x)
+    yield "ERF_32", tuple(fit_pieces(lambda x: _erf_root(x * x), 8, 32, 4, lambda x: 1 / x)), ()
+    yield "TANH_32", tuple(fit_pieces(_tanh, 2, 32, 8, lambda x: Decimal(1))), ()
+    powers = [[Decimal(2) ** (Decimal(j) / n) for j in range(n)] for n in (16, 8)]
+    yield "POWERS", tuple(map(nearest_single, powers[0])), tuple(map(float, powers[1]))
     for name, value in (("LN2", _LN2), ("HALF_PI", _PI / 2), ("LOG2_E", 1 / _LN2)):
         yield name, split(value, 24, True), split(value, 53, False)
 
@@ -248,8 +284,7 @@ def main() -> None:
             if not values:
                 continue
             print(f'    "{row[0]}": (')
-            for value in values:
-                print(f"        {value!r},")
+            print(indent(fill(" ".join(f"{v!r}," for v in values), 92), " " * 8))
             print("    ),")
         print("}")
     print("# fmt: on\n\n# 1280 bits of 2 / pi behind the binary point, most significant first")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from weft.codegen.math_common import clamped, table
 from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product
+from weft.codegen.register_tables import entries, pick
 
 _LARGEST = {"float": 89.0, "double": 710.0}  # beyond it exp overflows
 _LEAST = {"float": -104.0, "double": -746.0}  # below it exp is 0
 
 
 def exp(x: Number) -> Number:
-    """e**x = 2**k * e**r, |r| <= ln(2) / 2."""
+    """e**x = 2**k * e**r, |r| <= ln(2) / 2; with n powers of two in a register
+    e**x = 2**k * 2**(j / n) * e**r, |r| <= ln(2) / 2n, which is a shorter polynomial."""
     x = clamped(x, _LEAST[x.type], _LARGEST[x.type])
-    ln2 = table(x, "LN2")
-    whole, k = x.whole(table(x, "LOG2_E")[0])
+    ln2, n = table(x, "LN2"), entries(x)
+    whole, k = x.whole(table(x, "LOG2_E")[0], n or 1)
     r = (-whole).fma(ln2[1], (-whole).fma(ln2[0], x))  # the inner one is exact
-    return r.polynomial((1.0, 1.0, *table(x, "EXP"))).scaled(k, whole)
+    if not n:
+        return r.polynomial((1.0, 1.0, *table(x, "EXP"))).scaled(k, whole)
+    power = pick(table(x, "POWERS"), k, x.type)
+    rest = r.polynomial((1.0, *table(x, f"EXP_{n}")))
+    return (r * power).fma(rest, power).scaled(k >> (n.bit_length() - 1), whole)
 
 
 def reduce_ln2(x: Number) -> tuple[Number, Number, Number]:
@@ -72,10 +78,25 @@ def cosh(x: Number) -> Number:
 
 def tanh(x: Number) -> Number:
     if x.type == "float":
-        return _tanh_single(x)
+        return _piece(abs(x), "TANH_32", 2).copysign(x) if entries(x) else _tanh_single(x)
     a = abs(x)
     e = expm1(-2.0 * a)
     return (-e / (e + 2.0)).copysign(x)
+
+
+def _piece(a: Number, name: str, parts: int) -> Number:
+    """A function of a >= 0: around each multiple of 1 / ``parts`` another polynomial, whose
+    coefficients are picked from the tables ``name``; beyond the last of these it stays."""
+    values, count = table(a, name), 2 * entries(a)
+    a = _at_most(a, (count - 1) / parts)
+    near, k = a.whole(parts=parts)
+    rows = [values[start : start + count] for start in range(0, len(values), count)]
+    return (a - near).polynomial([pick(row, k, a.type) for row in rows])
+
+
+def _at_most(x: Number, high: float) -> Number:
+    """NaN stays."""
+    return (x > high).where(high, x)
 
 
 def _tanh_single(x: Number) -> Number:
@@ -102,6 +123,13 @@ def erf(x: Number) -> Number:
 
 
 def _erf_single(x: Number) -> Number:
+    if not entries(x):
+        return _erf_quotient(x)
+    a = _at_most(abs(x), 31 / 8)
+    return (a * _piece(a, "ERF_32", 8)).copysign(x)
+
+
+def _erf_quotient(x: Number) -> Number:
     """One quotient, no exponential; where x**2 > 15 it grows with x, so that 1 is reached."""
     z = x * x
     z = (z < 15.0).where(z, 15.0)

@@ -1,4 +1,5 @@
-"""Mathematical functions as arithmetic: range reduction and polynomial, no tables, no library.
+"""Mathematical functions as arithmetic: range reduction and polynomial, no library, and no tables
+but those in registers, where a processor picks from them (``register_tables``).
 
 Written once for scalars and vectors (``math_values``). Types below float32 are computed in float32.
 ``BOUNDS`` states the largest error of each function in ulps of its result, over all inputs, as

@@ -7,6 +7,7 @@ numbers on either side become literals of the type in hand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.codegen.llvm_builder import Builder, Value, floating, integer
@@ -177,9 +178,10 @@ class Number:
 
     # ---- common shapes ------------------------------------------------------------------------
 
-    def polynomial(self, coefficients: tuple[float, ...]) -> Number:
+    def polynomial(self, coefficients: Sequence[float | Number]) -> Number:
         """Horner's scheme, constant coefficient first."""
-        total = self.literal(coefficients[-1])
+        last = coefficients[-1]
+        total = last if isinstance(last, Number) else self.literal(last)
         for c in reversed(coefficients[:-1]):
             total = total.fma(self, c)
         return total
@@ -188,7 +190,8 @@ class Number:
         """``self * 2**exponent``, rounded once even where the result is subnormal.
 
         ``exponent`` is an integer of the float's width, of at most twice the exponent range;
-        ``whole``: the same as a float, where that is at hand, for processors that take it so.
+        ``whole``: the same as a float, or more by less than 1, where that is at hand, for
+        processors that take it so.
         """
         quick = None if whole is None else self._scaled_at_once(whole)
         if quick is not None:
@@ -200,7 +203,7 @@ class Number:
         return self * first * second
 
     def _scaled_at_once(self, whole: Number) -> Number | None:
-        """``self * 2**whole`` by one instruction, where the processor has it for these lanes."""
+        """``self * 2**floor(whole)`` by one instruction, if there is one for these lanes."""
         bits = self.value.lanes * int(INTEGER[self.type][1:])
         needed = {512: "avx512f", 256: "avx512vl", 128: "avx512vl"}.get(bits)
         if needed not in self.b.features:
@@ -213,10 +216,10 @@ class Number:
         given += f"{rounding} 4" if rounding else ""  # as the processor rounds
         return Number(self.b, self.b.emit(f"call {full} {name}({given})", self.type, lanes))
 
-    def whole(self, factor: float = 1.0) -> tuple[Number, Number]:
-        """The whole number nearest to ``self * factor``, or next to that, as a float and as an
-        integer; any bits for NaN or huge."""
-        magic = 1.5 * 2.0 ** MANTISSA[self.type]
+    def whole(self, factor: float = 1.0, parts: int = 1) -> tuple[Number, Number]:
+        """The whole number of ``parts``, a power of two, of 1 nearest to ``self * factor``, or next
+        to that, as a float and how many as an integer; any bits for NaN or huge."""
+        magic = 1.5 * 2.0 ** MANTISSA[self.type] / parts
         shifted = self + magic if factor == 1.0 else self.fma(factor, magic)
         return shifted - magic, shifted.bits() - shifted.literal(magic).bits()
 
