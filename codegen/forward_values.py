@@ -145,7 +145,7 @@ class _Turn:
     lanes: For | None
     places: Sequence[Place]
     loads: Sequence[Load]
-    touched: frozenset[tuple[object, object]]
+    touched: frozenset[Place]
     bound: frozenset[str]
 
     def chain(self, place: Place, buffer: Buffer, prefix: str) -> _Chain | None:
@@ -174,7 +174,8 @@ class _Turn:
         if not back and not fixed:
             return None
         names = tuple(f"{prefix}.{k}" for k in range(1, max(back.values(), default=1) + 1))
-        behind = fixed and all(other == place for other in self.touched if other[0] == name)
+        elsewhere = (at for other, at in self.touched if other == name and at != indices)
+        behind = fixed and all(_apart(own, self.forms(at), moving) for at in elsewhere)
         return _Chain(place, buffer, back, names, lanes, fixed, behind)
 
     def forms(self, indices: Sequence[Expr]) -> _Forms | None:
@@ -203,7 +204,7 @@ def _turn(loop: For) -> _Turn | None:
     places = [place for s in inside for place in _written(s)]
     loads = dict.fromkeys(n for s in inside for e in expressions(s) for n in sure_loads(e))
     every = (n for s in inside for e in expressions(s) for n in walk_expr(e))
-    read = ((n.source, n.indices) for n in every if isinstance(n, Load))
+    read = ((str(n.source), n.indices) for n in every if isinstance(n, Load))
     bound = frozenset(s.name for s in inside if isinstance(s, Let))
     return _Turn(loop, lanes, places, list(loads), frozenset((*places, *read)), bound)
 

@@ -7,8 +7,9 @@
 
 A vector loop would otherwise mask every lane. So do the conditions by which the stream of a
 register tile selects its operands: a branch between a product and its sum would keep these apart.
-At most two conditions of one loop go outside. Those of data, without which a loop does nothing at
-all, do so from every loop (``skip_loops``).
+At most two conditions of one loop go outside. They go around other serial loops where these do
+nothing but ask them: what is inside is as long as before. Those of data, without which a loop does
+nothing at all, do so from every loop (``skip_loops``).
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def _outside(stmt: Stmt, shared: set[str]) -> Stmt:
         return found
     if isinstance(stmt, For) and not any(isinstance(s, For) for s in walk(stmt.body)):
         return _split(stmt, CONDITIONS)
+    if isinstance(stmt, For) and stmt.kind == "serial" and isinstance(stmt.body, If):
+        return _split(stmt, CONDITIONS)
     return stmt
 
 
@@ -81,8 +84,9 @@ def _split(loop: For, left: int) -> Stmt:
 
 def _conditions(loop: For) -> Iterator[Expr]:
     """Conditions in ``loop`` that are the same in all of its iterations."""
+    innermost = _is_stream(loop) or not any(isinstance(s, For) for s in walk(loop.body))
     bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
-    for stmt in walk(loop.body):
+    for stmt in walk(loop.body) if innermost else _whole(loop.body):
         if isinstance(stmt, Let):
             bound.add(stmt.name)
         for condition in _asked(stmt, stream=_is_stream(loop)):
@@ -92,6 +96,14 @@ def _conditions(loop: For) -> Iterator[Expr]:
                     for n in walk_expr(part)
                 ):
                     yield part
+
+
+def _whole(stmt: Stmt) -> Iterator[Stmt]:
+    """The conditions that are all of ``stmt``, one inside the other."""
+    if isinstance(stmt, If):
+        yield stmt
+        yield from _whole(stmt.then)
+        yield from _whole(stmt.otherwise)
 
 
 def _asked(stmt: Stmt, *, stream: bool) -> Iterator[Expr]:

@@ -21,10 +21,9 @@ from dataclasses import replace
 from functools import partial
 
 from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import (
@@ -36,10 +35,11 @@ from weft.polyhedral.policy.product import (
     sum_of,
     sums_of,
 )
+from weft.polyhedral.policy.tile_edges import beyond_tile
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Constraint, Statement
+from weft.polyhedral.scop import Constraint
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
@@ -47,35 +47,6 @@ from weft.polyhedral.transform.precompute import precompute
 TILE = 192  # of in-place updates, in both directions
 MANY = 256  # rows for which copies of the operands pay
 PANEL = 32  # steps of an update by its own rows and columns that go together
-
-
-def beyond_tile(
-    statement: Statement, product: Product, tiled: Sequence[tuple[Expr, int]]
-) -> tuple[Constraint, ...]:
-    """Where the stream keeps clear of the tile: every constraint that ties the stream to a tiled
-    value holds for the whole tile. ``tiled``: (dim, tile size)."""
-    found = []
-    for constraint in statement.domain:
-        if not any(mentions(constraint.expr, (d,)) for d in product.stream):
-            continue
-        worst = constraint.expr
-        form = linear(worst, statement.dims)
-        if form is None or constraint.equality:
-            continue
-        changed = False
-        for value, size in tiled:
-            factor = form.coefficients.get(getattr(value, "name", ""), 0)
-            if factor == 0:
-                continue
-            # The value is its tile's first, plus something between 0 and size - 1.
-            least = value // size * size
-            worst = worst - value * factor + least * factor
-            worst = worst + (literal(factor * (size - 1)) if factor < 0 else literal(0))
-            changed = True
-        if changed:  # k <= j: a step k that is a value j of the tile is not clear of it
-            meets = form.rest == literal(0)
-            found.append(Constraint(worst - 1 if meets else worst))
-    return tuple(found)
 
 
 # ---- the strategy -------------------------------------------------------------------------------
@@ -155,12 +126,12 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
     tiles = [{n: e // size for n, e in plane.at.items()} for plane in (rows, lanes)]
     for p in products:
         s = planner.scop.statement(p.statement)
-        where = beyond_tile(s, p, [(plane.at[s.name], size) for plane in (rows, lanes)])
+        where = beyond_tile(s, p.stream, [(plane.at[s.name], size) for plane in (rows, lanes)])
         if not where:
             return None
         scop, edges = isolate(planner.scop, s.name, where)
         planner.split(scop, s.name, edges, replace(group, above=(*group.above, *tiles)))
-        planner.planned[s.name] = partial(_within_tile, p)
+        planner.planned[s.name] = partial(_within_tile, p, level == 0)
         names += edges
     planner.tiled |= dict.fromkeys(names, level + 1)
     order = [s.name for s in planner.scop.statements if s.name in names]
@@ -200,10 +171,10 @@ def _blocked(p: Product, planner: Planner, group: Group) -> Tree:
     return blocked(planner, p)
 
 
-def _within_tile(p: Product, planner: Planner, group: Group) -> Tree | None:
+def _within_tile(p: Product, copied: bool, planner: Planner, group: Group) -> Tree | None:
     if not set(p.stream) <= set(planner.free(group, p.statement)):
         return None  # one step of the stream at a time: sums in registers would serve once
-    return within_tile(planner, p)
+    return within_tile(planner, p, copied=copied)
 
 
 def _plane(planner: Planner, group: Group, fixed: dict[str, Expr]) -> Hyperplane | None:

@@ -168,7 +168,7 @@ class Planner:
         tried += self.strategies if self.plain.isdisjoint(group.names) else ()
         try:
             for name, strategy in tried:
-                tree = self._attempt(strategy, group)
+                tree = self.attempt(strategy, group)
                 if tree is not None:
                     if name and not group.above:
                         self._note(name, group)
@@ -179,7 +179,7 @@ class Planner:
             self._note("as written", group)
         return self.last(self, group)
 
-    def _attempt(self, strategy: Strategy, group: Group) -> Tree | None:
+    def attempt(self, strategy: Strategy, group: Group) -> Tree | None:
         """What ``strategy`` answers; where it has no answer, nothing has changed."""
         kept = self.scop, len(self.packings), list(self.notes)
         known = dict(self.planned), dict(self.copies), dict(self.tiled), dict(self.row_tiles)

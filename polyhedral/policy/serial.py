@@ -7,21 +7,26 @@ loops: of those that are legal, the one inside which the statements run best in 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.policy.lanes import choose_lanes
+from weft.polyhedral.policy.one_pass import one_pass
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import turns_of
+from weft.polyhedral.policy.tile_edges import beyond_tile
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
+from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Statement
+from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
 SIDE_BY_SIDE = 40.0  # … in scalars, or across rows, for several iterations that nothing crosses
-COLUMNS = 64  # of a tile around a carrying loop
+COLUMNS = 48  # of a tile around a carrying loop
 LOOK_AHEAD = 2  # carrying loops inside the one that is chosen
 
 
@@ -34,17 +39,62 @@ def serial(planner: Planner, group: Group) -> Tree | None:
         return planner.share(planner, group, plane)
     columns = _columns(planner, group, plane)
     if columns is not None:
-        planes = (columns,) if planner.threads == 1 else (plane, columns)
-        taken: set[str] = set()  # two skewed planes may be called after one dim
-        tiles = {fresh(f"{planner.name(p.at)}_t", taken): _tiles(p) for p in planes}
+        ahead = planner.attempt(partial(_ahead, plane, columns), group)
+        if ahead is not None:
+            return ahead
+        tiles = _tiles(planner, plane, columns)
         loops = tile_loops(planner, group, tiles)
         return Band(loops, planner.nest(group.inside(*tiles.values())))
     loop = planner.loop(planner.name(plane.at), plane.at)
     return Band((loop,), planner.nest(group.inside(plane.at)))
 
 
-def _tiles(plane: Hyperplane) -> At:
-    return {n: e // COLUMNS for n, e in plane.at.items()}
+def _tiles(planner: Planner, carrier: Hyperplane, columns: Hyperplane) -> dict[str, At]:
+    planes = (columns,) if planner.threads == 1 else (carrier, columns)
+    taken: set[str] = set()  # two skewed planes may be called after one dim
+    return {
+        fresh(f"{planner.name(p.at)}_t", taken): {n: e // COLUMNS for n, e in p.at.items()}
+        for p in planes
+    }
+
+
+def _ahead(carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Group) -> Tree | None:
+    """``group`` in tiles of columns, with the steps apart that end before the columns of a tile
+    begin, if they go through these in one pass each: no column of the tile is waited for."""
+    group, before = _cut(planner, group, carrier, columns)
+    tiles = _tiles(planner, carrier, columns)
+    inside = group.inside(*tiles.values())
+    rest = [n for n in group.names if n not in before]
+    ends = ((a.dependence.source.name, a.dependence.sink.name) for a in inside.active)
+    if not before or any(source in rest and sink in before for source, sink in ends):
+        return None
+    first = one_pass(planner, inside.part(before))
+    if first is None:
+        return None
+    loops = tile_loops(planner, group, tiles)
+    return Band(loops, TreeSequence((first, planner.nest(inside.part(rest)))))
+
+
+def _cut(
+    planner: Planner, group: Group, carrier: Hyperplane, columns: Hyperplane
+) -> tuple[Group, list[str]]:
+    """``group`` with statements cut where steps end before the columns of a tile begin, and the
+    names of those parts."""
+    names, before = list(group.names), list[str]()
+    for s in planner.statements(group):
+        step, column = carrier.at[s.name], columns.at[s.name]
+        if not isinstance(step, Var) or not isinstance(column, Var) or step == column:
+            continue
+        where = beyond_tile(s, (step.name,), [(column, COLUMNS)])
+        if where:
+            scop, edges = isolate(planner.scop, s.name, where)
+            planner.split(scop, s.name, edges, group)
+            before.append(s.name)
+            names += edges
+            for plane in (carrier, columns):
+                plane.at.update(dict.fromkeys(edges, plane.at[s.name]))
+    order = [s.name for s in planner.scop.statements if s.name in names]
+    return planner.group(order, group.above), before
 
 
 def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane | None:

@@ -120,6 +120,7 @@ FIXED = at("x", i, literal(0))
         (put("x", (i, literal(0)), FIXED * 3 + at("b", i, j)), True),
         (Update((("x", (i, literal(0))),), monoid("add", I64), (at("b", i, j) * j,)), True),
         (Block((put("x", (i, literal(0)), at("b", i, j)), put("y", (i, j), j))), True),
+        (put("x", (i, literal(0)), FIXED * 3 + at("x", i, literal(2))), True),
         (put("x", (i, literal(0)), FIXED * 3 + at("x", i, j + 1)), False),
         (put("x", (i, literal(0)), FIXED * 3 + at("x", i + 1, literal(0))), False),
     ],

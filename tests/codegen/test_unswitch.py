@@ -36,6 +36,16 @@ def test_not_more_than_two() -> None:
     assert len(innermost(after)) <= 4
 
 
+def test_a_loop_that_does_nothing_but_ask_goes_inside() -> None:
+    row = For("q", literal(0), literal(3), "serial", mark(1, i, Var("q")))
+    other = For("q", literal(0), literal(3), "serial", mark(2, i, Var("q")))
+    before = nest(If(i >= 3, row, If(n - i >= 2, other)), "serial")
+    after = unswitch(before)
+    same(before, after)
+    assert len(innermost(after)) == 2
+    assert all(map(free, (s for s in walk(after.body) if isinstance(s, For) and s.var == "j")))
+
+
 def test_conditions_that_the_loop_changes_stay() -> None:
     for condition in (j >= 2, Load("x", (j, literal(0)), dtypes.int64) >= 2):
         before = nest(If(condition, mark(1, i, j)), "serial")
