@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.dtypes import DType
@@ -285,6 +286,21 @@ class Builder:
             a.type,
             len(lanes),
         )
+
+    def parts(self, value: Value, lanes: int) -> list[Value]:
+        """``value`` in pieces of ``lanes``, which divide its own."""
+        starts = range(0, value.lanes, lanes)
+        if len(starts) == 1:
+            return [value]
+        return [self.shuffle(value, None, list(range(k, k + lanes))) for k in starts]
+
+    def joined(self, parts: Sequence[Value]) -> Value:
+        """``parts``, a power of two of vectors, one behind the other."""
+        parts = list(parts)
+        while len(parts) > 1:
+            lanes = list(range(2 * parts[0].lanes))
+            parts = [self.shuffle(parts[k], parts[k + 1], lanes) for k in range(0, len(parts), 2)]
+        return parts[0]
 
     def pack(self, mask: Value) -> Value:
         """A mask of n lanes as an integer of n bits, lane 0 the lowest."""

@@ -334,10 +334,12 @@ def _every_other_store(frame: Frame, buffer: Binding, offset: Ramp, value: Value
 def _streaming_store(
     frame: Frame, pointer: Value, value: Value, align: int, streams: Value
 ) -> None:
-    """A vector store past the caches if ``streams`` and its address is a multiple of its size, as
-    processors demand; both are the same throughout a row, so that the jump costs nothing."""
-    b, size = frame.b, value.lanes * align
-    if size < _STREAMED or size & (size - 1):
+    """A vector store past the caches if ``streams`` and its address is a multiple of its size, or
+    of a register's, as processors demand; both are the same throughout a row, so that the jump
+    costs nothing."""
+    b, lanes = frame.b, min(value.lanes, frame.target.vector_bytes // align)
+    size = lanes * align
+    if size < _STREAMED or size & (size - 1) or value.lanes % lanes:
         _vector_store(frame, pointer, value, None, align)
         return
     past, plain, after = b.new_label("past"), b.new_label("plain"), b.new_label("stored")
@@ -345,7 +347,9 @@ def _streaming_store(
     lies = b.compare("icmp eq", low, integer(0))
     b.branch(lies if streams.const else b.binary("and", streams, lies), past, plain)
     b.at(past)
-    b.store(value, pointer, size, streams=True)
+    for k, part in enumerate(b.parts(value, lanes)):
+        place = b.element(pointer, value.type, integer(k * lanes))
+        b.store(part, place, size, streams=True)
     b.jump(after)
     b.at(plain)
     b.store(value, pointer, align)

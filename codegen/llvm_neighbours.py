@@ -60,6 +60,11 @@ class Neighbours:
         self._rows = _rows(frame, loop, width)[:_KEPT]
         self._before: list[Value] = []
 
+    @property
+    def there(self) -> bool:
+        """Whether there are any, so that each vector needs what the one before it has left."""
+        return bool(self._rows)
+
     def start(self, lower: Value, some: Value) -> None:
         """Before the turns from ``lower`` on, of which there are any if ``some`` (an i1)."""
         b, width = self.frame.b, self.width

@@ -86,7 +86,7 @@ def _transposed(
     padded += [Value("poison", rows[0].type, padded[0].lanes)] * (
         _power_above(len(rows)) - len(rows)
     )
-    joined = padded if wide else [_joined(b, padded[k::side]) for k in range(side)]
+    joined = padded if wide else [b.joined(padded[k::side]) for k in range(side)]
     done = _squares(b, joined, side, size)
     starts = range(0, width, side) if wide else (0,)
     many = side if wide else width
@@ -131,15 +131,6 @@ def _round(b: Builder, rows: list[Value], bit: int, order: list[int], other: int
         found[k] = b.shuffle(one, two, order)
         found[k + bit] = b.shuffle(one, two, [c + other for c in order])
     return found
-
-
-def _joined(b: Builder, parts: Sequence[Value]) -> Value:
-    """``parts``, a power of two of vectors, one behind the other."""
-    parts = list(parts)
-    while len(parts) > 1:
-        lanes = list(range(2 * parts[0].lanes))
-        parts = [b.shuffle(parts[k], parts[k + 1], lanes) for k in range(0, len(parts), 2)]
-    return parts[0]
 
 
 def _resized(b: Builder, value: Value, lanes: int) -> Value:

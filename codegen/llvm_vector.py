@@ -6,7 +6,8 @@
 ``W`` is as many elements of the widest type in the loop as a vector holds. A constant number of
 turns is written out. An ``Update`` whose target is the same in all turns accumulates lane by lane
 in registers, several sets of them in turn so that one addition need not wait for the last, and the
-sets and lanes are combined in a tree behind the loop.
+sets and lanes are combined in a tree behind the loop. Where a turn is a long chain of operations,
+two vectors take its steps together, as one of twice as many lanes (``llvm_abreast``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from weft.codegen.llvm_abreast import vectors_abreast
 from weft.codegen.llvm_builder import Ramp, Value, integer, register_type
 from weft.codegen.llvm_expressions import combine, evaluate_all
 from weft.codegen.llvm_frame import Frame, Lanes
@@ -90,13 +92,15 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
         count = b.intrinsic("smax", span, integer(0))
     written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
     sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
-    reductions = Reductions(frame, _hoistable(frame, loop), width, sets)
+    updates = _hoistable(frame, loop)
+    abreast = vectors_abreast(frame, loop, updates) if sets > 1 else 1
+    reductions = Reductions(frame, updates, width, abreast if abreast > 1 else sets)
     host.reductions = reductions if reductions.cells else None
     frame.changing = _changing(frame, loop) if not 0 <= turns < _LONG * width else None
     if written_out:
         _write_out(host, loop, lower, turns, width)
     else:
-        _loop(host, loop, lower, count, width)
+        _loop(host, loop, lower, count, width, abreast)
     host.reductions, frame.changing = None, None
     if not reductions.cells:
         return
@@ -133,30 +137,32 @@ def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> N
         _chunk(host, loop, lower, integer(start), lanes)
 
 
-def _loop(host: Host, loop: For, lower: Value, count: Value, width: int) -> None:
+def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, abreast: int) -> None:
+    """``abreast``: vectors of each group that take each step together."""
     frame, b = host.frame, host.frame.b
     whole = _round_down(frame, count, width)
-    sets = host.reductions.sets if host.reductions else 1
-    grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
-
     neighbours = Neighbours(frame, loop, width)
     neighbours.start(lower, b.compare("icmp sgt", whole, integer(0)))
+    abreast = 1 if neighbours.there else abreast
+    sets = max(host.reductions.sets if host.reductions else 1, abreast)
+    grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
 
-    def turn(at: Value) -> None:
+    def turn(at: Value, vectors: int = 1) -> None:
         index = b.add(lower, at)
         assert isinstance(index, Value)
-        frame.loaded = neighbours.turn(index)
-        _chunk(host, loop, lower, at, Lanes(width))
+        frame.loaded = neighbours.turn(index) if vectors == 1 else {}
+        _chunk(host, loop, lower, at, Lanes(width * vectors))
         frame.loaded = {}
 
     def group(at: Value) -> None:
-        assert host.reductions is not None
-        for position in range(sets):
-            host.reductions.use_set(position)
+        for position in range(0, sets, abreast):
+            if host.reductions:
+                host.reductions.use_set(position)
             later = b.add(at, integer(position * width))
             assert isinstance(later, Value)
-            turn(later)
-        host.reductions.use_set(0)
+            turn(later, abreast)
+        if host.reductions:
+            host.reductions.use_set(0)
 
     if sets > 1:
         host.counted(integer(0), grouped, width * sets, group)
@@ -208,15 +214,24 @@ class Reductions:
         """Fold ``stmt`` into the set in use; False if it is none of ours."""
         if id(stmt) not in self.cells:
             return False
-        cells = self.cells[id(stmt)][self._set]
-        old = self._read(frame, stmt, self._set)
         values = [frame.spread(v) for v in evaluate_all(frame, stmt.values)]
+        several = [frame.b.parts(v, self.lanes) for v in values]
+        for position, vectors in enumerate(zip(*several, strict=True)):
+            self._fold_into(frame, stmt, (self._set + position) % self.sets, vectors)
+        return True
+
+    def _fold_into(
+        self, frame: Frame, stmt: Update, position: int, values: Sequence[Value]
+    ) -> None:
+        old = self._read(frame, stmt, position)
         mask = frame.lanes.mask
         for cell, new, before in zip(
-            cells, combine(frame, stmt.monoid, values, old), old, strict=True
+            self.cells[id(stmt)][position],
+            combine(frame, stmt.monoid, values, old),
+            old,
+            strict=True,
         ):
             frame.b.store(new if mask is None else frame.b.select(mask, new, before), cell)
-        return True
 
     def _read(self, frame: Frame, stmt: Update, position: int) -> list[Value]:
         cells = self.cells[id(stmt)][position]

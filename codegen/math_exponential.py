@@ -15,13 +15,13 @@ def exp(x: Number) -> Number:
     e**x = 2**k * 2**(j / n) * e**r, |r| <= ln(2) / 2n, which is a shorter polynomial."""
     x = clamped(x, _LEAST[x.type], _LARGEST[x.type])
     ln2, n = table(x, "LN2"), entries(x)
-    whole, k = x.whole(table(x, "LOG2_E")[0], n or 1)
+    whole, k, bits = x.nearest(table(x, "LOG2_E")[0], n or 1)
     r = (-whole).fma(ln2[1], (-whole).fma(ln2[0], x))  # the inner one is exact
     if not n:
         return r.polynomial((1.0, 1.0, *table(x, "EXP"))).scaled(k, whole)
-    power = pick(table(x, "POWERS"), k, x.type)
+    power = pick(table(x, "POWERS"), bits, x.type)
     rest = r.polynomial((1.0, *table(x, f"EXP_{n}")))
-    return (r * power).fma(rest, power).scaled(k >> (n.bit_length() - 1), whole)
+    return (r * power).fma(rest, power).scaled(k, whole)
 
 
 def reduce_ln2(x: Number) -> tuple[Number, Number, Number]:
@@ -89,9 +89,9 @@ def _piece(a: Number, name: str, parts: int) -> Number:
     coefficients are picked from the tables ``name``; beyond the last of these it stays."""
     values, count = table(a, name), 2 * entries(a)
     a = _at_most(a, (count - 1) / parts)
-    near, k = a.whole(parts=parts)
+    near, _, bits = a.nearest(parts=parts)
     rows = [values[start : start + count] for start in range(0, len(values), count)]
-    return (a - near).polynomial([pick(row, k, a.type) for row in rows])
+    return (a - near).polynomial([pick(row, bits, a.type) for row in rows])
 
 
 def _at_most(x: Number, high: float) -> Number:

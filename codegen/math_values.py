@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.codegen.llvm_builder import Builder, Value, floating, integer
+from weft.codegen.llvm_builder import Builder, Value, floating, integer, vector_type
 
 MANTISSA = {"float": 23, "double": 52}
 BIAS = {"float": 127, "double": 1023}
@@ -204,24 +204,39 @@ class Number:
 
     def _scaled_at_once(self, whole: Number) -> Number | None:
         """``self * 2**floor(whole)`` by one instruction, if there is one for these lanes."""
-        bits = self.value.lanes * int(INTEGER[self.type][1:])
+        width = int(INTEGER[self.type][1:])
+        lanes = min(self.value.lanes, 512 // width)
+        bits = lanes * width
         needed = {512: "avx512f", 256: "avx512vl", 128: "avx512vl"}.get(bits)
-        if needed not in self.b.features:
+        if needed not in self.b.features or self.value.lanes % lanes:
             return None
-        full, lanes = self.value.full_type, self.value.lanes
+        full = vector_type(self.type, lanes)
         mask, rounding = f"i{max(8, lanes)}", ", i32" if bits == 512 else ""
         name = f"@llvm.x86.avx512.mask.scalef.{'ps' if self.type == 'float' else 'pd'}.{bits}"
         self.b.declare(f"{full} {name}({full}, {full}, {full}, {mask}{rounding})")
-        given = f"{self.value}, {whole.value}, {full} zeroinitializer, {mask} -1"
-        given += f"{rounding} 4" if rounding else ""  # as the processor rounds
-        return Number(self.b, self.b.emit(f"call {full} {name}({given})", self.type, lanes))
+        found = []
+        for each, by in zip(
+            self.b.parts(self.value, lanes), self.b.parts(whole.value, lanes), strict=True
+        ):
+            given = f"{each}, {by}, {full} zeroinitializer, {mask} -1"
+            given += f"{rounding} 4" if rounding else ""  # as the processor rounds
+            found.append(self.b.emit(f"call {full} {name}({given})", self.type, lanes))
+        return Number(self.b, self.b.joined(found))
 
-    def whole(self, factor: float = 1.0, parts: int = 1) -> tuple[Number, Number]:
-        """The whole number of ``parts``, a power of two, of 1 nearest to ``self * factor``, or next
-        to that, as a float and how many as an integer; any bits for NaN or huge."""
-        magic = 1.5 * 2.0 ** MANTISSA[self.type] / parts
+    def whole(self, factor: float = 1.0) -> tuple[Number, Number]:
+        """The whole number nearest to ``self * factor``, or next to that, as a float and as an
+        integer; any bits for NaN or huge."""
+        whole, k, _ = self.nearest(factor)
+        return whole, k
+
+    def nearest(self, factor: float = 1.0, parts: int = 1) -> tuple[Number, Number, Number]:
+        """The multiple of 1 / ``parts``, a power of two, that is nearest to ``self * factor``, or
+        next to that: as a float, as an integer of the next whole number below, and an integer of
+        which the low bits count ``parts``; any bits for NaN or huge."""
+        magic = self.literal(1.5 * 2.0 ** MANTISSA[self.type] / parts)
         shifted = self + magic if factor == 1.0 else self.fma(factor, magic)
-        return shifted - magic, shifted.bits() - shifted.literal(magic).bits()
+        k = (shifted.bits() - magic.bits()) >> (parts.bit_length() - 1)
+        return shifted - magic, k, shifted.bits()
 
 
 def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
