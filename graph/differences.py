@@ -51,6 +51,7 @@ from weft.graph.operator_graph import Graph, Node
 from weft.graph.places import tensor_of
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
+from weft.graph.with_makers import with_makers
 
 MAX_NODES = 256  # of a body that is looked at
 SMALL = 1 << 16  # elements of a constant that is asked whether it is 0
@@ -71,7 +72,7 @@ def differences(graph: Graph) -> Graph:
             constant |= {v.name for v in node.outputs}
             nodes.append(node)
         elif _adds(node):
-            whole = _with_makers(node, makers)
+            whole = with_makers(node, makers)
             few = len(operations(whole.program)) <= MAX_MAKERS
             makers[node.outputs[0].name] = whole if few else node
             nodes.append(node)
@@ -89,7 +90,7 @@ def _rewritten(
 ) -> tuple[Node, ...]:
     if not any(_folds_integers(operation) for operation in operations(node.program)):
         return (node,)
-    whole = _with_makers(node, makers)
+    whole = with_makers(node, makers)
     given = list(zip(whole.program.inputs, whole.inputs, strict=True))
     nothing = {t for t, value in given if value.name in zero}
     known = {t for t, value in given if value.name in constant}
@@ -116,25 +117,6 @@ def _adds(node: Node) -> bool:
             one = len(only.values) == len(node.outputs) == 1
             return one and not only.scan and _only_adds(only.values[0])
     return False
-
-
-def _with_makers(node: Node, makers: Mapping[str, Node]) -> Node:
-    """``node`` with the operations of ``makers`` in its own program."""
-    own = zip(node.program.inputs, node.inputs, strict=True)
-    tensors = {v.name: t for t, v in own if v.name not in makers}
-    values = {v.name: v for v in node.inputs if v.name not in makers}
-    made: dict[str, Tensor] = {}
-    for name in dict.fromkeys(v.name for v in node.inputs if v.name in makers):
-        maker = makers[name]
-        for tensor, value in zip(maker.program.inputs, maker.inputs, strict=True):
-            tensors.setdefault(value.name, tensor)
-            values.setdefault(value.name, value)
-        given = [tensors[v.name] for v in maker.inputs]
-        (made[name],) = rebuild(maker.program, given)[1]
-    inputs = [made.get(v.name) or tensors[v.name] for v in node.inputs]
-    _, outputs = rebuild(node.program, inputs)
-    program = Program(node.program.name, tuple(tensors.values()), outputs)
-    return replace(node, inputs=tuple(values.values()), program=program)
 
 
 # ---- what it is ---------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from weft.graph.fold_constants import FoldBudget, fold_constants
 from weft.graph.fusion_rules import Limits
 from weft.graph.inline_scalars import inline_scalars
 from weft.graph.layouts import layouts
+from weft.graph.online import online
 from weft.graph.operator_graph import Graph, Value
 from weft.graph.own_outputs import own_outputs
 from weft.graph.partition import Cluster, partition
@@ -174,6 +175,7 @@ def graph_stages(
     budget = FoldBudget(bytes=options.fold_bytes)
     effort = Effort(options.memory)
     cheaper = options.winograd == "on" and not options.strict
+    blocks = options.online == "on" and not options.strict
     return (
         ("fold", lambda graph: fold_constants(graph, budget)),
         ("scalars", inline_scalars),
@@ -181,6 +183,7 @@ def graph_stages(
         ("differences", differences),
         ("dead", eliminate_dead),
         *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
+        *([("online", partial(online, machine=machine))] if blocks else []),
         ("outputs", own_outputs),
         ("layouts", partial(layouts, machine=machine)),
     )

@@ -27,6 +27,7 @@ from weft.polyhedral.transform.scheduled import Scheduled
 ESTIMATED = 100  # statements of a model whose costs are estimated: some milliseconds each
 NOTES = {  # what passes over the graph say about nodes, by attribute
     "winograd": "correlations, by fewer multiplications where that pays",
+    "online": "sums of exponentials in blocks, where rows do not stay in a cache",
     "layout": "what is stored with its dimensions in another order, since that pays",
 }
 

@@ -6,6 +6,7 @@ that nothing is ambient.
     WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count
     WEFT_TARGET=x86-64-v3    the processor to compile for: a name of `weft targets`, by default host
     WEFT_WINOGRAD=off        convolutions by direct sums alone, for smaller errors
+    WEFT_ONLINE=off          softmax and attention with whole rows, however long these are
     WEFT_THREADS=2           threads of a call; WEFT_WORKERS=2: processes that compile (0: none)
     WEFT_VERIFY=full         interpret every IR on a shrunken instance
     WEFT_CACHE_DIR=folder    where compiled programs are kept; "off": nowhere
@@ -27,8 +28,8 @@ from weft.errors import CompileError, WeftWarning
 from weft.polyhedral.instruction import Instruction
 
 VARIABLES = (
-    "WEFT_STRICT", "WEFT_TARGET", "WEFT_WINOGRAD", "WEFT_THREADS", "WEFT_WORKERS", "WEFT_VERIFY",
-    "WEFT_CACHE_DIR", "WEFT_DUMP", "WEFT_PRINT_AFTER", "WEFT_LOGS",
+    "WEFT_STRICT", "WEFT_TARGET", "WEFT_WINOGRAD", "WEFT_ONLINE", "WEFT_THREADS", "WEFT_WORKERS",
+    "WEFT_VERIFY", "WEFT_CACHE_DIR", "WEFT_DUMP", "WEFT_PRINT_AFTER", "WEFT_LOGS",
 )  # fmt: skip
 _TOPIC = re.compile(r"[+-]?[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -41,6 +42,7 @@ class Options:
     target: str = "host"  # the processor to compile for
     winograd: Literal["on", "off"] = "on"  # convolutions by fewer multiplications; not if strict
     memory: int | None = None  # bytes that one such convolution may take for intermediates
+    online: Literal["on", "off"] = "on"  # long sums of exponentials in blocks; not if strict
     threads: int | None = None  # of a call; None: one per processor
     workers: int | None = None  # compiler processes; None: one per processor, 0: none
     verify: Literal["normal", "full"] = "normal"
@@ -65,7 +67,8 @@ class Options:
         _check(_integer(self.threads, 1, 1024, optional=True), "threads", self, "1 to 1024 or None")
         _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
         _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')
-        _check(self.winograd in ("on", "off"), "winograd", self, '"on" or "off"')
+        for name in ("winograd", "online"):
+            _check(getattr(self, name) in ("on", "off"), name, self, '"on" or "off"')
         _check(_integer(self.memory, 0, 1 << 60, optional=True), "memory", self, "bytes or None")
         for name in ("cache_bytes", "fold_bytes"):
             _check(_integer(getattr(self, name), 0, 1 << 60), name, self, "a number of bytes")
@@ -87,7 +90,7 @@ class Options:
         """What of these options can change the code: part of every cache key, as the record of
         the target is."""
         sums = f"strict={self.strict} winograd={self.winograd} memory={self.memory}"
-        return f"{sums} fold_bytes={self.fold_bytes}"
+        return f"{sums} online={self.online} fold_bytes={self.fold_bytes}"
 
     @property
     def watched(self) -> bool:

@@ -124,6 +124,9 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     name = planner.name(plane.at)
     inside = group.inside(plane.at)
     kind: Kind
+    if any(plane is blocks for blocks in planner.row_blocks):
+        within = replace(inside, strips=len(inside.above))
+        return Band((planner.loop(name, plane.at, "serial"),), planner.nest(within))
     if inside.in_tile and not group.in_tile:  # the loop is in strips already
         meets = _folds(planner, group, plane)
         alone = meets or not planner.row_tiles.get(group.names[0], True)

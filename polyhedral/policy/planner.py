@@ -119,6 +119,7 @@ class Planner:
     packings: list[Packing] = field(default_factory=list)  # once the tree is complete
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
     row_tiles: dict[str, bool] = field(default_factory=dict)  # statements → if threads share these
+    row_blocks: list[Hyperplane] = field(default_factory=list)  # serial loops in tiles of rows
     untiled: set[str] = field(default_factory=set)  # statements for sizes that a cache holds
     operands: dict[str, str] = field(default_factory=dict)  # their tensors and what makes them
     in_place: set[str] = field(default_factory=set)  # products too small for copies of operands

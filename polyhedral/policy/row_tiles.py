@@ -37,7 +37,9 @@ UNEVEN = 4  # turns for each thread, of which one more or less does not matter
 def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     """The statements of ``group`` around intermediates of products that are too large for the
     second cache, and the tiles of rows in which they run; None if there are none."""
-    if group.in_tile or group.strips:
+    if group.strips:
+        return _next_blocks(planner, group)
+    if group.in_tile:
         return None
     near = planner.machine.near
     large = [t for t in _temporaries(planner, group) if 2 * _bytes(planner, group, t) > near]
@@ -88,9 +90,14 @@ def _bytes(planner: Planner, group: Group, tensor: str) -> int:
 def _touched(planner: Planner, group: Group, s: Statement, access: Access) -> int:
     """Bytes that ``access`` of ``s`` touches in one iteration of the loops around."""
     tensor, dims = planner.scop.tensor(access.tensor), planner.free(group, s.name)
-    pairs = zip(tensor.shape, access.indices, strict=True)
-    moving = [n.value for n, i in pairs if isinstance(n, Literal) and mentions(i, dims)]
-    return prod(map(int, moving)) * tensor.dtype.itemsize
+    sizes = {d: size_of(s, d) for d in dims}
+    touched = tensor.dtype.itemsize
+    for size, index in zip(tensor.shape, access.indices, strict=True):
+        if isinstance(size, Literal) and mentions(index, dims):
+            turns = [n for d, n in sizes.items() if mentions(index, (d,))]
+            values = prod(n for n in turns if n) if None not in turns else int(size.value)
+            touched *= min(int(size.value), values)
+    return touched
 
 
 def _along(
@@ -105,12 +112,34 @@ def _along(
 def _shared(planner: Planner, inside: Group, rows: Mapping[str, Expr]) -> Hyperplane | None:
     """The loop with values ``rows`` for some statements; None where something crosses it, or sums
     run along it."""
-    own = {n: tuple(map(Var, planner.free(inside, n))) for n in inside.names}
+    own = {n: _candidates(planner, inside, n, rows) for n in inside.names}
     plane = inside.search().complete(rows, own)
     if plane is None or not plane.coincident:
         return None
     updates = ((plane.at[s.name], s.update) for s in planner.statements(inside))
     return None if any(u is not None and mentions(at, u.dims) for at, u in updates) else plane
+
+
+def _candidates(
+    planner: Planner, inside: Group, name: str, rows: Mapping[str, Expr]
+) -> tuple[Expr, ...]:
+    """The open dims of statement ``name``; first those that stand, in some tensor, where a
+    statement of ``rows`` has its own."""
+    met = {
+        (access.tensor, k)
+        for n, at in rows.items()
+        for access in _accesses(planner.scop.statement(n))
+        for k, index in enumerate(access.indices)
+        if index == at
+    }
+    accesses = _accesses(planner.scop.statement(name))
+    first = {i for a in accesses for k, i in enumerate(a.indices) if (a.tensor, k) in met}
+    free = tuple(map(Var, planner.free(inside, name)))
+    return (*(v for v in free if v in first), *(v for v in free if v not in first))
+
+
+def _accesses(s: Statement) -> tuple[Access, ...]:
+    return (*s.reads, *s.writes)
 
 
 def _all_of_it(
@@ -145,16 +174,16 @@ def _cut(
     if total is None or len(dims) < len(inside.names):
         return None
     step = lcm(*(_step(planner, p, dims[n]) for n, p in own.items()))
-    row = _row(planner, inside, own) // total
-    held = sum(
-        _touched(planner, inside, s, r)
-        for s in map(planner.scop.statement, own)
-        for r in s.reads
-        if not any(mentions(i, (dims[s.name],)) for i in r.indices)
-    )
-    most = rows_together(planner.machine.near, total, row, held) // step * step
+    most, blocks = _most(planner, inside, own, dims, total) // step * step, None
+    if not most:
+        blocks = _blocks(planner, inside, plane, own)
+        if blocks is not None:
+            within = blocks[0].inside(blocks[1].at)
+            most = _most(planner, within, own, dims, total) // step * step
     if not 0 < most < total:
         return None
+    if blocks is not None:
+        planner.row_blocks.append(blocks[1])
     tiles = -(-total // most)
     spread = not _enough(planner, inside)
     if spread:  # equal shares
@@ -164,6 +193,73 @@ def _cut(
     planner.notes.append(f"{size} rows at a time, which stay in the second cache between products")
     at = {n: from_first(planner.scop.statement(n), dims[n]) // size for n in inside.names}
     return inside, Hyperplane(at, plane.carries, True)
+
+
+def _most(
+    planner: Planner,
+    inside: Group,
+    products: Mapping[str, Product],
+    dims: Mapping[str, str],
+    total: int,
+) -> int:
+    """How many of ``total`` rows, along ``dims``, of what ``products`` hand on stay in the second
+    cache."""
+    own = {n: p for n, p in products.items() if n in inside.names}
+    held = sum(
+        _touched(planner, inside, s, r)
+        for s in map(planner.scop.statement, own)
+        for r in s.reads
+        if not any(mentions(i, (dims[s.name],)) for i in r.indices)
+    )
+    return rows_together(planner.machine.near, total, _row(planner, inside, own) // total, held)
+
+
+def _blocks(
+    planner: Planner, inside: Group, rows: Hyperplane, products: Mapping[str, Product]
+) -> tuple[Group, Hyperplane] | None:
+    """The statements from product to product, and a loop across ``rows`` that these share as well
+    and nothing crosses, one turn of which is used where it is made."""
+    tensors = [
+        tensor
+        for tensor in _temporaries(planner, inside)
+        if not products.keys().isdisjoint(s.name for s, _, _ in accesses_of(planner.scop, tensor))
+    ]
+    for start, tensor in enumerate(tensors):
+        for place in range(len(planner.scop.tensor(tensor).shape)):
+            found = _across(planner, inside, rows, {}, tensor, place)
+            if found is None:
+                continue
+            for other in tensors[start + 1 :]:
+                for k in range(len(planner.scop.tensor(other).shape)):
+                    found = _across(planner, inside, rows, found[1].at, other, k) or found
+            if len(products.keys() & {*found[0].names}) > 1:
+                return _all_of_it(planner, inside, *found)
+    return None
+
+
+def _across(
+    planner: Planner,
+    inside: Group,
+    rows: Hyperplane,
+    known: Mapping[str, Expr],
+    tensor: str,
+    place: int,
+) -> tuple[Group, Hyperplane] | None:
+    """What shares a loop across ``rows`` that is as ``known`` and along ``place`` of ``tensor``."""
+    at = rows_of(planner, inside, tensor, place)
+    if not at or any(v == rows.at[n] or known.get(n, v) != v for n, v in at.items()):
+        return None
+    return _along(planner, inside, {**known, **at})
+
+
+def _next_blocks(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """The statements of ``group`` that run block by block in the tile of rows around it."""
+    for plane in planner.row_blocks:
+        names = [n for n in group.names if n in plane.at]
+        open_ = all(mentions(plane.at[n], planner.free(group, n)) for n in names)
+        if len(names) == len(plane.at) and open_:
+            return group.part(names), plane
+    return None
 
 
 def _enough(planner: Planner, group: Group) -> bool:

@@ -47,7 +47,7 @@ def test_bad_values_are_named(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(CompileError, match=rf"WEFT-E0001: option {name} is ") as caught:
         Options(**wrong)
-    assert "options: strict, target, winograd, memory, threads" in str(caught.value)
+    assert "options: strict, target, winograd, memory, online" in str(caught.value)
 
 
 @pytest.mark.parametrize(
