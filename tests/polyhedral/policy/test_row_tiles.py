@@ -55,31 +55,31 @@ def chain(n: int, m: int, heads: int = 0) -> Scop:
 
 BLOCKS = """
 for i in range({n}):
-    for b in range(25):
+    for b in range(4):
         for c in range(16):
             s[i, b, c] = 0
 for i in range({n}):
-    for b in range(25):
+    for b in range(4):
         for c in range(16):
             for d in range(4):
                 s[i, b, c] += q[i, d] * k[d, b, c]
 for i in range({n}):
-    for b in range(25):
+    for b in range(4):
         t[i, b] = 0
 for i in range({n}):
-    for b in range(25):
+    for b in range(4):
         for c in range(16):
             t[i, b] += s[i, b, c]
 for i in range({n}):
-    for b in range(25):
+    for b in range(4):
         for c in range(16):
             w[i, b, c] = s[i, b, c] - t[i, b]
 for i in range({n}):
-    for b in range(25):
+    for b in range(4):
         for d in range(4):
             p[i, b, d] = 0
 for i in range({n}):
-    for b in range(25):
+    for b in range(4):
         for d in range(4):
             for c in range(16):
                 p[i, b, d] += w[i, b, c] * v[b, c, d]
@@ -88,7 +88,7 @@ for i in range({n}):
         y[i, d] = 0
 for i in range({n}):
     for d in range(4):
-        for b in range(25):
+        for b in range(4):
             y[i, d] += p[i, b, d]
 """
 
@@ -96,10 +96,10 @@ for i in range({n}):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rows_too_long_for_a_tile_go_block_by_block(threads: int) -> None:
     n = 37
-    temporaries = {"s": f"tmp {n} 25 16", "w": f"tmp {n} 25 16", "t": f"tmp {n} 25"}
+    temporaries = {"s": f"tmp {n} 4 16", "w": f"tmp {n} 4 16", "t": f"tmp {n} 4"}
     scop = read(
-        BLOCKS.format(n=n), q=f"in {n} 4", k="in 4 25 16", v="in 25 16 4", y=f"io {n} 4",
-        p=f"tmp {n} 25 4", **temporaries,
+        BLOCKS.format(n=n), q=f"in {n} 4", k="in 4 4 16", v="in 4 16 4", y=f"io {n} 4",
+        p=f"tmp {n} 4 4", **temporaries,
     )  # fmt: skip
     made = schedule_loops(scop, MACHINE, threads=threads)
     for tensor in ("s", "w"):
