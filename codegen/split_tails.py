@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 
 from weft.codegen.loop_ir import Allocate, For, If, Kernel, Let, Stmt, children
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.uneven import sides
 from weft.frontend.scalar_affine import simplify
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal
 from weft.polyhedral.analysis.linear import linear, mentions
 
 
@@ -70,22 +72,26 @@ def _tail_bounds(stmt: Stmt, var: str, inside: frozenset[str]) -> Iterator[Expr]
 
 
 def _constant_part(bound: Expr) -> Literal | None:
-    match bound:
-        case Apply("min", (Literal() as size, _)) | Apply("min", (_, Literal() as size)):
-            return size
-    return None
+    """The ``size`` of ``min(size, …)``, which has other sides as well."""
+    found = sides(bound, "min")
+    sizes = [side for side in found if isinstance(side, Literal)]
+    return sizes[0] if len(sizes) == 1 < len(found) else None
 
 
 def _full_below(bound: Expr, var: str) -> Expr | None:
-    """The value of ``var`` below which ``min(size, rest)`` is ``size``."""
+    """The value of ``var`` below which ``min(size, …)`` is ``size``."""
     size = _constant_part(bound)
-    assert isinstance(bound, Apply) and size is not None
-    rest = next(arg for arg in bound.args if arg is not size)
-    split = linear(rest - size, (var,))
-    step = None if split is None else split.coefficients.get(var, 0)
-    if split is None or step is None or step >= 0:
-        return None
-    return split.rest // -step + 1
+    assert size is not None
+    limits: list[Expr] = []
+    for rest in sides(bound, "min"):
+        if rest is size:
+            continue
+        split = linear(rest - size, (var,))
+        step = None if split is None else split.coefficients.get(var, 0)
+        if split is None or step is None or step >= 0:
+            return None
+        limits.append(split.rest // -step + 1)
+    return reduce(lambda a, b: apply("min", a, b), limits)
 
 
 def _with_bound(stmt: Stmt, old: Expr, new: Expr | None) -> Stmt:

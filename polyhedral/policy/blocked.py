@@ -79,15 +79,14 @@ def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
     return _with_loops(loops, _registers(planner, p, tiling, loops))
 
 
-def within_tile(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
-    """Register tiles of ``p`` in a tile of its rows and lanes, with operands read in place or
-    copied: what all rows of the tile read again, and rows that do not lie along the stream."""
+def within_tile(planner: Planner, p: Product) -> Tree:
+    """Register tiles of ``p`` in a tile of its rows and lanes, for all rows of which operands that
+    jump along the lanes come from panels."""
     tile = shape(planner, p, whole=True)
     sizes = zip((p.lanes, *p.rows), (tile[1], *tile[0]), strict=True)
     steps = [_part(planner, p), *((f"{d}_r", Var(d) // size, _SERIAL) for d, size in sizes)]
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
-    if copied:
-        planner.packings += _packings(planner, p, loops[1].name, tile)
+    planner.packings += _packings(planner, p, loops[1].name, tile)
     points = {
         d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
     }

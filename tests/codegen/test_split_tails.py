@@ -112,3 +112,18 @@ def test_tiles_that_grow_with_the_loop_keep_their_bounds() -> None:
     interpret(made, {"n": 21}, memory)
     assert memory["x"].sum() == 21
     assert memory["y"].sum() == 1 + 2 + 3 + 4 + 4 + 4
+
+
+def test_a_tail_that_two_bounds_cut_is_told_apart() -> None:
+    """Lanes that end at a column of the other size as well as at the array."""
+    end = apply("min", apply("min", literal(4), n - t * 4), m + 2 - t * 4)
+    points = For("v", literal(0), end, "vector", Store("x", (t * 4 + v,), literal(1.0, F)))
+    x = Buffer("x", F, (literal(99),), (literal(1),))
+    whole = For("t", literal(0), (apply("min", n, m + 2) + 3) // 4, "serial", points)
+    made = split_tails(Kernel("k", ("m", "n"), (x,), whole))
+    assert literal(4) in [s.upper for s in walk(made.body) if isinstance(s, For) and s.var == "v"]
+    for rows, columns in ((0, 0), (1, 9), (9, 3), (10, 12), (11, 12), (6, 8), (7, 40)):
+        memory = {"x": np.zeros(99, np.float32)}
+        interpret(made, {"m": rows, "n": columns}, memory)
+        assert memory["x"].sum() == memory["x"][: min(columns, rows + 2)].sum()
+        assert memory["x"].sum() == min(columns, rows + 2)
