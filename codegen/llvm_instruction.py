@@ -8,9 +8,10 @@
     acc = vpdpbusd(acc, splat word, words)
 
 The elements that one lane takes lie side by side, so that they are loaded as one word; words of
-neighbouring lanes are neighbours, or all lanes have the same one. With fewer turns than the
-instruction takes, words are filled up with zeros. Where the operands lie otherwise the loop is
-emitted as it is written.
+neighbouring lanes are neighbours, or all lanes have the same one. Or the first elements of all
+lanes lie side by side, and so the second ones: such rows are interleaved in registers. With fewer
+turns than the instruction takes, words are filled up with zeros. Where the operands lie otherwise
+the loop is emitted as it is written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer, register_type
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
-from weft.codegen.llvm_frame import Frame
+from weft.codegen.llvm_frame import Binding, Frame
+from weft.codegen.llvm_interleave import interleaved
 from weft.codegen.llvm_memory import address, load, load_words, store
 from weft.codegen.loop_ir import For, Update
 from weft.dtypes import DType
@@ -80,12 +82,13 @@ def lanes_of(instruction: Instruction) -> int:
 @dataclass(frozen=True, slots=True)
 class _Operand:
     """``count`` elements of the ``depth`` for each lane, from ``load`` (the first one's) on, where
-    ``mask``."""
+    ``mask``. ``rows``: where there is one such element for each lane, side by side."""
 
     load: Load
     depth: int
     count: int
     mask: Expr | None
+    rows: tuple[Value | Ramp, ...] = ()
 
     def words(self, frame: Frame, flipped: bool) -> Value:
         """The elements of each lane as one integer; a scalar if they are the same in all lanes.
@@ -94,13 +97,24 @@ class _Operand:
         does not come to an end with vectors of bytes that are one word again and again.
         """
         buffer = frame.bindings[str(self.load.source)]
-        offset = address(frame, buffer, evaluate_all(frame, self.load.indices))
         mask = None if self.mask is None else evaluate(frame, self.mask)
         assert not isinstance(mask, Ramp)
-        words = load_words(frame, buffer, offset, self.depth, mask, self.count)
+        if self.rows:
+            words = self._interleaved(frame, buffer, mask)
+        else:
+            offset = address(frame, buffer, evaluate_all(frame, self.load.indices))
+            words = load_words(frame, buffer, offset, self.depth, mask, self.count)
         if flipped:
             words = frame.b.binary("xor", words, _sign_bits(buffer.dtype, self.depth))
         return words
+
+    def _interleaved(self, frame: Frame, buffer: Binding, mask: Value | None) -> Value:
+        """The words of all lanes out of ``rows``, and zeros for those that are not there."""
+        loaded = [load_words(frame, buffer, row, 1, mask) for row in self.rows]
+        zeros = frame.b.splat(integer(0, loaded[0].type), loaded[0].lanes)
+        rows = [*loaded, *[zeros] * (self.depth - self.count)]
+        mixed = interleaved(frame.b, rows, zeros.lanes)
+        return frame.b.cast("bitcast", mixed, f"i{self.depth * int(mixed.type[1:])}", zeros.lanes)
 
 
 def _operand(frame: Frame, loop: For, expr: Expr) -> _Operand | None:
@@ -118,11 +132,14 @@ def _operand(frame: Frame, loop: For, expr: Expr) -> _Operand | None:
         [substitute(index, {loop.var: literal(turn)}) for index in expr.indices]
         for turn in range(count)
     ]
-    if buffer.private or buffer.scope == "register" or not _neighbours(turns):
+    if buffer.private or buffer.scope == "register" or buffer.strides[-1].const != 1:
         return None
-    if buffer.strides[-1].const != 1:
-        return None
-    return _Operand(Load(expr.source, tuple(turns[0]), expr.dtype), depth, count, mask)
+    first = Load(expr.source, tuple(turns[0]), expr.dtype)
+    if _neighbours(turns):
+        return _Operand(first, depth, count, mask)
+    rows = tuple(address(frame, buffer, evaluate_all(frame, turn)) for turn in turns)
+    side_by_side = all(isinstance(row, Ramp) and row.stride.const == 1 for row in rows)
+    return _Operand(first, depth, count, mask, rows) if side_by_side else None
 
 
 def _neighbours(turns: Sequence[Sequence[Expr]]) -> bool:

@@ -50,9 +50,9 @@ def emit_interleaved(frame: Frame, stmts: Sequence[Stmt]) -> bool:
     ]
     b = frame.b
     if active.const is not None:
-        store_vector(frame, buffer, place.base, _interleaved(b, values, int(active.const)), None)
+        store_vector(frame, buffer, place.base, interleaved(b, values, int(active.const)), None)
         return True
-    whole = _interleaved(b, values, lanes.count)
+    whole = interleaved(b, values, lanes.count)
     written = b.mul(active, integer(count))
     assert isinstance(written, Value)
     mask = first_lanes(frame, written, whole.lanes)
@@ -83,7 +83,7 @@ def _reads(buffer: Binding, stores: Sequence[Store]) -> bool:
     return any(isinstance(n, Load) and n.source in mine for s in stores for n in walk(s.value))
 
 
-def _interleaved(b: Builder, values: Sequence[Value], lanes: int) -> Value:
+def interleaved(b: Builder, values: Sequence[Value], lanes: int) -> Value:
     """Lane by lane the elements of all ``values``, of the first ``lanes``."""
     width, count = values[0].lanes, len(values)
     halves = list(values)

@@ -66,6 +66,7 @@ from weft.frontend.scalar_expr import (
 )
 from weft.frontend.scalar_match import filled, matches
 from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 from weft.polyhedral.instruction import ROW, Instruction
 
@@ -83,8 +84,9 @@ def emit_register_tile(
     full: Box = {name: (ZERO, literal(size)) for name, size in sizes.items()}
     crossing = [c for c in domain.target if mentions_any(c, tuple(sizes))]
     fits = all_of(at_worst(c, full) >= 0 for c in crossing)
+    instruction, ahead = tile.payload.instruction, tile.payload.ahead
     version = TileVersion(
-        instances, statement, domain, sizes, full, instruction=tile.payload.instruction
+        instances, statement, domain, sizes, full, instruction=instruction, ahead=ahead
     )
     edges = _edges(version, crossing)
     if edges is not None:
@@ -252,8 +254,20 @@ def _kind(tile: TileVersion) -> Kind:
                 updates, held = updates * steps, held * steps
             case _:
                 return "serial"
-    long = updates > WRITTEN_OUT or (held > _HELD and not _slides(tile))
+    long = updates > WRITTEN_OUT or (held > _HELD and _read_again(tile) and not _slides(tile))
     return "serial" if tile.crossing or tile.edge or long else "unrolled"
+
+
+def _read_again(tile: TileVersion) -> bool:
+    """Whether the tile of the next turn outside reads the same along its lanes."""
+    domain = tile.domain
+    if not domain.outer:
+        return False
+    for read in tile.statement.reads:
+        moves = {v for i in read.indices for v in domain.inverse.over_loops(affine(i)).variables()}
+        if domain.lane in moves and domain.outer[-1] not in moves:
+            return True
+    return False
 
 
 def _slides(tile: TileVersion) -> bool:

@@ -5,7 +5,7 @@
                                                tile[r, l] += A[r, k] * B[k, l]
 
 Processors foresee loads that follow each other within a page. Lanes whose next step is in another
-page they do not, so that every step would wait for memory.
+page they do not, so that every step would wait for memory: the mark says how many lines to ask for.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from weft.codegen.loop_ir import For, Prefetch, Stmt
 from weft.codegen.tile_bounds import ZERO, mentions_any
 from weft.codegen.tile_version import TileVersion, mentioned, targets_of
 from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.frontend.scalar_expr import Expr, Var, literal, substitute
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.scop import Access
 
 CACHE_LINE = 64  # bytes
-PAGE = 4096  # bytes
-LINES = 24  # that a core waits for at once
 
 
 def of_next_tile(tile: TileVersion) -> list[Stmt]:
@@ -47,17 +45,18 @@ def of_next_tile(tile: TileVersion) -> list[Stmt]:
 
 
 def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
-    """Prefetches of lanes that later steps of ``stream`` load: so many ahead as there are lines
-    underway."""
+    """Prefetches of lanes that later steps of ``stream`` load, as many lines ahead as the mark
+    says."""
     lane, lanes = tile.domain.lane, tile.sizes[tile.domain.lane]
     found: list[Stmt] = []
-    for read in tile.statement.reads:
+    for read in tile.statement.reads if tile.ahead else ():
         tensor = tile.instances.tensor(read.tensor)
         places = _places(tile, read)
-        if not places or places[-1].coefficient(lane) != 1 or not _far(tile, read, stream):
+        moving = any(p.coefficient(stream) for p in places)
+        if not moving or places[-1].coefficient(lane) != 1:
             continue
         line = max(1, CACHE_LINE // tensor.dtype.itemsize)
-        steps = max(1, LINES // -(-lanes // line))
+        steps = max(1, tile.ahead // -(-lanes // line))
         later = tuple(to_expr(p.plus(p.coefficient(stream) * steps)) for p in places)
         hint = Prefetch(read.tensor, later, False)
         found.append(For(lane, ZERO, literal(lanes), "unrolled", hint, line))
@@ -71,16 +70,3 @@ def _places(tile: TileVersion, read: Access) -> list[Affine]:
     stored = read.indices[tile.instances.tensor(read.tensor).contracted :]
     places = [tile.domain.inverse.over_loops(affine(index)) for index in stored]
     return [] if any(mentions_any(p, tile.domain.rows) for p in places) else places
-
-
-def _far(tile: TileVersion, read: Access, stream: str) -> bool:
-    """Whether a step of ``stream`` goes whole pages further; False where sizes are not known."""
-    tensor = tile.instances.tensor(read.tensor)
-    step, apart = tensor.dtype.itemsize, 0
-    sizes: list[Expr] = [*tensor.shape[tensor.contracted + 1 :], literal(1)]
-    for place, size in zip(reversed(_places(tile, read)), reversed(sizes), strict=True):
-        if not isinstance(size, Literal):
-            return False
-        step *= int(size.value)
-        apart += place.coefficient(stream) * step
-    return apart != 0 and apart % PAGE == 0

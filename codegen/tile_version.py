@@ -27,7 +27,8 @@ class TileVersion:
 
     ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
     box has a lane in the domain and the other way round, so that both may be clamped to it.
-    ``edge``: it is smaller than the tile that was asked for.
+    ``edge``: it is smaller than the tile that was asked for. ``ahead``: how many lines
+    to ask for beforehand.
     """
 
     instances: Instances
@@ -39,6 +40,7 @@ class TileVersion:
     closed: bool = True
     instruction: Instruction | None = None
     edge: bool = False
+    ahead: int = 0
 
     def name(self, which: str, component: int) -> str:
         return f"{self.domain.lane}.{which}{component}"

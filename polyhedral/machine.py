@@ -35,8 +35,9 @@ class Machine:
     cycles, ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions. ``frequency`` is in
     cycles per second, ``memory_bandwidth`` in bytes per second for one core: typical of servers, as
     is what costs are estimated from; no record is measured unasked, since it is part of cache keys.
-    ``barrier`` is in seconds: all threads of a program meet. ``features``: names, as LLVM writes
-    them ("avx512vnni", "dotprod"), of what it has that instructions ask for.
+    ``barrier`` is in seconds: all threads of a program meet. ``misses``: lines of memory that a
+    core waits for at once. ``features``: names, as LLVM writes them ("avx512vnni", "dotprod"), of what
+    it has that instructions ask for.
     ``extensions`` are what it computes beside multiply-adds of vectors, the best first.
     """
 
@@ -50,6 +51,7 @@ class Machine:
     frequency: float = 3.0e9
     memory_bandwidth: float = 12.0e9
     barrier: float = 2.0e-6
+    misses: int = 24
     features: tuple[str, ...] = ()
     extensions: tuple[Instruction, ...] = ()
 

@@ -69,6 +69,8 @@ def _check_shape(mark: Mark) -> None:
     sizes = (*payload.rows, payload.lanes)
     if min(sizes) < 1 or prod(sizes) > MAX_ELEMENTS:
         raise _refused(where, f"a tile has between 1 and {MAX_ELEMENTS} elements")
+    if not 0 <= payload.ahead <= MAX_ELEMENTS:
+        raise _refused(where, f"it asks for between 0 and {MAX_ELEMENTS} lines ahead")
 
 
 def _refused(where: str, why: str) -> IllegalScheduleError:

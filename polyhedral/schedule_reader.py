@@ -103,14 +103,14 @@ def _payload(line: _Line) -> RegisterTile:
     text = line.text.removeprefix("mark ")
     try:
         match ast.parse(text, mode="eval").body:
-            case ast.Call(
-                ast.Name("RegisterTile"), [], [ast.keyword("rows", r), ast.keyword("lanes", n)]
-            ):
-                rows, lanes = ast.literal_eval(r), ast.literal_eval(n)
-                if isinstance(lanes, int) and all(isinstance(row, int) for row in rows):
-                    return RegisterTile(tuple(rows), lanes)
-            case ast.Call(ast.Name("RegisterTile"), [], [_, _, ast.keyword("instruction", _)]):
-                _refuse(line, "tiles that an instruction computes are automatic()'s to choose")
+            case ast.Call(ast.Name("RegisterTile"), [], keywords):
+                given = {k.arg: ast.literal_eval(k.value) for k in keywords}
+                if "instruction" in given:
+                    _refuse(line, "tiles that an instruction computes are automatic()'s to choose")
+                match {"ahead": 0, **given}:
+                    case {"rows": rows, "lanes": int(lanes), "ahead": int(ahead), **rest}:
+                        if not rest and all(isinstance(row, int) for row in rows):
+                            return RegisterTile(tuple(rows), lanes, ahead=ahead)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     _refuse(line, "no such mark is known: RegisterTile(rows=(8,), lanes=24)")

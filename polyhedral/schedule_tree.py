@@ -17,6 +17,7 @@
   ``polyhedral/register_tile.py``, the code in ``codegen/register_tile.py``.
 * ``RegisterTile.instruction`` computes ``depth`` steps of the innermost stream at once, where that
   many are left; their order is then its own.
+* ``RegisterTile.ahead``: so many lines of what later steps read along the lanes are asked for.
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
@@ -52,9 +53,11 @@ class RegisterTile:
     rows: tuple[int, ...]
     lanes: int
     instruction: Instruction | None = None  # None: multiply-adds of vectors
+    ahead: int = 0
 
     def __str__(self) -> str:
         by = f", instruction={self.instruction.name!r}" if self.instruction else ""
+        by += f", ahead={self.ahead}" if self.ahead else ""
         return f"RegisterTile(rows={self.rows}, lanes={self.lanes}{by})"
 
 

@@ -32,15 +32,10 @@ from weft.frontend.scalar_expr import Expr, Var, literal, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
-from weft.polyhedral.policy.product import (
-    STREAM,
-    Product,
-    from_first,
-    in_one_part,
-    shape,
-    size_of,
-    sums_of,
-)
+from weft.polyhedral.policy.product import Product, shape, sums_of
+from weft.polyhedral.policy.reuse import STREAM, in_one_part, pages_apart
+from weft.polyhedral.policy.sizes import from_first, size_of
+from weft.polyhedral.policy.streamed import STEPS, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Statement
@@ -62,13 +57,14 @@ class Tiling:
     """The loops of a product down to its register ``tile``, each with a hint for its name, its
     value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
     inside of which operands are used again. ``copied``: rows go before lanes, and all operands
-    are copied."""
+    are copied. ``steps``: how many steps at a time go through a tile, all of them if 0."""
 
     tile: Tile
     around: tuple[Step, ...]
     stream: tuple[Step, ...]
     near: tuple[Step, ...]
     copied: bool = False
+    steps: int = 0
 
 
 def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
@@ -90,7 +86,7 @@ def within_tile(planner: Planner, p: Product) -> Tree:
     points = {
         d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
     }
-    return _with_loops(loops, _marked(p, tile, _points(planner, p, points)))
+    return _with_loops(loops, _marked(planner, p, tile, _points(planner, p, points)))
 
 
 def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
@@ -188,11 +184,11 @@ def shared_tiles(
 def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loop]) -> Tree:
     """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
     s = planner.scop.statement(p.statement)
-    inside = _points(planner, p, _in_tile(s, p, tiling.tile))
+    inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*loops[len(loops) - len(tiling.near) :], *inside)[0]
     packings = _copies if tiling.copied else _packings
     planner.packings += packings(planner, p, first.name, tiling.tile)
-    return _marked(p, tiling.tile, inside)
+    return _marked(planner, p, tiling.tile, inside, foreseen=tiling.copied or tiling.steps > 0)
 
 
 def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
@@ -204,15 +200,26 @@ def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
     return found
 
 
-def _points(planner: Planner, p: Product, points: Mapping[str, Expr]) -> tuple[Loop, ...]:
-    """The loops of a register tile: its stream, then the ``points`` of its rows and lanes."""
-    stream = [planner.loop(d, {p.statement: Var(d)}) for d in p.stream]
+def _points(
+    planner: Planner, p: Product, points: Mapping[str, Expr], steps: int = 0
+) -> tuple[Loop, ...]:
+    """The loops of a register tile: its stream, so many ``steps`` of it at a time (0: in any
+    parts), then the ``points`` of its rows and lanes."""
+    at = [Var(d) % steps if steps else Var(d) for d in p.stream]
+    stream = [planner.loop(d, {p.statement: e}) for d, e in zip(p.stream, at, strict=True)]
     inside = (planner.loop(f"{d}_p", {p.statement: e}) for d, e in points.items())
     return (*stream, *inside)
 
 
-def _marked(p: Product, tile: Tile, points: tuple[Loop, ...]) -> Tree:
-    return Mark(RegisterTile(*tile, p.instruction), Band(points, Leaf(p.statement)))
+def _marked(
+    planner: Planner, p: Product, tile: Tile, points: tuple[Loop, ...], *, foreseen: bool = False
+) -> Tree:
+    """The register tile. Lanes whole pages apart are asked for, unless what tiles read is foreseen
+    as they lie one after the other."""
+    s = planner.scop.statement(p.statement)
+    far = set(pages_apart(planner.scop, s, p.lanes, p.stream)) - set(p.jumping)
+    ahead = planner.machine.misses if far and not foreseen and p.instruction is None else 0
+    return Mark(RegisterTile(*tile, p.instruction, ahead), Band(points, Leaf(p.statement)))
 
 
 def _cut(s: Statement, dim: str, size: int) -> bool:
@@ -241,6 +248,8 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     if p.statement in planner.row_tiles:  # all of its rows are in a cache
         near = (*again, *_near(planner, p, tile))
         return Tiling(tile, tuple(around), () if short else (stream,), near)
+    if not beside and read_once(planner, p, tile):
+        return _streamed_tiles(planner, p, tile, around)
     sizes: list[tuple[str, int, Kind]] = []
     if not around and not beside and _lanes_are_shared(planner, p, block):
         if short:
@@ -262,6 +271,17 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
     return Tiling(tile, tuple(around), () if short else (stream,), near)
+
+
+def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:
+    """The loops of ``p`` where what it reads along the lanes is used once: strips of sums that stay
+    in the first cache, through which a few steps go at a time."""
+    s, (step,) = planner.scop.statement(p.statement), p.stream
+    width = _even(planner, size_of(s, p.lanes), tile[1], strip_of(planner, p, tile))
+    strips: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
+    cut = (strips,) if _cut(s, p.lanes, width) else ()
+    part: Step = (f"{step}_t", Var(step) // STEPS, _SERIAL)
+    return Tiling(tile, (*around, *cut), (part,), tuple(_near(planner, p, tile)), steps=STEPS)
 
 
 def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:

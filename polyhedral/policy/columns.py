@@ -15,7 +15,8 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.lanes import choose_lanes
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import sums_of, turns_of
+from weft.polyhedral.policy.product import sums_of
+from weft.polyhedral.policy.sizes import turns_of
 from weft.polyhedral.scop import Statement
 
 VECTORS = 4  # of a strip: chains of sums enough for the latency of one

@@ -21,8 +21,9 @@ from weft.polyhedral.policy.columns import columns
 from weft.polyhedral.policy.confine import confined
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import products_of, turns_of
+from weft.polyhedral.policy.product import products_of
 from weft.polyhedral.policy.row_tiles import row_tiles
+from weft.polyhedral.policy.sizes import turns_of
 from weft.polyhedral.policy.strips import in_strips
 from weft.polyhedral.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.scop import Statement

@@ -26,15 +26,10 @@ from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import (
-    Product,
-    in_few_sets,
-    in_one_part,
-    shape,
-    size_of,
-    sum_of,
-    sums_of,
-)
+from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
+from weft.polyhedral.policy.reuse import in_few_sets, in_one_part
+from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.policy.streamed import find_streamed
 from weft.polyhedral.policy.tile_edges import beyond_tile
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
@@ -62,7 +57,11 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
         if alone or (len(group.names) > 1 and together(planner, group) is not None):
             return _sized(planner, group, sums[0])
     products = [p for p in sums if not p.window]
-    return _in_place(planner, group, products) if products else None
+    if products:
+        return _in_place(planner, group, products)
+    alone = len(group.names) == 1 and not group.active and not group.in_tile
+    streamed = find_streamed(planner, group) if alone and not sums else None
+    return blocked(planner, streamed) if streamed else None
 
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
@@ -76,7 +75,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     size = size_of(statement, row)
     if size is not None:
         short = in_one_part(planner.scop, statement, p.stream, planner.machine)
-        kept = short and not in_few_sets(planner.scop, statement, p)
+        kept = short and not in_few_sets(planner.scop, statement, p.lanes, p.stream)
         return _prepared(planner, group, p, copied=size >= MANY and not kept)
     found = bounds(planner.scop, [(statement, Var(row))])
     if found is None or to_affine(found.size) is None:

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var
-from weft.polyhedral.analysis.linear import box, linear, mentions
+from weft.frontend.scalar_expr import Literal, Load
+from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.instruction import Instruction, with_rows
-from weft.polyhedral.machine import MAX_VECTORS, Machine, register_tile
+from weft.polyhedral.machine import Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product_costs import PAGE, Choice, cheapest, extents, stride
+from weft.polyhedral.policy.product_costs import Choice, cheapest
+from weft.polyhedral.policy.reuse import in_one_part
+from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.policy.vertical import vertical
 from weft.polyhedral.policy.window_costs import window_tile
 from weft.polyhedral.scop import Access, Scop, Statement, Update
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
-STREAM = 384  # steps of a stream that run at once, where it is cut
-FEW_SETS = 1024  # steps that the sets of a second cache hold, whole pages apart
-SHARE = 0.7  # of the second cache that a stream's operands may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +195,8 @@ def find_row(
     scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
 ) -> Product | None:
     """How ``statement`` is one row of a product, by an instruction whose operands lie in memory as
-    it takes them, or are constants that can be made to: to copy others takes longer."""
+    it takes them, in rows that registers interleave, or are constants that can be made to: to copy
+    others takes longer."""
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
@@ -211,12 +210,21 @@ def find_row(
             fit = (
                 a
                 for a in mapped.assignments
-                if _fits(statement, update, a) and {m.number for m in a.packs} <= constant
+                if _fits(statement, update, a)
+                and {m.number for m in a.packs} <= constant | _in_rows(statement, a)
             )
             first = min(fit, key=lambda a: _left_over(statement, a), default=None)
             if first is not None:
-                return _product(statement, first)
+                p = _product(statement, first)
+                return replace(p, jumping=tuple(n for n in p.jumping if n in constant))
     return None
+
+
+def _in_rows(statement: Statement, found: Assignment) -> set[int]:
+    """The numbers of the reads that registers interleave: contiguous along the lanes."""
+    *_, lane = _results(found)
+    numbers = {m.number for m in found.packs if m.number is not None}
+    return {n for n in numbers if not jumps(statement.reads[n], lane)}
 
 
 def find_window(
@@ -337,7 +345,7 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     statement, machine = planner.scop.statement(p.statement), planner.machine
     dtype = planner.scop.tensor(statement.writes[0].tensor).dtype
     vector = machine.lanes(dtype)
-    most, vectors = register_tile(machine, dtype) if not p.window else (1, WINDOW)
+    most, vectors = register_tile(machine, dtype) if p.rows else (1, WINDOW)
     if not whole:
         across = size_of(statement, p.lanes)
         if across is not None:
@@ -354,60 +362,3 @@ def _shared_out(total: int, most: int) -> int:
     """``total`` in the fewest parts of ``most`` at most: what the largest of even parts has."""
     parts = max(1, -(-total // most))
     return max(1, -(-total // parts))
-
-
-def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine: Machine) -> bool:
-    """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in
-    along the lanes of a tile stays in the second cache until the next rows need it."""
-    last = size_of(statement, stream[-1])
-    if (last or STREAM + 1) <= STREAM:
-        return True
-    sizes = extents(statement)
-    if sizes is None:
-        return False
-    lanes = MAX_VECTORS * machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
-    size = max((scop.tensor(r.tensor).dtype.itemsize for r in statement.reads), default=0)
-    return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
-
-
-def in_few_sets(scop: Scop, statement: Statement, p: Product) -> bool:
-    """Whether the steps of a long stream read lanes whole pages apart: their lines fall into so few
-    sets of the caches that none is there when the next rows need it."""
-    if (size_of(statement, p.stream[-1]) or 0) <= FEW_SETS:
-        return False
-    for read in statement.reads:
-        tensor = scop.tensor(read.tensor)
-        across = any(mentions(index, (p.lanes,)) for index in read.indices)
-        apart = stride(tensor, read, p.stream[-1]) % PAGE == 0
-        if across and apart and tensor.role != "constant":
-            return True
-    return False
-
-
-def size_of(statement: Statement, dim: str) -> int | None:
-    """How many values ``dim`` has, where that is a constant."""
-    match box(statement).get(dim):
-        case Literal() as begin, Literal() as end:
-            return max(1, int(end.value) - int(begin.value))
-    return None
-
-
-def turns_of(statement: Statement, value: Expr) -> tuple[int, int] | None:
-    """First value and number of values of a loop along a dim, if both are constants."""
-    form = linear(value, statement.dims)
-    if form is None or not isinstance(form.rest, Literal) or len(form.coefficients) != 1:
-        return None
-    ((dim, step),) = form.coefficients.items()
-    match box(statement).get(dim):
-        case Literal() as begin, Literal() as end if step == 1:
-            low = int(begin.value)
-            return low + int(form.rest.value), max(1, int(end.value) - low)
-    return None
-
-
-def from_first(statement: Statement, dim: str) -> Expr:
-    """``dim`` counted from its first value, where that is a constant: tiles begin there."""
-    match box(statement).get(dim):
-        case Literal() as begin, _:
-            return Var(dim) - begin
-    return Var(dim)

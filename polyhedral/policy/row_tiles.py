@@ -20,14 +20,8 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.row_tiles import rows_together
 from weft.polyhedral.policy.confine import between, rows_of
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import (
-    Product,
-    from_first,
-    products_of,
-    shape,
-    size_of,
-    turns_of,
-)
+from weft.polyhedral.policy.product import Product, products_of, shape
+from weft.polyhedral.policy.sizes import from_first, size_of, turns_of
 from weft.polyhedral.scop import Access, Statement
 from weft.polyhedral.transform.edit import accesses_of
 

@@ -15,7 +15,7 @@ from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.policy.lanes import choose_lanes
 from weft.polyhedral.policy.one_pass import one_pass
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import turns_of
+from weft.polyhedral.policy.sizes import turns_of
 from weft.polyhedral.policy.tile_edges import beyond_tile
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import from_first, turns_of
+from weft.polyhedral.policy.sizes import from_first, turns_of
 from weft.polyhedral.schedule_tree import Band, Tree
 
 STRIP = 4096  # elements: a microsecond of the least arithmetic

@@ -133,6 +133,33 @@ def test_last_steps_are_issues_filled_up_with_zeros(
         assert steps == {4, *([depth % 4] if depth % 4 else [])}
 
 
+@pytest.mark.parametrize("rows, columns, depth", [(1, 70, 37), (1, 16, 24), (3, 49, 19)])
+@pytest.mark.parametrize("left, right", [(u8, i8), (i8, i8), (bf16, bf16)])
+def test_rows_of_memory_are_interleaved_in_registers(
+    left: weft.DType, right: weft.DType, rows: int, columns: int, depth: int
+) -> None:
+    """Nothing behind the last row is touched."""
+    result = f32 if left == bf16 else i32
+
+    @weft.kernel
+    def multiply(A: left[rows, depth], B: right[depth, columns], C: result[rows, columns]):
+        for i in range(rows):
+            for k in range(depth):
+                for j in range(columns):
+                    C[i, j] += result(A[i, k]) * result(B[k, j])
+
+    if left == bf16:
+        a, b = (
+            random.integers(-9, 9, s).astype(left.numpy) for s in ((rows, depth), (depth, columns))
+        )
+    else:
+        a, b = numbers(left, (rows, depth)), numbers(right, (depth, columns))
+    c = np.zeros((rows, columns), result.numpy)
+    multiply.compile(options=OPTIONS)(a, b, c)
+    wide = float if left == bf16 else np.int32
+    np.testing.assert_array_equal(c, a.astype(wide) @ b.astype(wide))
+
+
 def test_not_a_number_and_infinity_go_through() -> None:
     a = np.full((9, 6), np.inf, ml_dtypes.bfloat16)
     b = np.ones((6, 33), ml_dtypes.bfloat16)

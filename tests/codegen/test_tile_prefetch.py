@@ -1,6 +1,8 @@
-"""What register tiles ask for beforehand: lanes whole pages apart, 24 lines ahead."""
+"""What register tiles ask for beforehand: lanes of later steps, where the mark says so."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +13,7 @@ from weft.codegen.loop_ir import Kernel, Prefetch, walk
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Scop
 
 i, N = Var("i"), Var("N")
@@ -32,23 +35,22 @@ def asked(kernel: Kernel) -> list[int]:
     return [form.constant for form in forms if form is not None]
 
 
-def test_lanes_whole_pages_apart_are_asked_for() -> None:
+def ahead(lines: int) -> Tree:
+    """Tiles of 4 rows, 64 lanes and 70 steps that ask for so many lines."""
+    tree = tiled(4, 64, 70)
+    assert isinstance(tree, Band) and isinstance(tree.child, Mark)
+    return replace(tree, child=replace(tree.child, payload=RegisterTile((4,), 64, ahead=lines)))
+
+
+def test_lanes_are_asked_for_as_many_lines_ahead_as_the_mark_says() -> None:
     scop = product(literal(80), literal(1024))
-    kernel = optimise_kernel(build_kernel(scop, tiled(4, 64, 70), "tile"))
+    kernel = optimise_kernel(build_kernel(scop, ahead(24), "tile"))
     assert set(asked(kernel)) == {6, 24}  # a tile at the edge has one line
-    agree(scop, tiled(4, 64, 70), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
+    agree(scop, ahead(24), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
 
 
-@pytest.mark.parametrize(
-    "n, width, place",
-    [
-        (literal(80), literal(1023), (k, j)),  # a step goes on in another set each time
-        (N, N, (k, j)),  # who knows
-        (literal(80), literal(1024), (j, k)),  # lanes are apart, steps are not
-    ],
-)
-def test_what_is_foreseen_or_not_known_is_not(
-    n: Expr, width: Expr, place: tuple[Expr, Expr]
-) -> None:
-    scop = product(n, width, place)
-    assert not asked(optimise_kernel(build_kernel(scop, tiled(4, 64, 70), "tile")))
+@pytest.mark.parametrize("lines, place", [(0, (k, j)), (24, (j, k))])
+def test_nothing_else_is_asked_for(lines: int, place: tuple[Expr, Expr]) -> None:
+    """Not unless the mark says so; nor lanes that lie apart."""
+    scop = product(literal(80), literal(1024), place)
+    assert not asked(optimise_kernel(build_kernel(scop, ahead(lines), "tile")))

@@ -1,0 +1,51 @@
+"""What of the operands of a product is still in a cache when it is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.machine import MAX_VECTORS, Machine
+from weft.polyhedral.policy.product_costs import PAGE, extents, stride
+from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.scop import Scop, Statement
+
+STREAM = 384  # steps of a stream that run at once, where it is cut
+FEW_SETS = 1024  # steps that the sets of a second cache hold, whole pages apart
+SHARE = 0.7  # of the second cache that a stream's operands may take
+
+
+def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine: Machine) -> bool:
+    """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in
+    along the lanes of a tile stays in the second cache until the next rows need it."""
+    last = size_of(statement, stream[-1])
+    if (last or STREAM + 1) <= STREAM:
+        return True
+    sizes = extents(statement)
+    if sizes is None:
+        return False
+    lanes = MAX_VECTORS * machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
+    size = max((scop.tensor(r.tensor).dtype.itemsize for r in statement.reads), default=0)
+    return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
+
+
+def in_few_sets(scop: Scop, statement: Statement, lane: str, stream: Sequence[str]) -> bool:
+    """Whether the steps of a long stream read lanes whole pages apart: their lines fall into so few
+    sets of the caches that none is there when the next rows need it."""
+    long = (size_of(statement, stream[-1]) or 0) > FEW_SETS
+    return long and bool(pages_apart(scop, statement, lane, stream))
+
+
+def pages_apart(
+    scop: Scop, statement: Statement, lane: str, stream: Sequence[str]
+) -> tuple[int, ...]:
+    """The reads, by number, that move along ``lane``, and by whole pages with each step of
+    ``stream``; constants, which may lie in any order, are none of them."""
+    found = []
+    for number, read in enumerate(statement.reads):
+        tensor = scop.tensor(read.tensor)
+        across = any(mentions(index, (lane,)) for index in read.indices)
+        if across and tensor.role != "constant" and stride(tensor, read, stream[-1]) % PAGE == 0:
+            found.append(number)
+    return tuple(found)

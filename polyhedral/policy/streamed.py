@@ -1,0 +1,86 @@
+"""Operands that are read once: a few rows of memory side by side, from end to end.
+
+                                                parallel j_t:           sums that stay in a cache
+    for k: for j: y[j] += x[k] * B[k, j]   →      for k_t:              a few steps
+                                                    for j_r: registers
+
+Nothing is gained from holding lanes of B, since no other rows of y use them. What counts is that
+memory hands out lines in the order in which it keeps them, of several pages at the same time: a
+register tile over all steps would go down a column of pages instead, and one step after the other
+would take the sums through the cache for each of them.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.product import TAPS, WINDOW, Product
+from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.scop import Access, Scop
+
+STEPS = 8  # rows of memory that are read side by side
+THROUGH = 3.0  # cycles in which a sum goes through the first cache
+HELD = 0.5  # of the first cache, for the sums of a strip
+
+
+def read_once(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> bool:
+    """Whether what ``p`` reads along its lanes is used by one register ``tile`` alone, as it lies
+    in memory, steps apart, and memory takes longer than the arithmetic."""
+    s, scop = planner.scop.statement(p.statement), planner.scop
+    if len(p.stream) != 1 or (size_of(s, p.stream[0]) or TAPS + 1) <= TAPS:
+        return False
+    rows = [size_of(s, d) for d in p.rows]
+    if any(n is None or n > size for n, size in zip(rows, tile[0], strict=True)):
+        return False
+    waits = not p.rows or _waits(planner.machine, prod(tile[0]))
+    return waits and any(n not in p.jumping and _in_rows(scop, r, p) for n, r in enumerate(s.reads))
+
+
+def _waits(machine: Machine, rows: int) -> bool:
+    """Whether the next vector of an operand comes later than ``rows`` have used the last one."""
+    each = 1 / machine.fma_per_cycle + THROUGH / STEPS
+    return rows * each <= machine.vector_bytes / machine.caches[-1].bandwidth
+
+
+def _in_rows(scop: Scop, read: Access, p: Product) -> bool:
+    """Whether ``read`` moves along rows of memory with lanes, and across them with the stream."""
+    across = any(mentions(i, p.stream) for i in read.indices[:-1])
+    along = across and not mentions(read.indices[-1], p.stream)
+    moves = along and mentions(read.indices[-1], (p.lanes,)) and not jumps(read, p.lanes)
+    return moves and scop.tensor(read.tensor).role != "constant"
+
+
+def strip_of(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> int:
+    """How many lanes of sums stay in the first cache, in whole register tiles."""
+    rows, lanes = tile
+    (target,) = planner.scop.statement(p.statement).writes
+    each = prod(rows) * lanes * planner.scop.tensor(target.tensor).dtype.itemsize
+    return lanes * max(1, int(planner.machine.caches[0].size * HELD) // each)
+
+
+def find_streamed(planner: Planner, group: Group) -> Product | None:
+    """How the only statement of ``group`` sums up over rows of memory that nothing else uses."""
+    (name,) = group.names
+    s, free = planner.scop.statement(name), planner.free(group, name)
+    if s.update is None or len(s.writes) != 1 or not planner.spreads(group):
+        return None
+    (target,) = s.writes
+    every = (target, *s.reads)
+    if target.guard or any(a.may for a in every) or target.tensor in {r.tensor for r in s.reads}:
+        return None
+    lanes = choose_lanes(planner.scop, s, free, planner.machine)
+    moving = [d for d in free if any(mentions(i, (d,)) for i in target.indices)]
+    if lanes is None or lanes.dim not in moving or jumps(target, lanes.dim):
+        return None
+    stream, outer = (tuple(d for d in free if (d in moving) == m) for m in (False, True))
+    if not set(stream) <= set(s.update.dims):
+        return None
+    vector = planner.machine.lanes(planner.scop.tensor(target.tensor).dtype)
+    tile = (), min(WINDOW * vector, size_of(s, lanes.dim) or WINDOW * vector)
+    rest = tuple(d for d in outer if d != lanes.dim)
+    p = Product(name, (), lanes.dim, stream, rest, (), tile=tile, window=True)
+    return p if read_once(planner, p, tile) else None

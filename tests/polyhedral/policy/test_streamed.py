@@ -1,0 +1,79 @@
+"""Sums over rows of memory that nothing else uses: a few rows side by side, strips of sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.polyhedral.transform.integer_programs import promise, read
+from tests.polyhedral.transform.machine_code import computes, outline
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy import blocked
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.scop import Scop
+
+MACHINE = Machine("test", 16, 8, (Cache(512), Cache(8192), Cache(1 << 16)))
+SIZES = [{"N": n, "M": m} for n, m in ((0, 3), (3, 0), (1, 1), (4, 32), (9, 33), (18, 71))]
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocked, "STEPS", 4)
+
+
+def program(update: str, n: str = "N", m: str = "M") -> Scop:
+    text = f"""
+    for k in range({n}):
+        for j in range({m}):
+            {update}
+    """
+    return read(text, "N M", A=f"in {n}", B=f"in {n} {m}", W="in N+M", y=f"io {m}")
+
+
+@pytest.mark.parametrize("update", ["y[j] += A[k] * B[k, j]", "y[j] += B[k, j]"])
+def test_a_few_rows_side_by_side_in_strips_of_sums(update: str) -> None:
+    made = schedule_loops(program(update), MACHINE)
+    assert outline(made) == "j_t!parallel k_t j_r { k j_p { S0 } }"
+    promise(made, *SIZES)
+    computes(made, *SIZES[-2:])
+
+
+@pytest.mark.parametrize(("n", "m"), [("17", "8"), ("18", "32"), ("23", "71")])
+def test_known_sizes(n: str, m: str) -> None:
+    made = schedule_loops(program("y[j] += A[k] * B[k, j]", n, m), MACHINE)
+    assert outline(made).startswith("j_t!parallel k_t" if m == "71" else "k_t")
+    computes(made, {"N": 0, "M": 0})
+
+
+@pytest.mark.parametrize(
+    ("update", "n"),
+    [
+        ("y[j] += A[k] * B[k, j]", "16"),  # so few that one tile takes them all
+        ("y[j] += A[k] * W[j + k]", "N"),  # a window, most of which the next step reads again
+        ("y[j] += A[j] * B[k, j] * y[k]", "M"),  # sums that the next ones use
+    ],
+)
+def test_others_are_none(update: str, n: str) -> None:
+    assert "k_t" not in outline(schedule_loops(program(update, n), MACHINE))
+
+
+def test_few_rows_of_a_product_share_what_they_read() -> None:
+    text = """
+    for i in range(2):
+        for k in range(39):
+            for j in range(171):
+                Y[i, j] += X[i, k] * B[k, j]
+    """
+    scop = read(text, "", X="in 2 39", B="in 39 171", Y="io 2 171")
+    made = schedule_loops(scop, replace(MACHINE, vector_bytes=64, vector_registers=32))
+    assert outline(made) == "j_t!parallel k_t j_r { k i_p j_p { S0 } }"
+    computes(made, {})
+
+
+def test_two_threads_share_the_strips() -> None:
+    scop = program("y[j] += A[k] * B[k, j]", "18", "64")
+    made = schedule_loops(scop, MACHINE, threads=2)
+    (loop, *_) = made.loops()
+    assert loop.kind == "parallel" and "32" in str(loop.at["S0"])  # half of the sums for each
+    computes(made, {"N": 0, "M": 0})
