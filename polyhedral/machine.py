@@ -36,8 +36,8 @@ class Machine:
     cycles per second, ``memory_bandwidth`` in bytes per second for one core: typical of servers, as
     is what costs are estimated from; no record is measured unasked, since it is part of cache keys.
     ``barrier`` is in seconds: all threads of a program meet. ``misses``: lines of memory that a
-    core waits for at once. ``features``: names, as LLVM writes them ("avx512vnni", "dotprod"), of what
-    it has that instructions ask for.
+    core waits for at once. ``features``: names, as LLVM writes them ("avx512vnni", "dotprod"), of
+    what it has that instructions ask for.
     ``extensions`` are what it computes beside multiply-adds of vectors, the best first.
     """
 
