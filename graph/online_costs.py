@@ -1,10 +1,10 @@
 """Whether sums of exponentials gain from blocks, and of which size: closed forms over bytes.
 
 Rows that are in memory anyway are read again and again where a cache does not hold one of them.
-Rows of scores, which a product makes and another one uses, go through memory where a cache does not
-hold enough of them together (``analysis/row_tiles``). A block is as long as the second cache has
-room for what all rows read for it (of attention: keys and values), or, without products, as what
-the first cache keeps from the maximum to the sum.
+Rows of scores, which a product makes and another one uses, go through memory where the second
+cache does not hold enough of them together (``analysis/row_tiles``) and the last one not all of
+them. A block takes a quarter of a cache: of the second one for what all rows read along it (of
+attention: keys and values), or else of the first one, which keeps it from the maximum to the sum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.frontend.scalar_expr import Expr, Load, Var, walk
 from weft.frontend.tensor_expr import Compute, Operation, Tensor, constant_size
 from weft.graph.access_pattern import extent
 from weft.graph.correlation import variables
-from weft.graph.exponentials import Family
+from weft.graph.exponentials import Family, Sum
 from weft.graph.fusion_rules import size_text
 from weft.graph.in_blocks import Blocks
 from weft.graph.whole_program import WholeProgram, computed, reduces, sources
@@ -30,7 +30,8 @@ STEP = 64  # what sizes of blocks are multiples of: a few vectors
 @dataclass(frozen=True, slots=True)
 class Around:
     """What lies around a family: ``alone``, operations that compute x for it alone, up to the first
-    sums; ``between``, those that compute factors of its sums from others of its results."""
+    sums, if one of the family's sums is a product with x as an operand; ``between``, those that
+    compute factors of its sums from others of its results."""
 
     alone: frozenset[Operation]
     between: frozenset[Operation]
@@ -39,7 +40,17 @@ class Around:
 def around(family: Family, program: WholeProgram) -> Around | None:
     """What lies around ``family``; None where terms of one of its sums depend on another."""
     between = _between(family, program)
-    return None if between is None else Around(_alone(family, program), between)
+    if between is None:
+        return None
+    alone = _alone(family, program) if any(map(_is_product, family.sums)) else frozenset()
+    return Around(alone, between)
+
+
+def _is_product(s: Sum) -> bool:
+    """Whether the exponentials of a row are used for several results."""
+    rows = {n for index in s.at for n in variables(index)}
+    own = {a.name for a in s.operation.axes} - rows
+    return any(not own.isdisjoint(variables(e)) for e in s.along)
 
 
 def _alone(family: Family, program: WholeProgram) -> frozenset[Operation]:
@@ -100,10 +111,10 @@ def choose(family: Family, near_by: Around | None, machine: Machine) -> tuple[Bl
     elif scores.rows is None:
         return None, "whole rows, since how many there are is not known"
     else:
-        why = _stays(scores.rows, row, scores.shared * length, near)
+        why = _stays(scores.rows, row, scores.shared * length, machine)
     if why:
-        return None, f"whole rows, {why}, which stay in a cache of {size_text(near)}"
-    room = machine.caches[0].size // 2 // m.fold.dtype.itemsize
+        return None, f"whole rows, {why}, which stay in a cache"
+    room = machine.caches[0].size // 4 // m.fold.dtype.itemsize
     if scores is not None:
         room = near // 4 // scores.shared
     size = _block(length, room)
@@ -114,7 +125,7 @@ def choose(family: Family, near_by: Around | None, machine: Machine) -> tuple[Bl
     return blocks, (
         f"{blocks.count} blocks of {size} along {m.axis.name}, since rows of {size_text(row)} do "
         f"not stay in a cache of {size_text(near)}: one pass for the maximum and "
-        f"{len(family.sums)} sums{made}"
+        f"{len(family.sums)} sum{'s' * (len(family.sums) > 1)}{made}"
     )
 
 
@@ -182,11 +193,12 @@ def _bytes(load: Load, without: Collection[str]) -> int:
     return turns * load.dtype.itemsize
 
 
-def _stays(rows: int, row: int, held: int, near: int) -> str:
-    """Why scores stay in a cache of ``near`` bytes from product to product; '' if they do not."""
-    if 2 * rows * row <= near:
+def _stays(rows: int, row: int, held: int, machine: Machine) -> str:
+    """Why scores, and what is made of them, stay in a cache from product to product; '' if they do
+    not. What the last one holds is as fast as blocks, which rescale their sums."""
+    if 2 * rows * row <= machine.caches[-1].size:
         return f"{size_text(rows * row)} in all"
-    together = rows_together(near, rows, 2 * row, held)  # of scores, and of what is made of them
+    together = rows_together(machine.near, rows, 2 * row, held)
     return f"{together} at a time" if together else ""
 
 

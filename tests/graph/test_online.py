@@ -91,10 +91,7 @@ def test_the_operators_of_onnx_and_small_ones() -> None:
         graph = graph_of(operator(x), inputs=(x,))
         np.testing.assert_allclose(interpret_graph(in_blocks(graph), [data])[0], expected, 1e-5)
     small = weft.placeholder((2, 896), name="small")
-    assert (
-        "which stay in a cache of 7.17 kB"
-        in notes(rewritten(graph_of(softmax(small), inputs=(small,))))[0]
-    )
+    assert "which stay in a cache" in notes(rewritten(graph_of(softmax(small), inputs=(small,))))[0]
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -206,6 +203,21 @@ def test_onnx_attention_with_a_mask_and_shared_heads() -> None:
 KEYS = (("k", 2, 1000), ("v", 2, 1000))
 
 
+def test_rows_of_a_product_that_are_only_summed_up_are_stored() -> None:
+    (a, b), s = scores_of(20, 1000)
+    j = weft.reduce_axis((0, 1000), name="j")
+    top = weft.compute((2, 20), lambda h, i: weft.max_over(s[j, h, i], j), name="top")
+
+    def body(h, i):
+        return weft.log(weft.sum(weft.exp(s[j, h, i] - top[h, i]), j)) + top[h, i]
+
+    graph = graph_of(weft.compute((2, 20), body, name="entropy"), inputs=(a, b))
+    new, data = in_blocks(graph), [random(2, 20, 4), random(2, 4, 1000, seed=1)]
+    assert "seen" in {v.name for n in new.nodes for v in n.outputs}
+    result, expected = (interpret_graph(g, data)[0] for g in (new, graph))
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
 def test_what_others_read_is_there_as_a_whole() -> None:
     (a, b), s = scores_of(20, 1000)
     j = weft.reduce_axis((0, 1000), name="j")
@@ -259,7 +271,7 @@ def test_sums_that_are_something_else_stay(make: Make) -> None:
 
 def test_unknown_lengths_stay_and_unknown_rows_do_not_matter() -> None:
     n = weft.var("n")
-    for shape, said in (((3, n), "how long they are is not known"), ((n, 1000), "blocks of 128")):
+    for shape, said in (((3, n), "how long they are is not known"), ((n, 1000), "blocks of 64")):
         x = weft.placeholder(shape, name="x")
         (found,) = notes(rewritten(graph_of(softmax(x), inputs=(x,))))
         assert said in found
