@@ -24,13 +24,13 @@ from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.reuse import in_few_sets, in_one_part
 from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.policy.streamed import find_streamed
-from weft.polyhedral.policy.tile_edges import beyond_tile
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence

@@ -12,11 +12,11 @@ from functools import partial
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
+from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.lanes import choose_lanes
 from weft.polyhedral.policy.one_pass import one_pass
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.sizes import turns_of
-from weft.polyhedral.policy.tile_edges import beyond_tile
 from weft.polyhedral.policy.wavefront import tile_loops
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
