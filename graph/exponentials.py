@@ -233,6 +233,8 @@ class _Search:
         if known is None:
             return None
         load, maximum = known
+        if any(isinstance(n, Load) for index in load.indices for n in walk(index)):
+            return None  # data says which maximum
         at = {a.name: i for a, i in zip(maximum.operation.axes, load.indices, strict=True)}
         same = substitute(maximum.x, {**at, maximum.axis.name: self.axis}) == x
         alike = maximum.axis.extent == self.axis.extent and self.axis.lower == maximum.axis.lower

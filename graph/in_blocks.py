@@ -164,7 +164,7 @@ class _Blocks:
             *(n for n in loops if n not in read),
             *(n for n in read if n in loops or n == m.axis.name),
         )
-        b, c = self.axes(loops)
+        b, c = self.axes({*loops, *read})
         value = self.at(m.x, m.axis.name, b, c)
         name = f"{m.operation.name}_{self.name}"
         fold = Reduce(m.fold.monoid, (c,), (value,))

@@ -11,6 +11,7 @@ from weft.graph.operator_graph import Graph, Value
 from weft.graph.rebuild import rebuild
 
 Key = Tensor | tuple[Operation, int]
+SEARCHED = 4096  # operations that one question is about
 
 
 class WholeProgram:
@@ -64,10 +65,13 @@ class WholeProgram:
 
     def needs(self, operation: Operation, known: dict[Operation, bool]) -> bool:
         """Whether ``operation`` is one of those that are ``known`` as True, or reads such; what
-        comes before the first of these does not. ``known`` grows by what is found out."""
+        comes before the first of these does not. ``known`` grows by what is found out; once that
+        is more than ``SEARCHED``, what is not known counts as needing them."""
         first = self.number[next(iter(known))]
         stack = [operation]
         while stack:
+            if len(known) > SEARCHED:
+                return known.get(operation, True)
             last = stack[-1]
             inner = _inner(last)
             unknown = [o for o in inner if o not in known and self.number[o] > first]

@@ -55,14 +55,15 @@ def exponentials(x: np.ndarray, axis: int = -1) -> np.ndarray:
 def own_softmax(shape: tuple[int, int], axis: int) -> Graph:
     """A user's own, with the rows along ``axis``: no operator's name, and a quotient of its own."""
     z = weft.placeholder(shape, name="z")
-    q = weft.reduce_axis((0, shape[axis]), name="q")
+    q = weft.reduce_axis((0, shape[axis]), name="within")  # as the pass calls its own
 
     def at(row, along):
         return z[(along, row) if axis == 0 else (row, along)]
 
-    top = weft.compute((shape[1 - axis],), lambda r: weft.max_over(at(r, q), q), name="top")
+    rows = (shape[1 - axis],)
+    top = weft.compute(rows, lambda block: weft.max_over(at(block, q), q), name="top")
     total = weft.compute(
-        top.shape, lambda r: weft.sum(weft.exp(at(r, q) - top[r]), q), name="total"
+        rows, lambda block: weft.sum(weft.exp(at(block, q) - top[block]), q), name="total"
     )
 
     def body(u, v):
@@ -258,7 +259,16 @@ def _shifted(x: Tensor, top: Tensor) -> tuple[Tensor, ...]:
     return (weft.compute((9,), lambda i: weft.sum(weft.exp(x[i, K] - low[i]), K), name="o"),)
 
 
-@pytest.mark.parametrize("make", [_chained, _other, _twice, _shifted])
+def _chosen(x: Tensor, top: Tensor) -> tuple[Tensor, ...]:
+    place = weft.compute((9,), lambda i: top[i].astype("int64") % 9, name="place")
+
+    def body(i):
+        return weft.sum(weft.exp(x[place[i], K] - top[place[i]]), K)
+
+    return (weft.compute((9,), body, name="o"),)
+
+
+@pytest.mark.parametrize("make", [_chained, _chosen, _other, _twice, _shifted])
 def test_sums_that_are_something_else_stay(make: Make) -> None:
     x = weft.placeholder((9, 1000), name="x")
     top = weft.compute((9,), lambda i: weft.max_over(x[i, K], K), name="top")
