@@ -13,19 +13,19 @@ memory, another computes, the last one writes: most of the time most of the proc
 stages of different rows share a loop, each a row behind the one before it; in the first and last
 turns, where some have no row to work on, those that do run one after the other. Two rows behind,
 what is folded has come together when it is needed, but there is more to keep in the first cache.
-All this is done where the loops have the same known length and a few rows stay in a cache
-meanwhile. The turns of a parallel loop are independent, and what one allocates becomes a row of
-what all do.
+All this is done where the loops have the same length and a few rows stay in a cache
+meanwhile. Where the length is a size that is not known, the loop asks for that when it runs, and
+has rows as they are otherwise. The turns of a parallel loop are independent, and what one allocates
+becomes a row of what all do.
 
 Also known as: software pipelining, at the level of rows; Lam, "Software pipelining", PLDI 1988.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from math import prod
 from typing import TypeGuard
 
 from weft import dtypes
@@ -34,7 +34,6 @@ from weft.codegen.loop_ir import (
     Allocate,
     Block,
     Buffer,
-    Comment,
     For,
     If,
     Kernel,
@@ -44,11 +43,12 @@ from weft.codegen.loop_ir import (
     Update,
     buffers_touched,
     buffers_written,
-    expressions,
     walk,
 )
 from weft.codegen.rebuild import map_all_expressions, map_children, map_scopes
+from weft.codegen.row_stages import Row, row_of
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.tile_bounds import TRUE
 from weft.codegen.uneven import sides
 from weft.dtypes import DType
 from weft.frontend.scalar_affine import simplify
@@ -60,6 +60,7 @@ from weft.frontend.scalar_expr import (
     apply,
     literal,
     rewrite,
+    select,
     substitute,
 )
 from weft.frontend.scalar_expr import walk as walk_expr
@@ -69,7 +70,6 @@ PARTS, LEAST = 4, 8  # blocks for threads to share, and rows in each of them, if
 SHORT = 128  # turns of a loop that is over before its row has been found
 NEAR, FAR = 2, 4  # how many first caches rows take, or what part of the second
 LAGGING, MANY = 1.5, 8  # how many where stages are two rows apart, and rows of a block for each
-STAGES = 4  # with more of them, a turn needs more registers than there are
 _LINE = 64  # bytes, to a multiple of which rows of temporaries are apart
 
 
@@ -83,150 +83,82 @@ def pipeline_rows(kernel: Kernel, first: int, second: int) -> Kernel:
     def inside(parts: int, stmt: Stmt, names: frozenset[str]) -> Stmt:
         if not isinstance(stmt, For) or stmt.kind not in ("parallel", "vector"):
             return map_scopes(stmt, names, partial(inside, parts))
-        row = _row(stmt) if stmt.kind == "parallel" and stmt.step == 1 else None
+        row = row_of(stmt) if stmt.kind == "parallel" and stmt.step == 1 else None
         if row is None:  # threads share the outermost parallel loop
             within = partial(inside, 1)
             return map_scopes(stmt, names, within) if stmt.kind == "parallel" else stmt
-        if _turns(row.stages[0].loop) < SHORT:
+        if not _variables(row.turns) <= names:
             return stmt
-        size, stages = row.bytes(sizes), len(row.stages)
-        far = not isinstance(rows := _rows(stmt)[0], Literal) or rows.value * size > second
-        if size * stages > max(NEAR * first, second // FAR if far else 0):
+        rows = _rows(stmt)[0]
+        plan = _plan(row, rows, row.bytes(sizes), _block_size(rows, parts), (first, second))
+        if plan.fits == literal(False, dtypes.bool_):
             return stmt
-        near = not far and size * (2 * stages - 1) <= LAGGING * first
-        block = _block_size(rows, parts)
-        lag = 2 if near and block >= MANY * (stages - 1) else 1
-        made.append(_Pipeline(stmt, row, names, lag, block).loop())
+        made.append(_Pipeline(stmt, row, names, plan).loop())
         return made[-1]
 
     body = inside(PARTS, kernel.body, frozenset(kernel.parameters))
     return simplify_kernel(replace(kernel, body=body)) if made else kernel
 
 
-# ---- what a row consists of ---------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
-class _Stage:
-    """Straight code and lets (whose bodies do not count), and the vector loop behind it."""
+class _Plan:
+    """Rows go through a pipeline where it ``fits``, in blocks of so many; each stage is ``lag`` of
+    them behind the one before it, ``most`` at most. ``longest``: turns of a loop where it fits."""
 
-    head: tuple[Let | Store | Update, ...]
-    loop: For
-
-    def mentions(self, names: set[str]) -> bool:
-        """Whether a variable among ``names`` is used."""
-        heads = (e for stmt in self.head for e in expressions(stmt))
-        inner = (e for stmt in walk(self.loop) for e in expressions(stmt))
-        nodes = (node for exprs in (heads, inner) for e in exprs for node in walk_expr(e))
-        return any(isinstance(node, Var) and node.name in names for node in nodes)
+    fits: Expr
+    block: int
+    lag: Expr
+    most: int
+    longest: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The body of a loop: ``lets`` around it and what it allocates, for all of its ``stages``."""
-
-    lets: tuple[Let, ...]
-    buffers: Mapping[str, Buffer]
-    stages: tuple[_Stage, ...]
-
-    def bytes(self, sizes: Mapping[str, int]) -> int:
-        """What the loops touch; ``sizes``: of an element of each buffer."""
-        inside = (stmt for stage in self.stages for stmt in walk(stage.loop.body))
-        found = frozenset[str]().union(*map(buffers_touched, inside))
-        known = {**sizes, **{name: b.dtype.itemsize for name, b in self.buffers.items() if b.shape}}
-        return _turns(self.stages[0].loop) * sum(known.get(name, 0) for name in found)
-
-
-def _row(loop: For) -> _Row | None:
-    """None where the body of ``loop`` is not several stages, with loops of one length."""
-    lets: list[Let] = []
-    buffers: dict[str, Buffer] = {}
-    body = loop.body
-    while isinstance(body, Allocate) or (isinstance(body, Let) and not _loads(body.value)):
-        if isinstance(body, Let):
-            lets.append(body)
-        else:
-            buffers[body.buffer.name] = body.buffer
-        body = body.body
-    stages = _stages(body)
-    if stages is None or not 2 <= len(stages) <= STAGES or not all(map(_local, buffers.values())):
-        return None
-    if not _turns(stages[0].loop) or len({(s.loop.lower, s.loop.upper) for s in stages}) > 1:
-        return None
-    return _Row(tuple(lets), buffers, stages)
+def _plan(row: Row, rows: Expr, bytes_: int, block: int, caches: tuple[int, int]) -> _Plan:
+    """What is best for ``rows``, each turn of whose loops touches so many bytes."""
+    (first, second), stages = caches, len(row.stages)
+    size = row.turns * bytes_
+    far, needed = rows * size > second, size * stages
+    fits = (needed <= NEAR * first) | (far & (needed <= second // FAR))
+    near = (rows * size <= second) & (size * (2 * stages - 1) <= int(LAGGING * first))
+    often = literal(block >= MANY * (stages - 1), dtypes.bool_)
+    lag = simplify(select(near & often, literal(2), literal(1)), {})
+    longest = max(NEAR * first, second // FAR) // max(1, bytes_ * stages)
+    return _Plan(
+        simplify((row.turns >= SHORT) & fits, {}),
+        block,
+        lag,
+        int(lag.value) if isinstance(lag, Literal) else 2,
+        longest,
+    )
 
 
-def _stages(body: Stmt) -> tuple[_Stage, ...] | None:
-    """``body`` cut behind its vector loops, all but the last of which fold something; None where it
-    is more than that, or where a let serves several stages."""
-    found: list[_Stage] = []
-    head: list[Let | Store | Update] = []
-    for stmt in _flat(body):
-        match stmt:
-            case Let() | Store() | Update():
-                head.append(stmt)
-            case For() if not any(isinstance(s, For) for s in walk(stmt.body)):
-                found.append(_Stage(tuple(head), stmt))
-                head = []
-            case _:
-                return None
-    folds = all(any(isinstance(s, Update) for s in walk(stage.loop)) for stage in found[:-1])
-    for k, stage in enumerate(found):
-        bound = {s.name for s in stage.head if isinstance(s, Let)}
-        if any(other.mentions(bound) for other in found[k + 1 :]):
-            return None
-    return tuple(found) if folds and not head else None
-
-
-def _flat(body: Stmt) -> Iterator[Stmt]:
-    """``body`` as a row of statements; a let stands for itself and comes before its scope."""
-    stack = [body]
-    while stack:
-        match stack.pop():
-            case Block(stmts):
-                stack.extend(reversed(stmts))
-            case Let() as let:
-                yield let
-                stack.append(let.body)
-            case Comment():
-                continue
-            case other:
-                yield other
-
-
-def _turns(loop: For) -> int:
-    """Of a vector loop of known length; else 0."""
-    match loop:
-        case For(_, Literal(low), Literal(high), "vector", step=1):
-            return max(0, int(high) - int(low))
-    return 0
-
-
-def _local(buffer: Buffer) -> bool:
-    """Whether ``buffer`` is on the thread's own memory, and as large as is known."""
-    return buffer.scope == "local" and all(isinstance(size, Literal) for size in buffer.shape)
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_expr(expr))
+def _variables(expr: Expr) -> set[str]:
+    return {node.name for node in walk_expr(expr) if isinstance(node, Var)}
 
 
 # ---- rows in a pipeline -------------------------------------------------------------------------
 
 
 class _Pipeline:
-    """``source``, the turns of which are ``row``, where ``names`` are bound, in blocks of ``size``;
-    each stage is ``lag`` rows behind the one before it."""
+    """``source``, the turns of which are ``row``, where ``names`` are bound, as ``plan`` says."""
 
-    def __init__(self, source: For, row: _Row, names: frozenset[str], lag: int, size: int) -> None:
-        self.source, self.row, self.names = source, row, names
-        self.lag, self.last = lag, lag * (len(row.stages) - 1)
-        self.depth = self.last + 1
-        self.size = size
+    def __init__(self, source: For, row: Row, names: frozenset[str], plan: _Plan) -> None:
+        self.source, self.row, self.names, self.plan = source, row, names, plan
         self.block, self.turn = self._fresh("block"), self._fresh("turn")
+        self.lag = plan.lag if isinstance(plan.lag, Literal) else self._fresh("lag")
+        self.depth = plan.most * (len(row.stages) - 1) + 1
+        self.size = plan.block
 
-    def loop(self) -> For:
-        """Over blocks of rows."""
+    def loop(self) -> Stmt:
+        """One loop for threads to share out: over blocks of rows, or, where a pipeline does not
+        fit, over single ones."""
+        blocks, fits = self._blocks(), self.plan.fits
+        if fits != TRUE:
+            turns = select(fits, blocks.upper, self.source.upper - self.source.lower)
+            alone = Let(self.source.var, self.source.lower + self.block, self.source.body)
+            blocks = replace(blocks, upper=turns, body=If(fits, blocks.body, alone))
+        return Let(self.lag.name, self.plan.lag, blocks) if isinstance(self.lag, Var) else blocks
+
+    def _blocks(self) -> For:
         stages = [self._placed(k) for k in range(len(self.row.stages))]
         alone = [
             If(self._at_work(self.lag * k, self.lag * k), _nested(head, loop))
@@ -235,11 +167,11 @@ class _Pipeline:
         heads = [part for head, _ in stages for part in head]
         first = stages[0][1]
         shared = replace(first, body=Block(tuple(loop.body for _, loop in stages)))
-        together = If(self._at_work(self.last, 0), _nested(heads, shared), Block(tuple(alone)))
-        turns = literal(self.size + self.last)
-        body: Stmt = For(self.turn.name, literal(0), turns, "serial", together)
+        last = self.lag * (len(stages) - 1)
+        together = If(self._at_work(last, literal(0)), _nested(heads, shared), Block(tuple(alone)))
+        body: Stmt = For(self.turn.name, literal(0), last + self.size, "serial", together)
         for buffer in self.row.buffers.values():
-            body = Allocate(_repeated(buffer, self.depth), body)
+            body = Allocate(_repeated(buffer, self.depth, self.plan.longest), body)
         blocks = [(rows + (self.size - 1)) // self.size for rows in _rows(self.source)]
         fewest = reduce(partial(apply, "min"), blocks)
         return For(self.block.name, literal(0), fewest, "parallel", body)
@@ -247,11 +179,11 @@ class _Pipeline:
     def _fresh(self, hint: str, dtype: DType = dtypes.int64) -> Var:
         return Var(fresh_name(f"{self.source.var}.{hint}", self.source, self.names), dtype)
 
-    def _index(self, behind: int) -> Expr:
+    def _index(self, behind: Expr) -> Expr:
         """The row that is so many ``behind`` that of the first stage."""
         return self.source.lower + self.block * self.size + (self.turn - behind)
 
-    def _at_work(self, last: int, first: int) -> Expr:
+    def _at_work(self, last: Expr, first: Expr) -> Expr:
         """Whether there are the rows from ``first`` to ``last`` behind that of the first stage."""
         inside = (self.turn >= last) & (self.turn - first < self.size)
         return inside & (self._index(first) < self.source.upper)
@@ -332,14 +264,19 @@ def _block_size(total: Expr, parts: int) -> int:
     return -(-rows // (blocks + blocks % 2 if blocks > 1 else 1))
 
 
-def _repeated(buffer: Buffer, count: int) -> Buffer:
-    """``buffer`` ``count`` times, a whole number of cache lines apart if it is a row."""
-    sizes = [count, *(int(size.value) for size in buffer.shape if isinstance(size, Literal))]
+def _repeated(buffer: Buffer, count: int, longest: int) -> Buffer:
+    """``buffer`` ``count`` times, a whole number of cache lines apart if it is a row, of
+    ``longest`` elements at most where their number is not known."""
+    sizes: list[Expr] = [literal(count)]
+    for size in buffer.shape:
+        sizes.append(size if isinstance(size, Literal) else apply("min", size, literal(longest)))
     if buffer.shape:
         line = max(1, _LINE // buffer.dtype.itemsize)
-        sizes[-1] = -(-sizes[-1] // line) * line
-    strides = [prod(sizes[k:]) for k in range(1, len(sizes) + 1)]
-    return replace(buffer, shape=tuple(map(literal, sizes)), strides=tuple(map(literal, strides)))
+        sizes[-1] = (sizes[-1] + (line - 1)) // line * line
+    strides: list[Expr] = [literal(1)]
+    for size in sizes[:0:-1]:
+        strides.insert(0, simplify(strides[0] * size, {}))
+    return replace(buffer, shape=tuple(simplify(s, {}) for s in sizes), strides=tuple(strides))
 
 
 def _moved(stmt: Stmt, buffers: Mapping[str, Buffer], slot: Expr) -> Stmt:

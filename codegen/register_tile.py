@@ -13,7 +13,8 @@ Each affine constraint tells: put the corner of the box that is worst for it. Th
 coefficients, triangles (k <= i, j <= i, k < j) and symbolic sizes included. Stream points that are
 not full run guarded. Nothing outside the domain is loaded, stored, or computed into an accumulator
 that counts. Where it is known how many rows and lanes the last tile has (257 = 32 * 8 + 1), that is
-a smaller tile of its own instead, with no more arithmetic than its elements take.
+a smaller tile of its own instead, with no more arithmetic than its elements take; where it is not,
+a clamped box is on the smallest of a few tiles that hold it, which is found when the program runs.
 
 ``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the conditions under
 which it is legal. ``tile_step.py`` writes a step of a stream, ``tile_prefetch.py`` what is loaded
@@ -50,7 +51,7 @@ from weft.codegen.tile_bounds import (
     mentions_any,
     span,
 )
-from weft.codegen.tile_prefetch import of_later_steps, of_next_tile
+from weft.codegen.tile_prefetch import CACHE_LINE, of_later_steps, of_next_tile
 from weft.codegen.tile_step import full_step, guarded_step
 from weft.codegen.tile_version import Lets, TileVersion, block, let, named, targets_of, under
 from weft.frontend.scalar_affine import Affine, to_affine
@@ -70,6 +71,7 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 from weft.polyhedral.instruction import ROW, Instruction
 
+PARTS = 4  # that the lanes of a tile at an edge may be fewer of
 _HELD = 256  # elements along the lanes that LLVM would hold in registers for the next tile
 
 
@@ -146,14 +148,19 @@ def _clamped(whole: TileVersion, crossing: Sequence[Affine]) -> Stmt:
     alone = all(sum(bool(c.coefficient(n)) for n in sizes) == 1 for c in crossing)
     closed = None not in hulls.values() and (alone or len(domain.rows) == 1)
     version = replace(whole, box=box, crossing=tuple(crossing), closed=closed)
+    across = tuple(c for c in crossing if c.coefficient(domain.lane))
+    if alone and across and len(across) < len(crossing):
+        rows_fit = all_of(at_worst(c, whole.box) >= 0 for c in crossing if c not in across)
+        narrow = {**whole.box, domain.lane: box[domain.lane]}
+        narrower = replace(version, box=narrow, crossing=across)
+        return let(lets, If(rows_fit, _emit(narrower), _emit(version)))
     return let(lets, _emit(version))
 
 
 def _emit(tile: TileVersion) -> Stmt:
-    if not tile.crossing or not tile.domain.rows:
-        begin, end = _load(tile, "tile"), _store(tile, "tile")
-        return _in_registers(tile, tile.rows(begin), tile.rows(end))
-    # Rows and lanes that do not exist make loads and stores long: one row's code serves all.
+    if not any(mentions_any(c, tile.domain.rows) for c in tile.crossing):
+        return _in_registers(tile, tile.rows(_load(tile, "tile")), tile.rows(_store(tile, "tile")))
+    # Rows that do not exist make loads and stores long: one row's code serves all.
     begin, end = _load(tile, "edge"), _store(tile, "edge")
     held = _in_registers(tile, _copy(tile, "edge", "tile"), _copy(tile, "tile", "edge"))
     body = block([tile.rows(begin, "serial"), held, tile.rows(end, "serial")])
@@ -161,8 +168,33 @@ def _emit(tile: TileVersion) -> Stmt:
 
 
 def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
-    body = block([begin, *of_next_tile(tile), _without_excess(tile, _streams(tile, 0)), end])
+    body = block([begin, *of_next_tile(tile), _without_excess(tile, _smallest(tile)), end])
     return _allocated(tile, "tile", "register", body)
+
+
+def _smallest(tile: TileVersion) -> Stmt:
+    """The streams of ``tile``, for fewer of its lanes, or rows, if these are all that exist."""
+    stmt = _streams(tile, 0)
+    for name in tile.sizes:
+        low, high = tile.box[name]
+        if low != ZERO or isinstance(high, Literal) or not tile.closed:
+            continue
+        for size in _smaller(tile, name):
+            part = replace(tile, sizes={**tile.sizes, name: size})
+            stmt = If(high <= size, _streams(part, 0), stmt)
+    return stmt
+
+
+def _smaller(tile: TileVersion, name: str) -> list[int]:
+    """Sizes that a tile may have along ``name`` at an edge, falling: half its rows, or fewer cache
+    lines of lanes."""
+    size = tile.sizes[name]
+    if name != tile.domain.lane:
+        return [size // 2] if size > 1 else []
+    dtypes = (tile.instances.tensor(w.tensor).dtype for w in tile.statement.writes)
+    line = max(1, CACHE_LINE // max(dtype.itemsize for dtype in dtypes))
+    step = -(-size // (PARTS * line)) * line
+    return list(range((size - 1) // step * step, 0, -step))
 
 
 def _allocated(tile: TileVersion, which: str, scope: Scope, body: Stmt) -> Stmt:

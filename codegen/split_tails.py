@@ -5,21 +5,25 @@
         …                                        else:           for p < N - 14·t unrolled: …
 
 With constant sizes the partial tile's bounds are constant too. With symbolic ones, its unrolled
-loops become serial and its register buffers local.
+loops become serial and its register buffers local. What has no such bounds and does not ask whether
+the tile is full, as register tiles over tiles for the caches, stays beside the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
+from itertools import groupby
 
-from weft.codegen.loop_ir import Allocate, For, If, Kernel, Let, Stmt, children
-from weft.codegen.rebuild import map_children
+from weft.codegen.conditions import body_given, parts_of
+from weft.codegen.cut_loop import side_of
+from weft.codegen.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, children, walk
+from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.uneven import sides
 from weft.frontend.scalar_affine import simplify
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
 from weft.polyhedral.analysis.linear import linear, mentions
 
 
@@ -48,13 +52,59 @@ def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
     limits = {b: limit for b in bounds if (limit := _full_below(b, variable)) is not None}
     if not limits:
         return _tell_apart(body, rest)
-    full = body
+    parts: list[Stmt] = []
+    for depends, run in groupby(_parts(body), lambda part: _depends(part, variable, limits)):
+        part = _joined(list(run))
+        parts.append(_split_one(part, variables, limits) if depends else _tell_apart(part, rest))
+    return _joined(parts)
+
+
+def _split_one(body: Stmt, variables: tuple[str, ...], limits: Mapping[Expr, Expr]) -> Stmt:
+    """``body`` twice: where the first of ``variables`` is below the ``limits`` of all bounds, which
+    are constant there, and elsewhere."""
+    (variable, *rest), full = variables, body
     for bound in limits:
-        full = _with_bound(full, bound, _constant_part(bound))
+        full = _with_bound(full, bound)
     condition: Expr = literal(True, "bool")
     for limit in dict.fromkeys(limits.values()):
         condition = condition & Apply("lt", (Var(variable), limit))
-    return If(condition, _tell_apart(full, rest), _tell_apart(body, rest))
+        full = _decided(full, variable, limit, holds=True)
+    if len({*limits.values()}) == 1:
+        body = _decided(body, variable, next(iter(limits.values())), holds=False)
+    return If(condition, _tell_apart(full, tuple(rest)), _tell_apart(body, tuple(rest)))
+
+
+def _parts(body: Stmt) -> tuple[Stmt, ...]:
+    return body.stmts if isinstance(body, Block) else (body,)
+
+
+def _joined(parts: list[Stmt]) -> Stmt:
+    return parts[0] if len(parts) == 1 else Block(tuple(parts))
+
+
+def _depends(part: Stmt, variable: str, limits: Mapping[Expr, Expr]) -> bool:
+    """Whether ``part`` has one of the bounds, or asks whether ``variable`` is below a limit."""
+    if any(bound in limits for bound in _tail_bounds(part, variable, frozenset())):
+        return True
+    return any(_asked(part, variable, limit) for limit in {*limits.values()})
+
+
+def _asked(stmt: Stmt, variable: str, limit: Expr) -> list[Expr]:
+    """The conditions in ``stmt`` that hold just where ``variable`` is below ``limit``."""
+    asked = (part for s in walk(stmt) if isinstance(s, If) for part in parts_of(s.condition))
+    found = []
+    for condition in dict.fromkeys(asked):
+        side = side_of(condition, variable) if mentions(condition, (variable,)) else None
+        if side is not None and not side.lower and simplify(side.value - limit) == literal(0):
+            found.append(condition)
+    return found
+
+
+def _decided(stmt: Stmt, variable: str, limit: Expr, *, holds: bool) -> Stmt:
+    """``stmt`` where ``variable`` is below ``limit``, or is not."""
+    for condition in _asked(stmt, variable, limit):
+        stmt = body_given(stmt, condition, holds=holds)
+    return stmt
 
 
 def _tail_bounds(stmt: Stmt, var: str, inside: frozenset[str]) -> Iterator[Expr]:
@@ -94,14 +144,14 @@ def _full_below(bound: Expr, var: str) -> Expr | None:
     return reduce(lambda a, b: apply("min", a, b), limits)
 
 
-def _with_bound(stmt: Stmt, old: Expr, new: Expr | None) -> Stmt:
-    def change(node: Stmt) -> Stmt:
-        node = map_children(node, change)
-        if isinstance(node, For) and node.upper == old and new is not None:
-            return replace(node, upper=new)
-        return node
+def _with_bound(stmt: Stmt, bound: Expr) -> Stmt:
+    """``stmt`` where the constant in ``bound`` is the least of its sides."""
+    size, known = _constant_part(bound), {*sides(bound, "min")}
 
-    return change(stmt)
+    def change(node: Expr) -> Expr | None:
+        return size if {*sides(node, "min")} == known else None
+
+    return map_all_expressions(stmt, lambda expr: rewrite(expr, change))
 
 
 def _without_dynamic_registers(stmt: Stmt) -> Stmt:

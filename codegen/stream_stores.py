@@ -1,15 +1,17 @@
 """Stream stores: what a kernel writes once and nobody reads soon goes past the caches.
 
     for i in 0 … n parallel:                  for i in 0 … n parallel:
-      for j in 0 … m vector:            →       for j in 0 … m vector:
-        y[i, j] = f(x[i, j])                      y[i, j] = f(x[i, j]) streams if n · m · 8 > cache
+      for j in 0 … m vector:                    if n · m · 8 > cache:
+        y[i, j] = f(x[i, j])            →         for j in 0 … m vector:
+                                                    y[i, j] = f(x[i, j]) streams
+                                                else: …
 
 A store to memory that no cache holds loads its line first, so that a copy moves three bytes for
 each two. Stores of whole lines past the caches do not; but who reads such a line waits for memory.
 So it is done where what a kernel touches is larger than the last cache, so that the first lines of
 its results have left it when the last ones are stored; for results that are a good part of that,
 that the kernel does not read, where a vector loop writes whole lines and no loop writes an element
-again. Where sizes are parameters the condition is decided at each launch.
+again. Where sizes are parameters the condition is asked before each vector loop.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from weft import dtypes
 from weft.codegen.loop_ir import (
     Buffer,
     For,
+    If,
     Kernel,
     Let,
     Stmt,
@@ -51,7 +54,8 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
         if isinstance(stmt, For):
             bounds = _depends(stmt.lower, names) | _depends(stmt.upper, names)
             names = {**names, stmt.var: bounds | {stmt.var}}
-            return replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
+            made = replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
+            return _asked_before(made, stmt) if stmt.kind == "vector" else made
         if isinstance(stmt, Store):
             if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer][0], loops, names):
                 return replace(stmt, streams=large[stmt.buffer][1])
@@ -59,6 +63,23 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
         return map_children(stmt, lambda part: inside(part, loops, names))
 
     return replace(kernel, body=inside(kernel.body, (), {}))
+
+
+def _asked_before(streaming: For, plain: For) -> Stmt:
+    """A choice between both loops, where one condition decides about all that streams."""
+    stores = [s for s in walk(streaming) if isinstance(s, Store) and s.streams is not None]
+    conditions = {s.streams for s in stores}
+    if len(conditions) != 1 or isinstance(condition := conditions.pop(), Literal):
+        return streaming
+    assert condition is not None
+    return If(condition, _always(streaming), plain)
+
+
+def _always(stmt: Stmt) -> Stmt:
+    """``stmt`` with stores that stream whatever else holds."""
+    if isinstance(stmt, Store) and stmt.streams is not None:
+        return replace(stmt, streams=literal(True, dtypes.bool_))
+    return map_children(stmt, _always)
 
 
 def _written_only(kernel: Kernel, last_cache: int) -> dict[str, tuple[Buffer, Expr]]:

@@ -14,6 +14,7 @@ from weft.codegen.loop_ir import Allocate, Block, Buffer, For, Kernel, Let, Stmt
 from weft.codegen.loop_printer import print_stmt
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.pipeline_rows import pipeline_rows
+from weft.codegen.spread_loop import spread_loop
 from weft.frontend.build import exp, monoid
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
 
@@ -43,10 +44,11 @@ def local(name: str, *shape: int) -> Buffer:
     return Buffer(name, F32, sizes, (literal(1),) * len(shape), "local")
 
 
-def rows(body: Stmt, upper: Expr = n, low: int = 0) -> Kernel:
-    shape, strides = (n, literal(WIDTH)), (literal(WIDTH), literal(1))
+def rows(body: Stmt, upper: Expr = n, low: int = 0, width: Expr | None = None) -> Kernel:
+    width = literal(WIDTH) if width is None else width
+    shape, strides = (n, width), (width, literal(1))
     buffers = (Buffer("x", F32, shape, strides, writable=False), Buffer("y", F32, shape, strides))
-    return Kernel("rows", ("n",), buffers, For("i", literal(low), upper, "parallel", body))
+    return Kernel("rows", ("n", "w"), buffers, For("i", literal(low), upper, "parallel", body))
 
 
 def softmax() -> Stmt:
@@ -90,25 +92,55 @@ def test_every_row_is_what_it_was(body: Stmt, count: int) -> None:
         verify_kernel(changed)
         expected = {"x": x.copy(), "y": np.full_like(x, 7)}
         actual = {"x": x.copy(), "y": np.full_like(x, 7)}
-        interpret(original, {"n": count}, expected)
-        interpret(changed, {"n": count}, actual)
+        interpret(original, {"n": count, "w": WIDTH}, expected)
+        interpret(changed, {"n": count, "w": WIDTH}, actual)
         np.testing.assert_array_equal(actual["y"], expected["y"])
-        native, _ = Compiled(changed)({"n": count}, {"x": x, "y": np.full_like(x, 7)})
+        native, _ = Compiled(changed)({"n": count, "w": WIDTH}, {"x": x, "y": np.full_like(x, 7)})
         np.testing.assert_allclose(native["y"], expected["y"], 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("low", [0, 3])
+@pytest.mark.parametrize("width", [0, 127, 128, 300])
+def test_lengths_that_are_not_known_are_asked_for(width: int, low: int) -> None:
+    """A cache of 1600 bytes is for rows of 200 elements, or of 133 with one of temporaries."""
+    over = replace(along(), lower=literal(low), upper=Var("w"))
+    row = replace(local("e"), shape=(Var("w"),), strides=(literal(1),))
+    kept = Store("e" if not low else "y", (k,) if not low else (i, k), at("x", i, k) * number(2))
+    body = Allocate(row, Allocate(local("sum"), Block((
+        Store("sum", (), number(0)),
+        replace(over, body=Block((kept, fold("sum", "add", at("x", i, k))))),
+        replace(over, body=Store("y", (i, k), at(kept.buffer, *kept.indices) - at("sum"))),
+    ))))  # fmt: skip
+    body = body if not low else body.body  # type: ignore[assignment]
+    original = rows(body, width=Var("w"))
+    changed = pipeline_rows(original, 1600, 0)
+    verify_kernel(changed)
+    _, loop = spread_loop(changed)
+    assert loop is not None and changed != original  # threads share it out
+    for count in (0, 3, 65):
+        x = np.random.default_rng(count).normal(size=count * width).astype(np.float32)
+        memory = [{"x": x.copy(), "y": np.full_like(x, 7)} for _ in range(2)]
+        parameters = {"n": count, "w": width}
+        for kernel, arrays in zip((original, changed), memory, strict=True):
+            interpret(kernel, parameters, arrays)
+        np.testing.assert_array_equal(memory[0]["y"], memory[1]["y"])
+        native, _ = Compiled(changed)(parameters, {"x": x, "y": np.full_like(x, 7)})
+        np.testing.assert_allclose(native["y"], memory[0]["y"], 1e-4, 1e-4)
 
 
 def test_text() -> None:
     kernel = rows(deviation().body.body)  # type: ignore[union-attr]
     assert print_stmt(pipeline_rows(kernel, *PLENTY).body) == (
+        "let i.lag = select(n * 1064 <= 1048576, 2, 1)\n"
         "for i.block in 0 .. (n + 63) // 64 parallel:\n"
-        "  allocate sum: float32[2] local\n"
-        "  for i.turn in 0 .. 65 serial:\n"
-        "    if (i.turn >= 1) & (i.turn < 64) & (i.block * 64 + i.turn < n):\n"
+        "  allocate sum: float32[3] local\n"
+        "  for i.turn in 0 .. i.lag + 64 serial:\n"
+        "    if (i.turn >= i.lag) & (i.turn < 64) & (i.block * 64 + i.turn < n):\n"
         "      let i.0 = i.block * 64 + i.turn\n"
-        "      let i.slot.0 = i.turn - i.turn // 2 * 2\n"
+        "      let i.slot.0 = i.turn - i.turn // 3 * 3\n"
         "      sum[i.slot.0] = 0.0\n"
-        "      let i.1 = i.block * 64 + i.turn - 1\n"
-        "      let i.slot.1 = i.turn + 1 - (i.turn + 1) // 2 * 2\n"
+        "      let i.1 = i.block * 64 + i.turn - i.lag\n"
+        "      let i.slot.1 = i.turn - i.lag - (i.turn - i.lag) // 3 * 3\n"
         "      let i.mean.1 = sum[i.slot.1] / 133.0\n"
         "      for k in 0 .. 133 vector:\n"
         "        sum[i.slot.0] add= x[i.0, k]\n"
@@ -116,13 +148,14 @@ def test_text() -> None:
         "    else:\n"
         "      if (i.turn < 64) & (i.block * 64 + i.turn < n):\n"
         "        let i.0 = i.block * 64 + i.turn\n"
-        "        let i.slot.0 = i.turn - i.turn // 2 * 2\n"
+        "        let i.slot.0 = i.turn - i.turn // 3 * 3\n"
         "        sum[i.slot.0] = 0.0\n"
         "        for k in 0 .. 133 vector:\n"
         "          sum[i.slot.0] add= x[i.0, k]\n"
-        "      if (i.turn >= 1) & (i.block * 64 + i.turn - 1 < n):\n"
-        "        let i.1 = i.block * 64 + i.turn - 1\n"
-        "        let i.slot.1 = i.turn + 1 - (i.turn + 1) // 2 * 2\n"
+        "      if (i.turn >= i.lag) & (i.turn - i.lag < 64)"
+        " & (i.block * 64 + i.turn - i.lag < n):\n"
+        "        let i.1 = i.block * 64 + i.turn - i.lag\n"
+        "        let i.slot.1 = i.turn - i.lag - (i.turn - i.lag) // 3 * 3\n"
         "        let i.mean.1 = sum[i.slot.1] / 133.0\n"
         "        for k in 0 .. 133 vector:\n"
         "          y[i.1, k] = x[i.1, k] - i.mean.1"
@@ -176,7 +209,7 @@ def test_short_rows_stay() -> None:
 
 
 def test_names_that_are_taken_are_avoided() -> None:
-    kernel = replace(rows(deviation()), parameters=("n", "i.block", "i.0"))
+    kernel = replace(rows(deviation()), parameters=("n", "w", "i.block", "i.0"))
     changed = pipeline_rows(kernel, *PLENTY)
     verify_kernel(changed)
     assert changed != kernel

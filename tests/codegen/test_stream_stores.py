@@ -16,6 +16,7 @@ from weft.codegen.loop_ir import (
     Block,
     Buffer,
     For,
+    If,
     Kernel,
     Let,
     Stmt,
@@ -49,6 +50,16 @@ def kernel(body: Stmt, rows: Expr = n, columns: Expr = m) -> Kernel:
     return Kernel("k", ("n", "m"), buffers, body)
 
 
+def decision(changed: Kernel) -> Expr:
+    """What is asked before the one vector loop; it streams where that holds."""
+    (asked,) = (s for s in walk(changed.body) if isinstance(s, If))
+    past, plain = (
+        [s for s in walk(p) if isinstance(s, Store)] for p in (asked.then, asked.otherwise)
+    )
+    assert [s.streams for s in past + plain] == [literal(True, dtypes.bool_), None]
+    return asked.condition
+
+
 def streams(original: Kernel, cache: int = 4096) -> list[str]:
     """The buffers that are stored to past a cache of so many bytes."""
     changed = stream_stores(original, cache)
@@ -59,12 +70,10 @@ def streams(original: Kernel, cache: int = 4096) -> list[str]:
 
 def test_what_is_large_decides_each_launch() -> None:
     changed = stream_stores(kernel(rows(COPY)), 4096)
-    (stored,) = (s for s in walk(changed.body) if isinstance(s, Store))
-    assert stored.streams is not None
     sizes = {"n": [2, 2, 3, 9, 0], "m": [170, 171, 114, 38, 900]}  # of 4 bytes, three times
     for k, large in enumerate((False, True, True, True, False)):
         point = {name: values[k] for name, values in sizes.items()}
-        assert evaluate(stored.streams, point) == large
+        assert evaluate(decision(changed), point) == large
     text = emit_kernel(changed, host_target()).text
     assert "!nontemporal" in text
 
@@ -83,14 +92,9 @@ def test_results_that_are_a_small_part_do_not() -> None:
     out = Buffer("y", f32, (m,), (literal(1),))
     body = For("j", literal(0), m, "vector", Store("y", (j,), Load("x", (literal(0), j), f32)))
     x, _, z = kernel(body).buffers
-    (stored,) = (
-        s
-        for s in walk(stream_stores(Kernel("k", ("n", "m"), (x, out, z), body), 4096).body)
-        if isinstance(s, Store)
-    )
-    assert stored.streams is not None
-    assert not evaluate(stored.streams, {"n": 1000, "m": 128})
-    assert evaluate(stored.streams, {"n": 1000, "m": 129})
+    large = decision(stream_stores(Kernel("k", ("n", "m"), (x, out, z), body), 4096))
+    assert not evaluate(large, {"n": 1000, "m": 128})
+    assert evaluate(large, {"n": 1000, "m": 129})
 
 
 SUM = Monoid("add", (a,), (b,), (a + b,), (0.0,))
