@@ -14,7 +14,7 @@ coefficients, triangles (k <= i, j <= i, k < j) and symbolic sizes included. Str
 not full run guarded. Nothing outside the domain is loaded, stored, or computed into an accumulator
 that counts. Where it is known how many rows and lanes the last tile has (257 = 32 * 8 + 1), that is
 a smaller tile of its own instead, with no more arithmetic than its elements take; where it is not,
-a clamped box is on the smallest of a few tiles that hold it, which is found when the program runs.
+the smallest of a few is chosen when the program runs (``tile_edges.py``).
 
 ``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the conditions under
 which it is legal. ``tile_step.py`` writes a step of a stream, ``tile_prefetch.py`` what is loaded
@@ -51,7 +51,8 @@ from weft.codegen.tile_bounds import (
     mentions_any,
     span,
 )
-from weft.codegen.tile_prefetch import CACHE_LINE, of_later_steps, of_next_tile
+from weft.codegen.tile_edges import is_box, smaller_sizes, with_edges
+from weft.codegen.tile_prefetch import of_later_steps, of_next_tile
 from weft.codegen.tile_step import full_step, guarded_step
 from weft.codegen.tile_version import Lets, TileVersion, block, let, named, targets_of, under
 from weft.frontend.scalar_affine import Affine, to_affine
@@ -71,7 +72,6 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 from weft.polyhedral.instruction import ROW, Instruction
 
-PARTS = 4  # that the lanes of a tile at an edge may be fewer of
 _HELD = 256  # elements along the lanes that LLVM would hold in registers for the next tile
 
 
@@ -85,76 +85,12 @@ def emit_register_tile(
     )
     full: Box = {name: (ZERO, literal(size)) for name, size in sizes.items()}
     crossing = [c for c in domain.target if mentions_any(c, tuple(sizes))]
-    fits = all_of(at_worst(c, full) >= 0 for c in crossing)
     instruction, ahead = tile.payload.instruction, tile.payload.ahead
     version = TileVersion(
         instances, statement, domain, sizes, full, instruction=instruction, ahead=ahead
     )
-    edges = _edges(version, crossing)
-    if edges is not None:
-        stmt = _with_edges(version, edges)
-    else:
-        stmt = If(fits, _emit(version), _clamped(version, crossing))
+    stmt = with_edges(version, crossing, _emit)
     return let(list(zip(domain.outer, values, strict=True)), stmt)
-
-
-def _edges(tile: TileVersion, crossing: Sequence[Affine]) -> dict[str, tuple[Expr, int]] | None:
-    """By row or lane that tiles at the edge have fewer of: when a tile has all of them, and how
-    many it has otherwise. None where tiles may be cut in other ways.
-
-    Up to where ``size * t + c - row >= 0`` there are rows 0 … ``c + size * t``: all of them, or
-    none, or as many as c + 1 is more than a multiple of the size.
-    """
-    found: dict[str, tuple[Expr, int]] = {}
-    for form in crossing:
-        fits = at_worst(form, tile.box) >= 0
-        if fits == TRUE:
-            continue
-        cut = [name for name in tile.sizes if form.coefficient(name)]
-        (name, *others), size = cut, tile.sizes[cut[0]]
-        rest = form + Affine(((name, 1),))
-        if others or name in found or form.coefficient(name) != -1:
-            return None
-        if any(step % size for _, step in rest.terms):
-            return None
-        found[name] = fits, (rest.constant + 1) % size
-    return found
-
-
-def _with_edges(tile: TileVersion, edges: Mapping[str, tuple[Expr, int]]) -> Stmt:
-    """The ``tile``, and what it is at ``edges``, one of which is left out after the other."""
-    if not edges:
-        return _emit(tile)
-    (name, (fits, left)), *others = edges.items()
-    whole = _with_edges(tile, dict(others))
-    if not left:
-        return whole
-    sizes = {**tile.sizes, name: left}
-    box = {**tile.box, name: (ZERO, literal(left))}
-    smaller = replace(tile, sizes=sizes, box=box, edge=True)
-    return If(fits, whole, _with_edges(smaller, dict(others)))
-
-
-def _clamped(whole: TileVersion, crossing: Sequence[Affine]) -> Stmt:
-    """The tile on the box of the rows and lanes that exist."""
-    instances, domain, sizes = whole.instances, whole.domain, whole.sizes
-    hulls = {**dict(zip(domain.rows, domain.rows_hull, strict=True)), domain.lane: domain.lane_hull}
-    lets: Lets = []
-    box: dict[str, Span] = {}
-    for name, size in sizes.items():
-        box[name] = named(instances, span(hulls[name] or (), name, size), name, lets)
-    # Every row of the box has a lane in the domain, and every lane a row? With one row loop, that
-    # is what the hulls say; with several it holds where no constraint ties two variables.
-    alone = all(sum(bool(c.coefficient(n)) for n in sizes) == 1 for c in crossing)
-    closed = None not in hulls.values() and (alone or len(domain.rows) == 1)
-    version = replace(whole, box=box, crossing=tuple(crossing), closed=closed)
-    across = tuple(c for c in crossing if c.coefficient(domain.lane))
-    if alone and across and len(across) < len(crossing):
-        rows_fit = all_of(at_worst(c, whole.box) >= 0 for c in crossing if c not in across)
-        narrow = {**whole.box, domain.lane: box[domain.lane]}
-        narrower = replace(version, box=narrow, crossing=across)
-        return let(lets, If(rows_fit, _emit(narrower), _emit(version)))
-    return let(lets, _emit(version))
 
 
 def _emit(tile: TileVersion) -> Stmt:
@@ -173,28 +109,20 @@ def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
 
 
 def _smallest(tile: TileVersion) -> Stmt:
-    """The streams of ``tile``, for fewer of its lanes, or rows, if these are all that exist."""
-    stmt = _streams(tile, 0)
-    for name in tile.sizes:
-        low, high = tile.box[name]
-        if low != ZERO or isinstance(high, Literal) or not tile.closed:
-            continue
-        for size in _smaller(tile, name):
-            part = replace(tile, sizes={**tile.sizes, name: size})
-            stmt = If(high <= size, _streams(part, 0), stmt)
+    """The streams of ``tile``; at an edge also for half its rows, or, where all rows exist, for
+    fewer cache lines of lanes, if these are enough."""
+    stmt, lane = _streams(tile, 0), tile.domain.lane
+    cut = {name for c in tile.crossing for name in tile.sizes if c.coefficient(name)}
+    if len(cut) != 1 and cut != {lane, *tile.domain.rows[-1:]}:
+        return stmt
+    name = lane if cut == {lane} else tile.domain.rows[-1]
+    low, high = tile.box[name]
+    if low != ZERO or not is_box(tile, tile.crossing):
+        return stmt
+    for size in smaller_sizes(tile, name):
+        part = replace(tile, sizes={**tile.sizes, name: size})
+        stmt = If(high <= size, _streams(part, 0), stmt)
     return stmt
-
-
-def _smaller(tile: TileVersion, name: str) -> list[int]:
-    """Sizes that a tile may have along ``name`` at an edge, falling: half its rows, or fewer cache
-    lines of lanes."""
-    size = tile.sizes[name]
-    if name != tile.domain.lane:
-        return [size // 2] if size > 1 else []
-    dtypes = (tile.instances.tensor(w.tensor).dtype for w in tile.statement.writes)
-    line = max(1, CACHE_LINE // max(dtype.itemsize for dtype in dtypes))
-    step = -(-size // (PARTS * line)) * line
-    return list(range((size - 1) // step * step, 0, -step))
 
 
 def _allocated(tile: TileVersion, which: str, scope: Scope, body: Stmt) -> Stmt:
