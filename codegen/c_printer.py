@@ -296,9 +296,9 @@ class _Function:
                 yield f"    detail[1] = {second};"
                 yield "  }"
                 yield "}"
-            case Prefetch(buffer, indices, write):
+            case Prefetch(buffer, indices, write, far):
                 place = self._target(buffer, indices, scope)
-                yield f"__builtin_prefetch(&{place}, {int(write)});"
+                yield f"__builtin_prefetch(&{place}, {int(write)}, {2 if far else 3});"
             case Barrier():
                 yield from ["#pragma omp barrier"] if self.kernel.region else []
             case Prefetch():

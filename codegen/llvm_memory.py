@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from weft.codegen.llvm_builder import Ramp, Value, integer, register_type, vector_type
 from weft.codegen.llvm_frame import Binding, Frame
+from weft.codegen.loop_ir import Prefetch
 from weft.dtypes import DType
 
 _SHUFFLED_STRIDES = (2, 3, 4)
@@ -280,14 +281,15 @@ def store_stored(
     _scatter(frame, pointers, b.splat(stored, lanes), mask, align)
 
 
-def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, write: bool) -> None:
+def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch) -> None:
     """Ask for the cache line at ``offset``; a hint, so lanes that differ ask for nothing."""
     b = frame.b
     if buffer.scope == "register" or isinstance(offset, Ramp) or offset.lanes:
         return
     pointer = b.element(buffer.pointer, memory_type(buffer.dtype), offset)
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    b.line(f"call void @llvm.prefetch.p0({pointer}, i32 {int(write)}, i32 3, i32 1)")
+    level = 2 if hint.far else 3
+    b.line(f"call void @llvm.prefetch.p0({pointer}, i32 {int(hint.write)}, i32 {level}, i32 1)")
 
 
 def store_vector(

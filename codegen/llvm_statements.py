@@ -102,9 +102,9 @@ class Emitter:
                     llvm_region.single(self, body)
             case Barrier():
                 llvm_region.barrier(frame)
-            case Prefetch(buffer_name, indices, write):
+            case Prefetch(buffer_name, indices):
                 buffer = frame.bindings[buffer_name]
-                prefetch(frame, buffer, address(frame, buffer, evaluate_all(frame, indices)), write)
+                prefetch(frame, buffer, address(frame, buffer, evaluate_all(frame, indices)), stmt)
             case Comment(text):
                 frame.b.line("; " + " ".join(text.split()))
         frame.names = names

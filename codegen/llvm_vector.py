@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from weft.codegen.llvm_abreast import vectors_abreast
-from weft.codegen.llvm_builder import Ramp, Value, integer, register_type
+from weft.codegen.llvm_builder import Builder, Ramp, Value, floating, integer, register_type
 from weft.codegen.llvm_expressions import combine, evaluate_all
 from weft.codegen.llvm_frame import Frame, Lanes
 from weft.codegen.llvm_memory import first_lanes
@@ -263,12 +263,25 @@ def fold_lanes(frame: Frame, monoid: Monoid, values: Sequence[Value]) -> list[Va
 
 def _fold(frame: Frame, monoid: Monoid, values: list[Value]) -> list[Value]:
     b = frame.b
+    if monoid.name in ("max", "min") and values[0].type in ("float", "double"):
+        return [_extreme(b, values[0], "ogt" if monoid.name == "max" else "olt")]
     while values[0].lanes > 1:
         half = values[0].lanes // 2
         low = [b.shuffle(v, None, list(range(half))) for v in values]
         high = [b.shuffle(v, None, list(range(half, 2 * half))) for v in values]
         values = combine(frame, monoid, low, high)
     return [b.extract(v, integer(0)) for v in values]
+
+
+def _extreme(b: Builder, value: Value, order: str) -> Value:
+    """The first of all lanes in ``order``, NaN if any is: asked once, not of each pair."""
+    unordered = b.any_lane(b.compare("fcmp uno", value, value))
+    while value.lanes > 1:
+        half = value.lanes // 2
+        low, high = (b.shuffle(value, None, list(range(k, k + half))) for k in (0, half))
+        value = b.select(b.compare(f"fcmp {order}", low, high), low, high)
+    nan = floating(float("nan"), value.type)
+    return b.select(unordered, nan, b.extract(value, integer(0)) if value.lanes else value)
 
 
 def _identity(frame: Frame, monoid: Monoid, lanes: int) -> list[Value]:

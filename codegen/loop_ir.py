@@ -13,7 +13,7 @@
              | Allocate(buffer, body)                       any scope but global, uninitialised
              | Single(body)                                 the first thread of the team runs it
              | Barrier                                      all threads of the team meet
-             | Prefetch(buffer, indices, write)             a hint, without effect
+             | Prefetch(buffer, indices, write, far)        a hint, without effect
              | Comment(text)
     Expr   ::= scalar_expr.Expr with Load(buffer name, indices); Var is a loop variable, a Let or a
                parameter
@@ -43,8 +43,9 @@ Semantics:
 * A 'local' buffer lives on the thread's own scratch memory.
 * ``Store`` with ``streams``, a condition on parameters: where it holds, nobody reads the element
   soon, and it may go past the caches. A hint, without effect.
-* ``Prefetch``: the cache line of the element will soon be loaded (and stored, if ``write``). The
-  element may lie outside the buffer.
+* ``Prefetch``: the cache line of the element will soon be loaded (and stored, if ``write``), or
+  after a while (``far``): it comes no nearer than the second cache. The element may lie outside the
+  buffer.
 * Which parallel loops are spread: where a kernel is one parallel loop, that one. Where it
   is a ``region``, every thread of a team runs the whole body: the turns of each outermost parallel
   loop are shared out, and of everything else (loops, lets, conditions) each thread does all, so
@@ -150,6 +151,7 @@ class Prefetch:
     buffer: str
     indices: tuple[Expr, ...]
     write: bool = False
+    far: bool = False
 
 
 @dataclass(frozen=True, slots=True)

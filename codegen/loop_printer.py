@@ -108,8 +108,9 @@ def _simple(stmt: Stmt) -> str:
             )
         case Barrier():
             return "barrier"
-        case Prefetch(buffer, indices, write):
-            return f"prefetch {_element(buffer, indices)}{' to write' if write else ''}"
+        case Prefetch(buffer, indices, write, far):
+            how = " to write" * write + " for later" * far
+            return f"prefetch {_element(buffer, indices)}{how}"
         case Comment(text):
             return "# " + " ".join(text.split())
     raise AssertionError(stmt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.cut_points import cut_points
@@ -15,12 +15,14 @@ from weft.codegen.join_rows import join_rows
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.peel_first import peel_first
 from weft.codegen.pipeline_rows import pipeline_rows
+from weft.codegen.several_places import several_places
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.unswitch import unswitch
+from weft.polyhedral.machine import Machine
 
 PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("simplify", simplify_kernel),
@@ -40,14 +42,18 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 )
 
 
-def optimise_kernel(kernel: Kernel, caches: Sequence[int] = ()) -> Kernel:
+def optimise_kernel(kernel: Kernel, machine: Machine | None = None) -> Kernel:
     """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
 
-    ``caches``: bytes of each, if they are known. Rows of which a few fit in the first ones are
-    pipelined, large results go past the last one.
+    ``machine``: what runs it, if that is known. Rows of which a few fit in its first caches are
+    pipelined, sums of what is larger than the last one read from several places of it at once, and
+    large results go past it.
     """
     for _, action in PASSES:
         kernel = action(kernel)
-    if caches:
-        kernel = stream_stores(pipeline_rows(kernel, caches[0], caches[:2][-1]), caches[-1])
+    if machine and machine.caches:
+        sizes = [cache.size for cache in machine.caches]
+        registers = machine.vector_bytes * machine.vector_registers
+        kernel = pipeline_rows(kernel, sizes[0], sizes[:2][-1])
+        kernel = stream_stores(several_places(kernel, sizes[-1], registers), sizes[-1])
     return kernel

@@ -93,8 +93,8 @@ class _Scope:
             case Single(body):
                 inner = self.stmt(body)
                 return inner if _empty(inner) else Single(inner)
-            case Prefetch(buffer, indices, write):
-                return Prefetch(buffer, self.exprs(indices), write)
+            case Prefetch(indices=indices):
+                return replace(stmt, indices=self.exprs(indices))
             case Comment() | Barrier():
                 return stmt
 

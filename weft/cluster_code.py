@@ -118,10 +118,9 @@ def kernels_of(
     scheduled: Scheduled, name: str, passes: Passes, machine: Machine
 ) -> tuple[ClusterKernel, ...]:
     """One kernel in loop IR for each top-level nest."""
-    caches = tuple(cache.size for cache in machine.caches)
     return passes.run(
         "loops",
-        lambda: tuple(_kernel(nest, caches) for nest in nests(scheduled, name)),
+        lambda: tuple(_kernel(nest, machine) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
 
@@ -222,8 +221,8 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
     return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
 
 
-def _kernel(nest: Nest, caches: tuple[int, ...]) -> ClusterKernel:
-    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), caches)
+def _kernel(nest: Nest, machine: Machine) -> ClusterKernel:
+    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), machine)
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
