@@ -156,7 +156,9 @@ def _product(statement: Statement, found: Assignment) -> Product:
 def _tiled(statement: Statement, found: Assignment, choice: Choice) -> Product:
     outer = tuple(d for d in found.outer if d not in choice.rows)
     sizes = tuple(choice.rows.values()), choice.lanes[1]
-    return replace(_product(statement, found), rows=tuple(choice.rows), outer=outer, tile=sizes)
+    p = _product(statement, found)
+    jumping = tuple(n for n in p.jumping if n not in choice.mixed)
+    return replace(p, rows=tuple(choice.rows), outer=outer, tile=sizes, jumping=jumping)
 
 
 def _stays(scop: Scop, statement: Statement, found: Assignment, machine: Machine) -> bool:

@@ -3,7 +3,8 @@
 A tile of rows times vectors of lanes takes one step of its stream in as many cycles as its
 multiply-adds, its loads or the latency of one of its chains need, whichever is most. Tiles at the
 edges are smaller ones, of whole vectors; operands that jump along the lanes are copied first,
-constants before the program runs. In the spirit of the analytical BLIS model (Low et al., 2016).
+constants before the program runs, or, where few tiles use them, interleaved in registers. In the
+spirit of the analytical BLIS model (Low et al., 2016).
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, prod
+from math import ceil, inf, prod
 
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.map_instruction import Assignment
+from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
 MAX_ROWS, MAX_VECTORS = 16, 4
@@ -25,6 +27,7 @@ BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
 STEP, LOAD = 0.5, 0.125  # cycles of loop control in a step, and by which a load delays it
 COPY = 1.0  # cycles for an element that is copied into panels
 FAR = 2.0  # … whose neighbours in memory other panels take
+MIXED = 4.0  # cycles for a vector of an instruction's words that a tile interleaves of rows
 EDGE = 4.0  # accesses to each accumulator before and after the sums
 TURN = 4.0  # cycles to transpose an accumulator where the sums lie along the rows
 PAGE = 4096  # bytes: what one way of a first cache holds
@@ -35,11 +38,13 @@ ALONE = 3.0  # cycles for an element whose neighbours in memory other tiles take
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """``rows``: sizes of the tile by dim; ``lanes``: its dim, and how many of them."""
+    """``rows``: sizes of the tile by dim; ``lanes``: its dim, and how many of them; ``mixed``: the
+    numbers of the reads that are interleaved in registers."""
 
     rows: Mapping[str, int]
     lanes: tuple[str, int]
     cycles: float
+    mixed: tuple[int, ...] = ()
 
 
 def cheapest(
@@ -57,7 +62,8 @@ def cheapest(
     accesses = tuple(_moving(a, statement.dims) for a in (*statement.reads, *statement.writes))
     cost = _Cost(scop, statement, assignment, machine, sizes, accesses)
     found = (replace(c, cycles=cost.of(c)) for c in _tiles(cost, *dims))
-    return min(found, key=lambda c: c.cycles, default=None)
+    best = min(found, key=lambda c: c.cycles, default=None)
+    return best and replace(best, mixed=cost.mixed(best))
 
 
 def extents(statement: Statement) -> dict[str, int] | None:
@@ -112,7 +118,9 @@ class _Cost:
         """Cycles of all of ``statement`` in tiles of this choice."""
         inside = {*self.assignment.streams, *c.rows, c.lanes[0]}
         count = prod(size for d, size in self.sizes.items() if d not in inside)
-        return count * sum(n * self.tile(t) for n, t in self.tiles(c)) + self.copies()
+        return count * sum(n * self.tile(t) for n, t in self.tiles(c)) + sum(
+            map(self.copy, self.packed())
+        )
 
     def tiles(self, c: Choice) -> Iterator[tuple[int, Choice]]:
         """How many there are of each kind: of the ``Choice``, and of what is left at the edges."""
@@ -166,18 +174,37 @@ class _Cost:
                     total += CONFLICT * rows
         return total
 
-    def copies(self) -> float:
-        """Cycles to copy what jumps along the lanes, once."""
-        total = 0.0
-        for number in dict.fromkeys(misfit.number for misfit in self.assignment.packs):
-            if number is not None:
-                read = self.statement.reads[number]
-                if self.scop.tensor(read.tensor).role != "constant":
-                    access = self.accesses[number]
-                    near = access.last & {*self.inside, *self.assignment.streams}
-                    words = prod(ceil(self.sizes[d] / self.depth(d)) for d in access.dims)
-                    total += (COPY if near else FAR) * words
-        return total
+    def mixed(self, c: Choice) -> tuple[int, ...]:
+        """The reads that tiles interleave, which takes less time than copies. No tile is chosen for
+        that: narrow ones would read pieces of lines.
+        """
+        return tuple(n for n in self.packed() if self.mix(n, c) < self.copy(n))
+
+    def packed(self) -> list[int]:
+        """The reads that jump along the lanes and cannot be made beforehand."""
+        numbers = dict.fromkeys(misfit.number for misfit in self.assignment.packs)
+        tensors = {n: self.statement.reads[n].tensor for n in numbers if n is not None}
+        return [n for n, name in tensors.items() if self.scop.tensor(name).role != "constant"]
+
+    def copy(self, number: int) -> float:
+        """Cycles to copy a read, once."""
+        near = self.accesses[number].last & {*self.inside, *self.assignment.streams}
+        return (COPY if near else FAR) * self.words(number)
+
+    def mix(self, number: int, c: Choice) -> float:
+        """Cycles to interleave a read in all tiles that use it, where an instruction takes words of
+        what lies in rows along the lanes."""
+        own = self.assignment.instruction
+        if own.emission is None or jumps(self.statement.reads[number], c.lanes[0]):
+            return inf
+        other = self.sizes.keys() - self.accesses[number].dims
+        again = prod(ceil(self.sizes[d] / c.rows.get(d, 1)) for d in other)
+        return MIXED * again * self.words(number) / self.vector
+
+    def words(self, number: int) -> int:
+        """How many elements, of as many steps as one issue takes, a read has."""
+        dims = self.accesses[number].dims
+        return prod(ceil(self.sizes[d] / self.depth(d)) for d in dims)
 
 
 def _parts(total: int, size: int) -> list[tuple[int, int]]:

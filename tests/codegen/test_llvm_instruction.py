@@ -14,7 +14,7 @@ import weft
 from weft import bf16, f32, i8, i32, u8
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_target import LlvmTarget, host_target, inspect
-from weft.codegen.loop_ir import For, walk
+from weft.codegen.loop_ir import Allocate, For, walk
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.host import host_machine
 from weft.codegen.machines.named import target_named
@@ -158,6 +158,11 @@ def test_rows_of_memory_are_interleaved_in_registers(
     multiply.compile(options=OPTIONS)(a, b, c)
     wide = float if left == bf16 else np.int32
     np.testing.assert_array_equal(c, a.astype(wide) @ b.astype(wide))
+    if {"vpdpbusd", "vdpbf16ps"} <= HOST:
+        assert issues(multiply, OPTIONS)
+        kernels = lower_loops(multiply.lowered, OPTIONS).program.kernels
+        made = [s.buffer.name for k in kernels for s in walk(k.body) if isinstance(s, Allocate)]
+        assert not any("packed" in name for name in made)
 
 
 def test_not_a_number_and_infinity_go_through() -> None:
