@@ -31,19 +31,22 @@ from math import prod
 from weft.frontend.scalar_expr import Expr, Var, literal, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.policy.cache_tiles import (
+    CacheTiles,
+    cache_tiles,
+    nearest,
+    steps_at_once,
+)
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
-from weft.polyhedral.policy.reuse import STREAM, in_one_part, pages_apart
+from weft.polyhedral.policy.reuse import in_one_part, pages_apart
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.streamed import STEPS, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Statement
 
-WIDTH = 96  # lanes of a cache tile
-BLOCK, LONE_BLOCK = 240, 960  # its rows, for several threads to share out and for one
-SHARED_BLOCK = 480  # its rows for one thread, where other statements use the sums in the cache
-COPIED_BLOCK, COPIED_WIDTH = 1920, 1536  # rows and lanes of a cache tile of copied operands
+PARTS = 4  # of a tile, for threads to share out
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 _SERIAL: Kind = "serial"
@@ -69,7 +72,7 @@ class Tiling:
 
 def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
     """Register tiles of ``p`` over tiles for the caches, with operands read in place or copied."""
-    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, LONE_BLOCK)
+    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p)
     steps = (*tiling.around, *tiling.stream, *tiling.near)
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     return _with_loops(loops, _registers(planner, p, tiling, loops))
@@ -155,7 +158,7 @@ def shared_tiles(
     """``group``, as ``together`` found it, in cache tiles: what comes before and after the sums of
     a tile, and the sums in register tiles."""
     (p,) = sums_of(planner, group)
-    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, SHARED_BLOCK)
+    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, shared=True)
     shared = tiling.around if tiling.stream else (*tiling.around, *tiling.near)
     dims = {dim: plane.at for dim, plane in planes.items()}
     loops: list[Loop] = []
@@ -234,14 +237,17 @@ def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
     return [(f"{d}_r", from_first(s, d) // size, _SERIAL) for d, size in sizes if _cut(s, d, size)]
 
 
-def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
-    """The loops of ``p``, in tiles of ``block`` rows for one thread; those of which there would be
-    one iteration are left out. The sums of a window are in no other cache than registers."""
+def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tiling:
+    """The loops of ``p``; those of which there would be one iteration are left out. The sums of a
+    window are in no other cache than registers. ``shared``: other statements use those of a tile.
+    """
     s = planner.scop.statement(p.statement)
     rows, lanes = tile = shape(planner, p)
+    best = _sizes(planner, p)
+    width = nearest(best.width, lanes)
     beside = _beside(planner, p)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in beside]
-    block = block if planner.threads == 1 else BLOCK
+    block = best.rows // (PARTS if planner.threads > 1 else 2 if shared else 1)
     stream = _part(planner, p)
     short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in beside)
@@ -255,12 +261,12 @@ def _cache_tiles(planner: Planner, p: Product, block: int) -> Tiling:
         if short:
             near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
             return Tiling(tile, (), (), near)
-        sizes.append((p.lanes, _even(planner, size_of(s, p.lanes), lanes, WIDTH), _PARALLEL))
+        sizes.append((p.lanes, _even(planner, size_of(s, p.lanes), lanes, width), _PARALLEL))
     else:
         for row, size in zip(p.rows, rows, strict=True):
             sizes.append((row, _even(planner, size_of(s, row), size, block), _PARALLEL))
-        width = lanes * max(1, WIDTH // lanes) if not p.window else lanes
-        sizes.append((p.lanes, width, _SERIAL if around or sizes else _PARALLEL))
+        kind = _SERIAL if around or sizes else _PARALLEL
+        sizes.append((p.lanes, lanes if p.window else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
             around.append((f"{dim}_t", from_first(s, dim) // size, kind))
@@ -312,11 +318,12 @@ def _copied_tiles(planner: Planner, p: Product) -> Tiling:
     that rows are copied once for all of them."""
     s = planner.scop.statement(p.statement)
     rows, lanes = tile = shape(planner, p)
+    best = _sizes(planner, p)
     around: list[Step] = []
     for row, size in zip(p.rows, rows, strict=True):
-        block = _even(planner, size_of(s, row), size, COPIED_BLOCK)
+        block = _even(planner, size_of(s, row), size, best.copied_rows)
         around.append((f"{row}_t", from_first(s, row) // block, _PARALLEL))
-    width = lanes * max(1, COPIED_WIDTH // lanes)
+    width = lanes * max(1, best.copied_width // lanes)
     across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
     near = tuple(reversed(_near(planner, p, tile)))
     return Tiling(tile, tuple(around), (_part(planner, p), across), near, copied=True)
@@ -324,7 +331,15 @@ def _copied_tiles(planner: Planner, p: Product) -> Tiling:
 
 def _part(planner: Planner, p: Product) -> Step:
     """A loop over parts of the stream."""
-    return f"{p.stream[-1]}_t", Var(p.stream[-1]) // STREAM, "serial"
+    dim = p.stream[-1]
+    return f"{dim}_t", Var(dim) // steps_at_once(planner.machine), "serial"
+
+
+def _sizes(planner: Planner, p: Product) -> CacheTiles:
+    """For elements as wide as the sums, or their operands where these are wider."""
+    s = planner.scop.statement(p.statement)
+    sizes = [planner.scop.tensor(a.tensor).dtype.itemsize for a in (*s.writes, *s.reads)]
+    return cache_tiles(planner.machine, max(sizes))
 
 
 def _beside(planner: Planner, p: Product) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
+from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.reuse import in_few_sets, in_one_part
@@ -39,8 +40,7 @@ from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
-TILE = 192  # of in-place updates, in both directions
-MANY = 256  # rows for which copies of the operands pay
+MANY = 256  # rows of a thread for which copies of the operands pay
 PANEL = 32  # steps of an update by its own rows and columns that go together
 
 
@@ -67,7 +67,7 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``, with copies of its operands where its rows are so many that they
     pay: where the number is not known, that is decided when the program runs."""
-    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1 or planner.threads > 1
+    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
     (row,) = p.rows
@@ -76,8 +76,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if size is not None:
         short = in_one_part(planner.scop, statement, p.stream, planner.machine)
         kept = short and not in_few_sets(planner.scop, statement, p.lanes, p.stream)
-        return _prepared(planner, group, p, copied=size >= MANY and not kept)
-    found = bounds(planner.scop, [(statement, Var(row))])
+        return _prepared(planner, group, p, copied=size >= MANY * planner.threads and not kept)
+    found = None if planner.threads > 1 else bounds(planner.scop, [(statement, Var(row))])
     if found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
@@ -113,10 +113,13 @@ def _tiled(planner: Planner, group: Group, *, copied: bool) -> Tree:
 def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:
     main = products[0]
     level = max(planner.tiled.get(n, 0) for n in group.names)
-    sizes = (TILE, shape(planner, main, whole=True)[1])
-    if level == len(sizes):
+    lanes = shape(planner, main, whole=True)[1]
+    (target,) = planner.scop.statement(main.statement).writes
+    best = cache_tiles(planner.machine, planner.scop.tensor(target.tensor).dtype.itemsize)
+    tiles_of = (nearest(best.square, lanes), lanes)
+    if level == len(tiles_of):
         return None
-    size = sizes[level]
+    size = tiles_of[level]
     rows = _plane(planner, group, {p.statement: Var(p.rows[0]) for p in products})
     lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:

@@ -7,11 +7,11 @@ from math import prod
 
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import MAX_VECTORS, Machine
+from weft.polyhedral.policy.cache_tiles import steps_at_once
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
 from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.scop import Scop, Statement
 
-STREAM = 384  # steps of a stream that run at once, where it is cut
 FEW_SETS = 1024  # steps that the sets of a second cache hold, whole pages apart
 SHARE = 0.7  # of the second cache that a stream's operands may take
 
@@ -19,8 +19,8 @@ SHARE = 0.7  # of the second cache that a stream's operands may take
 def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine: Machine) -> bool:
     """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in
     along the lanes of a tile stays in the second cache until the next rows need it."""
-    last = size_of(statement, stream[-1])
-    if (last or STREAM + 1) <= STREAM:
+    last, most = size_of(statement, stream[-1]), steps_at_once(machine)
+    if last is not None and last <= most:
         return True
     sizes = extents(statement)
     if sizes is None:

@@ -29,7 +29,7 @@ from weft.codegen.machines.host import host_machine
 from weft.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy import fuse, matrix, planner, slanted, stencil
+from weft.polyhedral.policy import cache_tiles, fuse, matrix, planner, slanted, stencil
 from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Mark, walk
@@ -37,12 +37,13 @@ from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
 
 TINY = Machine("tiny", 16, 8, (Cache(512), Cache(4096), Cache(32768)))
-TINY_SIZES = (
-    (matrix, {"TILE": 8, "PANEL": 3, "STREAM": 5, "WIDTH": 8, "BLOCK": 6, "LONE_BLOCK": 6}),
+TINY_SIZES: Constants = (
+    (matrix, {"PANEL": 3, "MANY": 9}),
+    (cache_tiles, {"SELDOM": 2, "HIDDEN": 4, "SUMS": 0.06, "COPIED_ROWS": 0.01, "IN_PLACE": 0.06}),
     (stencil, {"MIN_STEPS": 2, "MAX_STEPS": 3, "TYPICAL_ELEMENTS": 256}),
     (slanted, {"ROWS": 3}),
     (fuse, {"LONG_STRIP": 4}),
-)  # tile sizes of the strategies, made small; one that a strategy does not have is left out
+)  # tile sizes of the strategies, made small
 LARGER = (7, 12, 13)  # sizes of programs whose parameters are not limited
 
 
@@ -178,7 +179,7 @@ def _wrong_result(
     return ""
 
 
-Constants = tuple[tuple[ModuleType, dict[str, int]], ...]
+Constants = tuple[tuple[ModuleType, dict[str, int] | dict[str, float]], ...]
 
 
 def _budget(r: Random) -> Constants:
@@ -187,8 +188,8 @@ def _budget(r: Random) -> Constants:
 
 @contextlib.contextmanager
 def constants(chosen: Constants) -> Iterator[None]:
-    """Modules with other constants, of those that they have."""
-    known = [(m, n, v) for m, names in chosen for n, v in names.items() if hasattr(m, n)]
+    """Modules with other constants."""
+    known = [(m, n, v) for m, names in chosen for n, v in names.items()]
     old = [(m, n, getattr(m, n)) for m, n, _ in known]
     try:
         for module, name, value in known:

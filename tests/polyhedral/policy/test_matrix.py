@@ -9,6 +9,7 @@ from tests.polyhedral.transform.machine_code import computes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked, matrix, reuse
+from weft.polyhedral.policy.cache_tiles import CacheTiles
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
@@ -21,18 +22,14 @@ MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in {"TILE": 12, "PANEL": 3, "MANY": 9}.items():
+    for name, size in {"PANEL": 3, "MANY": 9}.items():
         monkeypatch.setattr(matrix, name, size)
-    for name, size in {
-        "STREAM": 5,
-        "WIDTH": 12,
-        "LONE_BLOCK": 8,
-        "SHARED_BLOCK": 8,
-        "COPIED_BLOCK": 16,
-        "COPIED_WIDTH": 12,
-        "BESIDE": 2,
-    }.items():
-        monkeypatch.setattr(blocked, name, size)
+    monkeypatch.setattr(blocked, "BESIDE", 2)
+    sizes = CacheTiles(5, 12, 8, 16, 12, 12)
+    for module in (blocked, matrix):
+        monkeypatch.setattr(module, "cache_tiles", lambda machine, itemsize: sizes)
+    for module in (blocked, reuse):
+        monkeypatch.setattr(module, "steps_at_once", lambda machine: sizes.steps)
 
 
 def product(update: str, *, k: str = "N", j: str = "N") -> Scop:
