@@ -46,7 +46,7 @@ from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Statement
 
-PARTS = 4  # of a tile, for threads to share out
+PARTS = 2  # of a tile, for threads to share out
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 _SERIAL: Kind = "serial"

@@ -40,7 +40,7 @@ from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
-MANY = 256  # rows of a thread for which copies of the operands pay
+MANY = 256  # rows for which copies of the operands pay
 PANEL = 32  # steps of an update by its own rows and columns that go together
 
 
@@ -67,7 +67,7 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``, with copies of its operands where its rows are so many that they
     pay: where the number is not known, that is decided when the program runs."""
-    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
+    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1 or planner.threads > 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
     (row,) = p.rows
@@ -76,8 +76,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if size is not None:
         short = in_one_part(planner.scop, statement, p.stream, planner.machine)
         kept = short and not in_few_sets(planner.scop, statement, p.lanes, p.stream)
-        return _prepared(planner, group, p, copied=size >= MANY * planner.threads and not kept)
-    found = None if planner.threads > 1 else bounds(planner.scop, [(statement, Var(row))])
+        return _prepared(planner, group, p, copied=size >= MANY and not kept)
+    found = bounds(planner.scop, [(statement, Var(row))])
     if found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
