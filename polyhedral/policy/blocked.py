@@ -46,7 +46,7 @@ from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Access, Statement
 
-PARTS = 2  # of a tile, for threads to share out
+SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 _SERIAL: Kind = "serial"
@@ -247,7 +247,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     width = nearest(best.width, lanes)
     beside = _beside(planner, p)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in beside]
-    block = best.rows // (PARTS if planner.threads > 1 else 2 if shared else 1)
+    block = best.rows // 2 if shared else best.rows
+    block = block if planner.threads == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
     short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in beside)

@@ -113,13 +113,13 @@ def _tiled(planner: Planner, group: Group, *, copied: bool) -> Tree:
 def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:
     main = products[0]
     level = max(planner.tiled.get(n, 0) for n in group.names)
-    lanes = shape(planner, main, whole=True)[1]
+    width = shape(planner, main, whole=True)[1]
     (target,) = planner.scop.statement(main.statement).writes
     best = cache_tiles(planner.machine, planner.scop.tensor(target.tensor).dtype.itemsize)
-    tiles_of = (nearest(best.square, lanes), lanes)
-    if level == len(tiles_of):
+    sizes = (nearest(best.square, width), width)
+    if level == len(sizes):
         return None
-    size = tiles_of[level]
+    size = sizes[level]
     rows = _plane(planner, group, {p.statement: Var(p.rows[0]) for p in products})
     lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:

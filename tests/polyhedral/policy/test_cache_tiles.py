@@ -1,0 +1,45 @@
+"""Sizes of cache tiles follow from the machine: larger caches, larger tiles; nothing below 1."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+
+import pytest
+
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
+
+SERVER = Machine("server", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25, cores=2)))
+SMALL = Machine("small", 16, 16, (Cache(1 << 12), Cache(1 << 14)))
+
+
+@pytest.mark.parametrize("machine", [SERVER, SMALL, Machine("none", 1, 1, (Cache(64),))])
+@pytest.mark.parametrize("itemsize", [1, 4, 8])
+def test_tiles_have_elements(machine: Machine, itemsize: int) -> None:
+    assert min(astuple(cache_tiles(machine, itemsize))) >= 1
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_what_a_tile_holds_fits_its_cache(itemsize: int) -> None:
+    tiles = cache_tiles(SERVER, itemsize)
+    _, near, last = SERVER.caches
+    assert (tiles.rows + tiles.steps) * tiles.width * itemsize <= near.size
+    assert (tiles.copied_rows + tiles.copied_width) * tiles.steps * itemsize <= last.size / 2
+    assert tiles.square**2 * itemsize <= near.size
+
+
+def test_larger_caches_have_larger_tiles() -> None:
+    first, near, last = SERVER.caches
+    larger = replace(SERVER, caches=(first, Cache(2 * near.size), replace(last, cores=1)))
+    before, after = cache_tiles(SERVER, 4), cache_tiles(larger, 4)
+    assert after.rows > before.rows and after.square > before.square
+    assert after.copied_rows > before.copied_rows and after.copied_width > before.copied_width
+
+
+def test_faster_arithmetic_has_longer_streams() -> None:
+    slow = replace(SERVER, fma_per_cycle=1)
+    assert steps_at_once(slow) == steps_at_once(SERVER) // 2
+
+
+def test_the_nearest_multiple_is_at_least_one() -> None:
+    assert [nearest(85, tile) for tile in (48, 64, 24, 200)] == [96, 64, 96, 200]
