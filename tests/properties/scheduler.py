@@ -29,7 +29,15 @@ from weft.codegen.machines.host import host_machine
 from weft.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy import cache_tiles, fuse, matrix, planner, slanted, stencil
+from weft.polyhedral.policy import (
+    cache_tiles,
+    fuse,
+    matrix,
+    planner,
+    slanted,
+    time_costs,
+    time_loops,
+)
 from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Mark, walk
@@ -40,7 +48,8 @@ TINY = Machine("tiny", 16, 8, (Cache(512), Cache(4096), Cache(32768)))
 TINY_SIZES: Constants = (
     (matrix, {"PANEL": 3, "MANY": 9}),
     (cache_tiles, {"SELDOM": 2, "HIDDEN": 4, "SUMS": 0.06, "COPIED_ROWS": 0.01, "IN_PLACE": 0.06}),
-    (stencil, {"MIN_STEPS": 2, "MAX_STEPS": 3, "TYPICAL_ELEMENTS": 256}),
+    (time_costs, {"FEW_STEPS": 2, "MAX_STEPS": 3}),
+    (time_loops, {"TYPICAL_ELEMENTS": 256}),
     (slanted, {"ROWS": 3}),
     (fuse, {"LONG_STRIP": 4}),
 )  # tile sizes of the strategies, made small
