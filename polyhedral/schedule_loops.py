@@ -30,13 +30,14 @@ from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.as_written import as_written
 from weft.polyhedral.policy.edged_windows import edged_windows
-from weft.polyhedral.policy.fuse import fuse, share
+from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.names import without_names
 from weft.polyhedral.policy.partial import partial_results
 from weft.polyhedral.policy.planner import Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
+from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil, sweeps

@@ -31,9 +31,9 @@ from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import (
     cache_tiles,
-    fuse,
     matrix,
     planner,
+    share,
     slanted,
     time_costs,
     time_loops,
@@ -51,7 +51,7 @@ TINY_SIZES: Constants = (
     (time_costs, {"FEW_STEPS": 2, "MAX_STEPS": 3}),
     (time_loops, {"TYPICAL_ELEMENTS": 256}),
     (slanted, {"ROWS": 3}),
-    (fuse, {"LONG_STRIP": 4}),
+    (share, {"LONG_STRIP": 4}),
 )  # tile sizes of the strategies, made small
 LARGER = (7, 12, 13)  # sizes of programs whose parameters are not limited
 

@@ -10,8 +10,9 @@ from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy.as_written import as_written
-from weft.polyhedral.policy.fuse import fuse, share
+from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner, Strategy
+from weft.polyhedral.policy.share import share
 from weft.polyhedral.schedule_tree import Leaf, Tree
 from weft.polyhedral.scop import Constraint, Scop
 from weft.polyhedral.transform.isolate import isolate

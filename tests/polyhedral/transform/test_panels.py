@@ -8,8 +8,9 @@ from tests.polyhedral.transform.integer_programs import PROGRAMS, lu, promise, r
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy.as_written import as_written
-from weft.polyhedral.policy.fuse import fuse, share
+from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Planner
+from weft.polyhedral.policy.share import share
 from weft.polyhedral.schedule_tree import Band
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.panels import panels

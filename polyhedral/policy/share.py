@@ -1,0 +1,184 @@
+"""One loop around a group: of which kind, and in which strips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from weft.frontend.scalar_affine import Affine, to_affine
+from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute, walk
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import box, linear, mentions
+from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.strips import in_strips
+from weft.polyhedral.schedule_tree import Band, Kind, Tree
+
+LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
+IN_REGISTERS = 4  # vectors of a strip whose results stay in registers through a recurrence
+ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through together, on a thread
+
+
+def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
+    """``group`` under one loop.
+
+    Where recurrences fill the iterations of a loop that nothing crosses, a strip of them goes
+    inside, to run side by side.
+    """
+    name = planner.name(plane.at)
+    inside = group.inside(plane.at)
+    kind: Kind
+    if any(plane is blocks for blocks in planner.row_blocks):
+        within = replace(inside, strips=len(inside.above))
+        return Band((planner.loop(name, plane.at, "serial"),), planner.nest(within))
+    if inside.in_tile and not group.in_tile:  # the loop is in strips already
+        meets = _folds(planner, group, plane)
+        alone = meets or not planner.row_tiles.get(group.names[0], True)
+        kind = "serial" if alone else "parallel"
+        if not alone:
+            planner.spread.append(plane.at)
+        strip = planner.loop(f"{_hint(plane)}_t", plane.at, kind)
+        return Band((strip,), planner.nest(replace(inside, strips=len(inside.above))))
+    if all(len(planner.free(group, n)) == 1 for n in group.names):
+        vector = plane.coincident and _vectors(planner, group, plane)
+        beside = plane.coincident and group.in_tile and group.above
+        kind = "vector" if vector or beside else "serial"
+        shared = vector and not _folds(planner, group, plane)
+        dealt = in_strips(planner, group, plane.at) if shared else None
+        if dealt is not None:
+            return dealt
+        at = planner.point(group, plane.at)
+        return Band((planner.loop(name, at, kind),), planner.nest(inside))
+    spreads = planner.spreads(group)
+    free = plane.coincident and not _folds(planner, group, plane)
+    rows = not group.in_tile and any(x is at for x in group.above for at in planner.spread)
+    kind = "parallel" if free and (spreads or rows) else "serial"
+    if kind == "parallel":
+        planner.spread.append(plane.at)
+    if spreads and group.above and free and _runs_along(planner, group, plane):
+        starts = _starts(planner, group, plane)
+        strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
+        loop = planner.loop(f"{name}_t", strips, "parallel")
+        return Band((loop,), planner.nest(group.inside(strips)))
+    if plane.coincident and (spreads or not group.in_tile) and recurs(planner, inside):
+        size = _strip(planner, group, plane)
+        first = _first(planner, group, plane)
+        strips = {n: (e - first) // size for n, e in plane.at.items()}
+        loop = planner.loop(f"{name}_t", strips, kind)
+        return Band((loop,), planner.nest(group.inside(strips)))
+    return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+
+
+def _hint(strips: Hyperplane) -> str:
+    """What the loop is called after that is in ``strips``."""
+    inner = (n.name for e in strips.at.values() for n in walk(e) if isinstance(n, Var))
+    return next(inner, "w")
+
+
+def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether all statements have more loops, and run best in vectors along this one."""
+    for s in planner.statements(group):
+        dims = planner.free(group, s.name)
+        lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+        if len(dims) < 2 or lanes is None or plane.at[s.name] != Var(lanes.dim):
+            return False
+    return True
+
+
+def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr]:
+    """Where the loop begins, by statement, so that strips are whole from its first iteration on;
+    0 where statements do not agree."""
+    found: dict[str, Expr] = {}
+    forms = set()
+    for s in planner.statements(group):
+        known = planner.solved(group, s.name)
+        dim = getattr(plane.at[s.name], "name", "")
+        for constraint in s.domain:
+            form = linear(constraint.expr, (dim,))
+            rest = None if form is None else form.rest * -1
+            if form is None or rest is None or form.coefficients != {dim: 1}:
+                continue
+            value = affine_form(rest, known, s.dims)
+            if value is not None and s.name not in found:
+                found[s.name] = rest
+                forms.add(value)
+    agreed = len(forms) == 1 and len(found) == len(group.names)
+    return found if agreed else dict.fromkeys(group.names, literal(0))
+
+
+def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
+    """How many iterations of the loop go together: a vector where each is a row of memory (code
+    generation transposes blocks of them), more where they are contiguous, or have one result."""
+    jumping = moving = 0
+    lanes = [
+        planner.machine.lanes(planner.scop.tensor(w.tensor).dtype)
+        for s in planner.statements(group)
+        for w in s.writes
+    ]
+    for s in planner.statements(group):
+        dim = plane.at[s.name]
+        if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
+            for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
+                moving += any(mentions(i, (dim.name,)) for i in access.indices)
+                jumping += jumps(access, dim.name)
+    if 2 * jumping > moving:
+        return max(lanes)
+    return IN_REGISTERS * max(lanes) if _one_result(planner, group, plane) else LONG_STRIP
+
+
+def _one_result(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether an iteration of the loop writes the same elements again and again."""
+    for s in planner.statements(group):
+        others = [d for d in planner.free(group, s.name) if plane.at[s.name] != Var(d)]
+        if any(mentions(i, others) for write in s.writes for i in write.indices):
+            return False
+    return True
+
+
+def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:
+    """The first value of the loop, if it is a constant: where strips begin."""
+    found = []
+    for s in planner.statements(group):
+        dim = plane.at[s.name]
+        lower = box(s).get(dim.name) if isinstance(dim, Var) else None
+        if lower is None or not isinstance(lower[0], Literal):
+            return 0
+        found.append(int(lower[0].value))
+    return min(found)
+
+
+def _folds(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether a statement folds along the loop, so that its iterations meet in an element."""
+    return any(
+        mentions(plane.at[s.name], s.update.dims) for s in planner.statements(group) if s.update
+    )
+
+
+def _vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+    """Whether the loop, the innermost of all statements, is better run in vectors."""
+    for s in planner.statements(group):
+        dim = plane.at[s.name]
+        if not isinstance(dim, Var):
+            return False
+        if choose_lanes(planner.scop, s, [dim.name], planner.machine) is None:
+            return False
+    return True
+
+
+def recurs(planner: Planner, inside: Group) -> bool:
+    """Whether the innermost loops of some statement cannot be vectors."""
+    for names in inside.components():
+        part = inside.part(names)
+        if len(names) > 1 and any(planner.free(inside, n) for n in names):
+            return True
+        search = part.search()
+        planes = [search.valid({names[0]: Var(d)}) for d in planner.free(part, names[0])]
+        if planes and not any(p is not None and p.coincident for p in planes):
+            return True
+    return False
+
+
+def affine_form(index: Expr, known: Mapping[str, Expr], dims: Sequence[str]) -> Affine | None:
+    """``index`` over the loops; None where it is still open."""
+    value = to_affine(substitute(index, dict(known)))
+    return None if value is None or value.variables() & set(dims) else value
