@@ -12,7 +12,7 @@ import contextlib
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -188,7 +188,7 @@ def _wrong_result(
     return ""
 
 
-Constants = tuple[tuple[ModuleType, dict[str, int] | dict[str, float]], ...]
+Constants = tuple[tuple[ModuleType, Mapping[str, object]], ...]
 
 
 def _budget(r: Random) -> Constants:

@@ -13,6 +13,7 @@ import linecache
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -21,16 +22,18 @@ import numpy as np
 import weft
 from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
-from tests.properties.scheduler import TINY_SIZES, constants, described
+from tests.properties.scheduler import TINY_SIZES, Constants, constants, described
 from tests.properties.source_text import FLOATS, NARROW, SHAPES, Source
-from weft.codegen import llvm_program
+from weft import program_code
+from weft.codegen.llvm_program import emit_program
 from weft.errors import CallError, ExecutionError, InternalError, WeftError, WeftWarning
 
 SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33)
 CALLS = 4  # combinations of sizes
 SECONDS = 120  # for one program; one that takes longer hangs
 PATIENCE = 2  # seconds for Python
-SMALL = (*TINY_SIZES, (llvm_program, {"GRAIN": 1, "BARRIERS_PER_GRAIN": 1 << 20}))
+SHARED = (program_code, {"emit_program": partial(emit_program, grain=1)})
+SMALL: Constants = (*TINY_SIZES, SHARED)
 
 
 def examine(seed: int) -> Outcome:
