@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 
-from weft.codegen.llvm_builder import Builder, Value, floating
+from weft.codegen.llvm_builder import Builder, Value, floating, integer
 
 _PRECISION = {"double": 53, "float": 24}  # bits of a mantissa
 _EXPONENT = {"double": 500, "float": 60}  # of a divisor whose two parts have all their bits
@@ -38,9 +38,12 @@ def divide_by_constant(b: Builder, x: Value, divisor: float) -> Value | None:
     return b.intrinsic("fma", x, high, b.binary("fmul", x, low))
 
 
-def divide_by_shared(b: Builder, x: Value, divisor: Value, *, whole: bool) -> Value:
-    """``x / divisor`` in each lane, by a number that all lanes share; the very quotient where it is
-    known to be ``whole``.
+def divide_by_shared(
+    b: Builder, x: Value, divisor: Value, *, whole: bool, mask: Value | None = None
+) -> Value:
+    """``x / divisor`` in each lane, by a number that all lanes share, or by a vector that a loop
+    around does not change, of which the lanes of ``mask`` count; the very quotient where it is known
+    to be ``whole``.
 
     What depends on the divisor alone LLVM works out before the loop. In units of the last place a
     quotient by an odd c is 1 / (2 * c) off a middle at least, and the sum is off the quotient by a
@@ -65,6 +68,10 @@ def divide_by_shared(b: Builder, x: Value, divisor: Value, *, whole: bool) -> Va
         b.compare("fcmp oge", size, floating(least, type_)),
         b.compare("fcmp ole", size, floating(most, type_)),
     )
+    if inside.lanes:  # in all lanes that count
+        outside = b.binary("xor", inside, b.splat(integer(1, "i1"), inside.lanes))
+        outside = outside if mask is None else b.binary("and", outside, mask)
+        inside = b.binary("xor", b.any_lane(outside), integer(1, "i1"))
     short, plain, after = (b.new_label(hint) for hint in ("products", "divide", "divided"))
     result = b.cell(b.splat(floating(0.0, type_), x.lanes))
     b.branch(inside, short, plain)

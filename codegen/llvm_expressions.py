@@ -152,9 +152,12 @@ class _Evaluation:
         values = [b.materialise(x) for x in operands]
         if op == "div" and self.frame.ops.quick_division:
             (x, divisor), whole = values, _whole(args[1])
-            shared = x.lanes and not divisor.lanes and divisor.const is None
-            if shared and not is_small(dtype) and (whole or self.frame.unchanged(args[1])):
-                return divide_by_shared(b, x, divisor, whole=whole)
+            shared = x.lanes and divisor.const is None
+            known = self.frame.kept if divisor.lanes else self.frame.unchanged
+            whole = whole and not divisor.lanes
+            if shared and not is_small(dtype) and (whole or known(args[1])):
+                mask = self.frame.lanes.mask
+                return divide_by_shared(b, x, divisor, whole=whole, mask=mask)
         return self.frame.ops.apply(op, values, dtype)
 
     # ---- select: lazy where a branch loads ----------------------------------------------------

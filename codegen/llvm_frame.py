@@ -11,7 +11,7 @@ from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.loop_ir import Scope
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Load, walk
+from weft.frontend.scalar_expr import Expr, Load, Var, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,22 @@ class Lanes:
     first: Value | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A loop of several turns: what ``names`` stood for before it, and which buffers it changes."""
+
+    names: dict[str, Value | Ramp]
+    changed: frozenset[str]
+
+    def keeps(self, expr: Expr, names: dict[str, Value | Ramp], lane: str) -> bool:
+        """Whether ``expr``, in which ``names`` are bound and ``lane`` to the same ones each time,
+        is the same in all turns."""
+        nodes = list(walk(expr))
+        used = {n.name for n in nodes if isinstance(n, Var)} - {lane}
+        same = all(n in self.names and self.names[n] is names[n] for n in used)
+        return same and self.changed.isdisjoint(str(n.source) for n in nodes if isinstance(n, Load))
+
+
 @dataclass(slots=True)
 class Frame:
     b: Builder
@@ -57,6 +73,8 @@ class Frame:
     lanes: Lanes = field(default_factory=Lanes)
     streams: bool = False  # some stores go past the caches, see ``llvm_memory.settle``
     changing: frozenset[str] | None = None  # what a long vector loop around stores to, if any is
+    around: Around | None = None  # the innermost loop around that is none of vectors
+    few: str | None = None  # the variable of a loop of a few vectors within it
 
     @contextmanager
     def within(self, lanes: Lanes) -> Iterator[None]:
@@ -72,6 +90,13 @@ class Frame:
         same."""
         loads = (str(n.source) for n in walk(expr) if isinstance(n, Load))
         return self.changing is not None and self.changing.isdisjoint(loads)
+
+    def kept(self, expr: Expr) -> bool:
+        """Whether a loop is around a few vectors, in all turns of which the vector ``expr`` is the
+        same."""
+        if self.few is None or self.around is None:
+            return False
+        return self.around.keeps(expr, self.names, self.few)
 
     def narrowed(self, condition: Value, *, may_be_empty: bool) -> Lanes:
         """The lanes where ``condition``, a vector, also holds."""

@@ -144,7 +144,9 @@ class Emitter:
                 return
         constant = lower.const is not None and upper.const is not None
         times = _UNROLLED if _short(loop) and not constant else 1
+        outer, frame.around = frame.around, llvm_vector.around(frame, loop, lower, upper)
         self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index), times)
+        frame.around = outer
 
     def iteration(self, loop: For, index: Value | Ramp) -> None:
         """The body of ``loop`` for one value of its variable, or for a ramp of them."""

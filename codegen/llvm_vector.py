@@ -18,7 +18,7 @@ from typing import Protocol
 from weft.codegen.llvm_abreast import vectors_abreast
 from weft.codegen.llvm_builder import Builder, Ramp, Value, floating, integer, register_type
 from weft.codegen.llvm_expressions import combine, evaluate_all
-from weft.codegen.llvm_frame import Frame, Lanes
+from weft.codegen.llvm_frame import Around, Frame, Lanes
 from weft.codegen.llvm_memory import first_lanes
 from weft.codegen.llvm_neighbours import Neighbours
 from weft.codegen.loop_ir import (
@@ -42,6 +42,7 @@ Thunk = Callable[[], None]
 _WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
 _ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
 _LONG = 8  # vectors of a loop before which something may be worked out for all of its turns
+_FEW = 4  # vectors of which a loop around may keep something in registers
 _SMALL_BODY = 8  # statements in a body that is worth repeating for each set
 
 
@@ -97,11 +98,12 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
     reductions = Reductions(frame, updates, width, abreast if abreast > 1 else sets)
     host.reductions = reductions if reductions.cells else None
     frame.changing = _changing(frame, loop) if not 0 <= turns < _LONG * width else None
+    frame.few = loop.var if written_out and turns <= _FEW * width else None
     if written_out:
         _write_out(host, loop, lower, turns, width)
     else:
         _loop(host, loop, lower, count, width, abreast)
-    host.reductions, frame.changing = None, None
+    host.reductions, frame.changing, frame.few = None, None, None
     if not reductions.cells:
         return
     if turns > 0:
@@ -348,13 +350,29 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
     return list(unique.values())
 
 
+def around(frame: Frame, loop: For, lower: Value, upper: Value) -> Around | None:
+    """What ``loop``, of scalars, leaves as it is; None where it turns too few times for anything to
+    be worked out before it."""
+    if lower.const is not None and upper.const is not None:
+        if int(upper.const) - int(lower.const) < _LONG * loop.step:
+            return None
+    return Around(frame.names, _changed(frame, loop))
+
+
 def _changing(frame: Frame, loop: For) -> frozenset[str] | None:
     """The buffers whose elements ``loop`` may change; None if there are loops in it."""
+    if any(isinstance(stmt, For | While) for stmt in _inside(loop.body)):
+        return None
+    return _changed(frame, loop)
+
+
+def _changed(frame: Frame, loop: For) -> frozenset[str]:
+    """The buffers whose elements ``loop`` may change, or which it allocates."""
     found = set[str]()
     for stmt in _inside(loop.body):
         match stmt:
-            case For() | While():
-                return None
+            case Allocate(buffer=buffer):
+                found.add(buffer.name)
             case Store(buffer=name):
                 found.add(name)
             case Update(targets=targets):
