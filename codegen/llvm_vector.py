@@ -42,7 +42,7 @@ Thunk = Callable[[], None]
 _WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
 _ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
 _LONG = 8  # vectors of a loop before which something may be worked out for all of its turns
-_FEW = 4  # vectors of which a loop around may keep something in registers
+_FEW = 8  # vectors of which a loop around may keep something in registers
 _SMALL_BODY = 8  # statements in a body that is worth repeating for each set
 
 
@@ -353,9 +353,9 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
 def around(frame: Frame, loop: For, lower: Value, upper: Value) -> Around | None:
     """What ``loop``, of scalars, leaves as it is; None where it turns too few times for anything to
     be worked out before it."""
-    if lower.const is not None and upper.const is not None:
-        if int(upper.const) - int(lower.const) < _LONG * loop.step:
-            return None
+    known = lower.const is not None and upper.const is not None
+    if known and int(upper.const or 0) - int(lower.const or 0) < _LONG * loop.step:
+        return None
     return Around(frame.names, _changed(frame, loop))
 
 

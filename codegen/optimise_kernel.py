@@ -13,6 +13,7 @@ from weft.codegen.forward_values import forward_values
 from weft.codegen.group_guards import group_guards
 from weft.codegen.join_rows import join_rows
 from weft.codegen.loop_ir import Kernel
+from weft.codegen.onto_results import onto_results
 from weft.codegen.peel_first import peel_first
 from weft.codegen.pipeline_rows import pipeline_rows
 from weft.codegen.several_places import several_places
@@ -55,5 +56,6 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None) -> Kernel:
         sizes = [cache.size for cache in machine.caches]
         registers = machine.vector_bytes * machine.vector_registers
         kernel = pipeline_rows(kernel, sizes[0], sizes[:2][-1])
+        kernel = onto_results(kernel, sizes[0], sizes[:2][-1], sizes[-1])
         kernel = stream_stores(several_places(kernel, sizes[-1], registers), sizes[-1])
     return kernel

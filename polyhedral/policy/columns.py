@@ -19,7 +19,8 @@ from weft.polyhedral.policy.product import sums_of
 from weft.polyhedral.policy.sizes import turns_of
 from weft.polyhedral.scop import Statement
 
-VECTORS = 4  # of a strip: chains of sums enough for the latency of one
+VECTORS = 4  # of a strip, at least: chains of sums enough for the latency of one
+SHARE = 4  # part of the registers that a row of a strip takes: long rows are read faster
 
 
 def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
@@ -44,7 +45,8 @@ def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     plane = group.search().complete(fixed, own)
     if plane is None or not plane.coincident:
         return None
-    width = VECTORS * max(
+    vectors = max(VECTORS, planner.machine.vector_registers // SHARE)
+    width = vectors * max(
         planner.machine.lanes(planner.scop.tensor(w.tensor).dtype) for s in passes for w in s.writes
     )
     for s in planner.statements(group):

@@ -9,9 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.codegen.kernel_runner import Compiled, assert_same
 from tests.codegen.test_llvm_scalar import compare, nasty
 from weft import dtypes
 from weft.codegen.llvm_division import reciprocal
+from weft.codegen.llvm_target import host_target
+from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Store
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Load, Var, cast, literal
 
@@ -105,6 +108,46 @@ def test_quotients_by_a_number_that_a_loop_shares_are_those_of_a_division(dtype:
     for k in range(0, 32, 8):
         divisors = [Load("x1", (literal(k + n),), dtype) for n in range(8)]
         compare([values, shared], [x / divisor for divisor in divisors], "vector", contract=True)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float32], ids=str)
+@pytest.mark.parametrize("width", [1, 5, 16, 37, 64, 150])
+def test_quotients_by_a_row_that_a_loop_keeps_are_those_of_a_division(
+    dtype: DType, width: int
+) -> None:
+    """But for one in two million, none of which is here."""
+    info, rng = np.finfo(dtype.numpy), np.random.default_rng(11)
+    least = float(info.tiny) * 2.0**64
+    special = [v for v in nasty(dtype) if not 0 < abs(v) < least]
+    inside = [c for c in DIVISORS if not float(info.max) < abs(c) < math.inf]
+    uniform = rng.uniform(1, 2, width)
+    for row in (uniform, np.resize([*inside, info.tiny, -info.max], width)):
+        values = np.resize([*special, *rng.uniform(1, 2, 500)], (40, width))
+        _rows_divided(values.astype(dtype.numpy), row.astype(dtype.numpy), dtype)
+
+
+def _rows_divided(values: np.ndarray, row: np.ndarray, dtype: DType) -> None:
+    """y[j, i] = x[j, i] / s[i], and divisors that change after all: z[j, i] = x[j, i] / t[i]."""
+    rows, width = values.shape
+    i, j = Var("i"), Var("j")
+
+    def buffer(name: str, *shape: int) -> Buffer:
+        strides = (shape[-1], 1)[-len(shape) :]
+        return Buffer(name, dtype, tuple(map(literal, shape)), tuple(map(literal, strides)))
+
+    load, s, t = Load("x", (j, i), dtype), Load("s", (i,), dtype), Load("t", (i,), dtype)
+    body = (Store("y", (j, i), load / s), Store("z", (j, i), load / t), Store("t", (i,), load))
+    lanes = For("i", literal(0), literal(width), "vector", Block(body))
+    loop = For("j", literal(0), literal(rows), "serial", lanes)
+    both, one = [buffer(n, rows, width) for n in "xyz"], [buffer(n, width) for n in "st"]
+    x, y, z = (array.ravel() for array in (values, np.zeros_like(values), np.zeros_like(values)))
+    arrays = {"x": x, "y": y, "z": z, "s": row, "t": row}
+    compiled = Compiled(Kernel("k", (), (*both, *one), loop), host_target(), contract=True)
+    actual, _ = compiled({}, arrays)
+    with np.errstate(all="ignore"):
+        assert_same(actual["y"], (values / row).ravel(), 0.0, "y")
+        quotients = values / np.vstack([row, values[:-1]])
+        assert_same(actual["z"], quotients.ravel(), 0.0, "z")
 
 
 def _middles(whole: list[int], bits: int) -> list[float]:
