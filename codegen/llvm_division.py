@@ -42,8 +42,8 @@ def divide_by_shared(
     b: Builder, x: Value, divisor: Value, *, whole: bool, mask: Value | None = None
 ) -> Value:
     """``x / divisor`` in each lane, by a number that all lanes share, or by a vector that a loop
-    around does not change, in the lanes of ``mask``; the very quotient where the divisor is known to
-    be ``whole``.
+    around does not change, in the lanes of ``mask``; the very quotient where the divisor is
+    known to be ``whole``.
 
     What depends on the divisor alone LLVM works out before the loop. In units of the last place a
     quotient by an odd c is 1 / (2 * c) off a middle at least, and the sum is off the quotient by a

@@ -144,16 +144,17 @@ class Emitter:
                 return
         constant = lower.const is not None and upper.const is not None
         times = _UNROLLED if _short(loop) and not constant else 1
-        outer, frame.around = frame.around, llvm_vector.around(frame, loop, lower, upper)
         self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index), times)
-        frame.around = outer
 
     def iteration(self, loop: For, index: Value | Ramp) -> None:
         """The body of ``loop`` for one value of its variable, or for a ramp of them."""
-        names = self.frame.names
-        self.frame.names = {**names, loop.var: index}
+        frame = self.frame
+        names, outer = frame.names, frame.around
+        if loop.kind in ("serial", "parallel"):
+            frame.around = llvm_vector.around(frame, loop)
+        frame.names = {**names, loop.var: index}
         self.emit(loop.body)
-        self.frame.names = names
+        frame.names, frame.around = names, outer
 
     def counted(
         self, lower: Value, upper: Value, step: int, body: llvm_vector.Body, unrolled: int = 1

@@ -33,7 +33,7 @@ from weft.codegen.loop_ir import (
     expressions,
 )
 from weft.codegen.never_meet import never_meet
-from weft.frontend.scalar_expr import Expr, Load, Var, walk
+from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
 from weft.frontend.tensor_expr import Monoid
 
 Body = Callable[[Value], None]
@@ -350,12 +350,12 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
     return list(unique.values())
 
 
-def around(frame: Frame, loop: For, lower: Value, upper: Value) -> Around | None:
+def around(frame: Frame, loop: For) -> Around | None:
     """What ``loop``, of scalars, leaves as it is; None where it turns too few times for anything to
     be worked out before it."""
-    known = lower.const is not None and upper.const is not None
-    if known and int(upper.const or 0) - int(lower.const or 0) < _LONG * loop.step:
-        return None
+    match loop.lower, loop.upper:
+        case Literal(low), Literal(high) if high - low < _LONG * loop.step:
+            return None
     return Around(frame.names, _changed(frame, loop))
 
 

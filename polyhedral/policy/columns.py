@@ -20,7 +20,7 @@ from weft.polyhedral.policy.sizes import turns_of
 from weft.polyhedral.scop import Statement
 
 VECTORS = 4  # of a strip, at least: chains of sums enough for the latency of one
-SHARE = 4  # part of the registers that a row of a strip takes: long rows are read faster
+SHARE, STRIPS = 4, 4  # part of the registers for a row of a strip, where there are so many strips
 
 
 def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
@@ -45,15 +45,26 @@ def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     plane = group.search().complete(fixed, own)
     if plane is None or not plane.coincident:
         return None
-    vectors = max(VECTORS, planner.machine.vector_registers // SHARE)
-    width = vectors * max(
-        planner.machine.lanes(planner.scop.tensor(w.tensor).dtype) for s in passes for w in s.writes
-    )
-    for s in planner.statements(group):
-        turns = turns_of(s, plane.at[s.name])
-        if turns is None or turns[0] or turns[1] < 2 * width:
-            return None
+    width = _width(planner, passes, plane)
+    if width is None:
+        return None
     return group, Hyperplane({n: e // width for n, e in plane.at.items()}, plane.carries, True)
+
+
+def _width(planner: Planner, passes: list[Statement], plane: Hyperplane) -> int | None:
+    """The columns of a strip: wide ones where there are several; None where there are too few."""
+    machine = planner.machine
+    lanes = max(
+        machine.lanes(planner.scop.tensor(w.tensor).dtype) for s in passes for w in s.writes
+    )
+    found = [turns_of(planner.scop.statement(name), at) for name, at in plane.at.items()]
+    turns = [t[1] for t in found if t is not None and not t[0]]
+    if len(turns) < len(found):
+        return None
+    wide, narrow = lanes * (machine.vector_registers // SHARE), lanes * VECTORS
+    if wide > narrow and min(turns) >= STRIPS * wide:
+        return wide
+    return narrow if min(turns) >= 2 * narrow else None
 
 
 def _own(s: Statement, dim: str) -> bool:

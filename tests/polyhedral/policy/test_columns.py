@@ -31,10 +31,15 @@ def shares(rows: int, columns: int, last: str = "X[k, i] - S[i]") -> Scop:
     return read(text, "", X=f"in {shape}", S=f"tmp {columns}", Y=f"out {shape}")
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(19, 128), (17, 131), (18, 65)])
-def test_sums_of_columns_that_are_read_again_run_in_strips(rows: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "strip"), [(19, 128, 32), (17, 131, 32), (18, 65, 32), (17, 257, 64)]
+)
+def test_sums_of_columns_that_are_read_again_run_in_strips(
+    rows: int, columns: int, strip: int
+) -> None:
     scheduled = schedule_loops(shares(rows, columns), WIDE)
-    assert "parallel" in print_schedule(scheduled.tree).splitlines()[0]
+    first = print_schedule(scheduled.tree).splitlines()[0]
+    assert "parallel" in first and first.split("//")[1].split()[0] == str(strip)
     assert scheduled.tensor("S").scope == "local"  # the sums of one strip
     computes(scheduled, {})
 
