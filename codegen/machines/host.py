@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from weft.codegen.llvm_target import host_target
+from weft.codegen.machines.named import RECORDS
 from weft.codegen.target import TYPICAL, Target, machine_of
 from weft.polyhedral.machine import Cache, Machine
 
@@ -27,7 +29,15 @@ def host() -> Target:
 @cache
 def host_machine() -> Machine:
     """This processor, its own cache sizes where the kernel tells them."""
-    return machine_of(host_target(), _host_caches() or TYPICAL)
+    return machine_of(host_target(), _with_rate(_host_caches() or TYPICAL, host_target().cpu))
+
+
+def _with_rate(caches: tuple[Cache, ...], llvm: str) -> tuple[Cache, ...]:
+    """``caches`` with the rate of the last one that the record of such a processor has, if there is
+    one: kernels do not tell, and makers differ by a factor of five."""
+    rates = (cpu.caches[-1].bandwidth for cpu in RECORDS if cpu.llvm == llvm)
+    *inner, last = caches
+    return (*inner, replace(last, bandwidth=next(rates, last.bandwidth)))
 
 
 def cpu_count() -> int:

@@ -8,7 +8,8 @@ parallel i_t: for j_t:
   … = C                                    what comes after them
 
 Where there are many rows (``copied``), everything that is read again comes from copies, which lie
-as they are read; a column of tiles then uses the same rows, in the cache next to the registers:
+as they are read; a column of tiles then uses the same rows, in the cache next to the registers,
+or, where the last cache is slow, a row of tiles the same lanes:
 
 parallel i_t:
   C = …
@@ -25,7 +26,7 @@ Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from weft.frontend.scalar_expr import Expr, Var, literal, substitute
@@ -34,9 +35,11 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
     cache_tiles,
+    lanes_from_last,
     nearest,
     steps_at_once,
 )
+from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.policy.reuse import in_one_part, pages_apart
@@ -60,7 +63,8 @@ class Tiling:
     """The loops of a product down to its register ``tile``, each with a hint for its name, its
     value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
     inside of which operands are used again. ``copied``: rows go before lanes, and all operands
-    are copied. ``steps``: how many steps at a time go through a tile, all of them if 0."""
+    are copied. ``steps``: how many steps at a time go through a tile, all of them if 0.
+    ``panels``: the numbers of reads that come from panels although they lie along the lanes."""
 
     tile: Tile
     around: tuple[Step, ...]
@@ -68,6 +72,7 @@ class Tiling:
     near: tuple[Step, ...]
     copied: bool = False
     steps: int = 0
+    panels: tuple[int, ...] = ()
 
 
 def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
@@ -187,6 +192,7 @@ def shared_tiles(
 def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loop]) -> Tree:
     """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
     s = planner.scop.statement(p.statement)
+    p = replace(p, jumping=(*p.jumping, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*loops[len(loops) - len(tiling.near) :], *inside)[0]
     packings = _copies if tiling.copied else _packings
@@ -247,10 +253,11 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     width = nearest(best.width, lanes)
     beside = _beside(planner, p)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in beside]
-    block = best.rows // 2 if shared else best.rows
+    block = best.shared_rows if shared else best.rows
     block = block if planner.threads == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
-    short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine)
+    copies = from_panels(planner.scop, p, tile, width, planner.machine)
+    short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in beside)
     if p.statement in planner.row_tiles:  # all of its rows are in a cache
         near = (*again, *_near(planner, p, tile))
@@ -277,7 +284,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     near = (*again, *_near(planner, p, tile))
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
-    return Tiling(tile, tuple(around), () if short else (stream,), near)
+    return Tiling(tile, tuple(around), () if short else (stream,), near, panels=copies)
 
 
 def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:
@@ -316,7 +323,9 @@ def _even(planner: Planner, total: int | None, size: int, block: int) -> int:
 
 def _copied_tiles(planner: Planner, p: Product) -> Tiling:
     """The loops of ``p`` where its operands are copied: lanes inside of one part of the stream, so
-    that rows are copied once for all of them."""
+    that rows are copied once for all of them. Register tiles go along the lanes first where the
+    last cache can hand these out as fast as tiles use them, otherwise along the rows, which are few
+    enough to stay nearer."""
     s = planner.scop.statement(p.statement)
     rows, lanes = tile = shape(planner, p)
     best = _sizes(planner, p)
@@ -326,7 +335,8 @@ def _copied_tiles(planner: Planner, p: Product) -> Tiling:
         around.append((f"{row}_t", from_first(s, row) // block, _PARALLEL))
     width = lanes * max(1, best.copied_width // lanes)
     across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
-    near = tuple(reversed(_near(planner, p, tile)))
+    near = tuple(_near(planner, p, tile))
+    near = near[::-1] if lanes_from_last(planner.machine) else near
     return Tiling(tile, tuple(around), (_part(planner, p), across), near, copied=True)
 
 
@@ -377,7 +387,7 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
             yield Packing(p.statement, number, made, dim, width, inner=inner)
         elif down and p.instruction and (constant or number in p.jumping):
             yield Packing(p.statement, number, made, dim, 1, inner=inner)
-        elif down and constant:
+        elif down and (constant or number in p.jumping):
             yield Packing(p.statement, number, made, dim, rows[-1])
 
 

@@ -12,20 +12,26 @@ for register tiles as wide as several vectors, whose lanes come from the second 
   take little beside the arithmetic of those lanes;
 * ``rows``: the sums of a tile and the lanes of a part share the second cache with what else goes
   through it;
-* copied operands have their shares of what a core has of the last cache.
+* where the last cache is slow, rows stay in the second one as well, and are twice as many as the
+  lanes, which are copied, so that little comes from beyond it;
+* ``shared_rows``: the same where other statements use the sums of a tile;
+* copied operands have their shares of what a core has of the last cache, or, where that is slow,
+  are no more than those that are not copied.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, sqrt
 
-from weft.polyhedral.machine import Machine
+from weft.dtypes import float32
+from weft.polyhedral.machine import Machine, register_tile
 
 SELDOM = 128  # of the time of its arithmetic, what it may take to bring sums into registers
 HIDDEN = 16  # the same of operands that arrive while others are computed with
 SUMS = 0.5  # of the second cache, for the sums of a tile and the lanes of a part
 COPIED_ROWS, COPIED_LANES = 0.35, 0.28  # of a core's part of the last cache
+TOGETHER = 0.75  # of the second cache, for sums, lanes and rows
 IN_PLACE = 0.28  # of the second cache, for a square tile of what is updated in place
 
 
@@ -37,6 +43,7 @@ class CacheTiles:
     steps: int
     width: int
     rows: int
+    shared_rows: int
     copied_rows: int
     copied_width: int
     square: int
@@ -48,15 +55,34 @@ def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
     last = machine.caches[-1]
     width = HIDDEN * machine.vector_bytes * machine.fma_per_cycle / last.bandwidth
     rows = SUMS * machine.near / (width * itemsize) - steps
-    copied = last.size / last.cores / (steps * itemsize)
+    shared = rows / 2
+    if not rows_from_last(machine, itemsize):
+        # The root of steps * (rows + width) + rows * width = elements, where rows = 2 * width.
+        elements = TOGETHER * machine.near / itemsize
+        width = (sqrt(9 * steps**2 + 8 * elements) - 3 * steps) / 4
+        rows = shared = 2 * width
+    copied, far = last.size / last.cores / (steps * itemsize), lanes_from_last(machine)
     return CacheTiles(
         steps,
         max(1, int(width)),
         max(1, int(rows)),
-        max(1, int(COPIED_ROWS * copied)),
-        max(1, int(COPIED_LANES * copied)),
+        max(1, int(shared)),
+        max(1, int(COPIED_ROWS * copied if far else rows)),
+        max(1, int(COPIED_LANES * copied if far else width)),
         max(1, isqrt(int(IN_PLACE * machine.near / itemsize))),
     )
+
+
+def rows_from_last(machine: Machine, itemsize: int) -> bool:
+    """Whether the last cache hands out rows at twice the rate at which register tiles use them."""
+    _, vectors = register_tile(machine, float32)
+    return 2 * itemsize * machine.fma_per_cycle / vectors <= machine.caches[-1].bandwidth
+
+
+def lanes_from_last(machine: Machine) -> bool:
+    """Whether the last cache hands out lanes at the rate at which register tiles use them."""
+    rows, _ = register_tile(machine, float32)
+    return machine.vector_bytes * machine.fma_per_cycle / rows <= machine.caches[-1].bandwidth
 
 
 def steps_at_once(machine: Machine) -> int:

@@ -27,6 +27,7 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest
+from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.reuse import in_few_sets, in_one_part
@@ -74,9 +75,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     statement = planner.scop.statement(p.statement)
     size = size_of(statement, row)
     if size is not None:
-        short = in_one_part(planner.scop, statement, p.stream, planner.machine)
-        kept = short and not in_few_sets(planner.scop, statement, p.lanes, p.stream)
-        return _prepared(planner, group, p, copied=size >= MANY and not kept)
+        return _prepared(planner, group, p, copied=size >= MANY and not _stays(planner, p))
     found = bounds(planner.scop, [(statement, Var(row))])
     if found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
@@ -86,6 +85,16 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
     many = _prepared(planner, planner.group(group.names), p, copied=True)
     return TreeSequence((many, planner.nest(planner.group(edges))))
+
+
+def _stays(planner: Planner, p: Product) -> bool:
+    """Whether what ``p`` reads stays in the caches as it lies."""
+    s, machine = planner.scop.statement(p.statement), planner.machine
+    if in_few_sets(planner.scop, s, p.lanes, p.stream):
+        return False
+    width = size_of(s, p.lanes) or 1
+    far = from_panels(planner.scop, p, shape(planner, p), width, machine)
+    return not far and in_one_part(planner.scop, s, p.stream, machine)
 
 
 def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = False) -> Tree:

@@ -16,14 +16,22 @@ FEW_SETS = 1024  # steps that the sets of a second cache hold, whole pages apart
 SHARE = 0.7  # of the second cache that a stream's operands may take
 
 
-def in_one_part(scop: Scop, statement: Statement, stream: Sequence[str], machine: Machine) -> bool:
+def in_one_part(
+    scop: Scop,
+    statement: Statement,
+    stream: Sequence[str],
+    machine: Machine,
+    *,
+    again: bool = True,
+) -> bool:
     """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in
-    along the lanes of a tile stays in the second cache until the next rows need it."""
+    along the lanes of a tile stays in the second cache until the next rows need it. Not
+    ``again``: that is copied first, which is best done in small parts."""
     last, most = size_of(statement, stream[-1]), steps_at_once(machine)
     if last is not None and last <= most:
         return True
     sizes = extents(statement)
-    if sizes is None:
+    if sizes is None or not again:
         return False
     lanes = MAX_VECTORS * machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
     size = max((scop.tensor(r.tensor).dtype.itemsize for r in statement.reads), default=0)

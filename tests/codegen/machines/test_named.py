@@ -50,7 +50,7 @@ def test_records_are_sound(record) -> None:
     [
         ("haswell", "x86-64-v3"),
         ("znver3", "x86-64-v3"),
-        ("skylake-avx512", "x86-64-v4"),
+        ("cascadelake", "skylake-avx512"),
         ("graniterapids", "sapphirerapids"),
         ("nehalem", "x86-64"),
         ("cortex-a53", "aarch64"),  # the nearest there is

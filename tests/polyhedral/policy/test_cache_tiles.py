@@ -7,7 +7,13 @@ from dataclasses import astuple, replace
 import pytest
 
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
+from weft.polyhedral.policy.cache_tiles import (
+    cache_tiles,
+    lanes_from_last,
+    nearest,
+    rows_from_last,
+    steps_at_once,
+)
 
 SERVER = Machine("server", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25, cores=2)))
 SMALL = Machine("small", 16, 16, (Cache(1 << 12), Cache(1 << 14)))
@@ -26,6 +32,18 @@ def test_what_a_tile_holds_fits_its_cache(itemsize: int) -> None:
     assert (tiles.rows + tiles.steps) * tiles.width * itemsize <= near.size
     assert (tiles.copied_rows + tiles.copied_width) * tiles.steps * itemsize <= last.size / 2
     assert tiles.square**2 * itemsize <= near.size
+
+
+def test_a_slow_last_cache_leaves_all_that_is_used_again_nearer() -> None:
+    first, near, last = SERVER.caches
+    slow = replace(SERVER, caches=(first, near, replace(last, bandwidth=5.0)))
+    assert rows_from_last(SERVER, 4) and lanes_from_last(SERVER)
+    assert not rows_from_last(slow, 4) and not lanes_from_last(slow)
+    tiles = cache_tiles(slow, 4)
+    held = tiles.steps * (tiles.rows + tiles.width) + tiles.rows * tiles.width
+    assert held * 4 <= near.size
+    assert (tiles.copied_rows, tiles.copied_width) == (tiles.rows, tiles.width)
+    assert tiles.shared_rows == tiles.rows
 
 
 def test_larger_caches_have_larger_tiles() -> None:

@@ -16,12 +16,12 @@ WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)), misses=20)
 
 def product(width: str, right: str = "B[k, j]", depth: int = 1100) -> Scop:
     text = f"""
-    for i in range(16):
+    for i in range(8):
         for j in range(96):
             for k in range({depth}):
                 C[i, j] += A[i, k] * {right}
     """
-    return read(text, A=f"in 16 {depth}", B=f"in {depth} {width}", C="io 16 96")
+    return read(text, A=f"in 8 {depth}", B=f"in {depth} {width}", C="io 8 96")
 
 
 @pytest.mark.parametrize(
