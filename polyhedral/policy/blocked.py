@@ -39,6 +39,7 @@ from weft.polyhedral.policy.cache_tiles import (
     nearest,
     steps_at_once,
 )
+from weft.polyhedral.policy.far_constants import inside_panels
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
@@ -252,20 +253,21 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     best = _sizes(planner, p)
     width = nearest(best.width, lanes)
     beside = _beside(planner, p)
-    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in beside]
+    inside = () if beside else inside_panels(planner, p, lanes)
+    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
     block = best.shared_rows if shared else best.rows
     block = block if planner.threads == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
     copies = from_panels(planner.scop, p, tile, width, planner.machine)
     short = p.window or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
-    again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in beside)
+    again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in (*beside, *inside))
     if p.statement in planner.row_tiles:  # all of its rows are in a cache
         near = (*again, *_near(planner, p, tile))
         return Tiling(tile, tuple(around), () if short else (stream,), near)
     if not beside and read_once(planner, p, tile):
         return _streamed_tiles(planner, p, tile, around)
     sizes: list[tuple[str, int, Kind]] = []
-    if not around and not beside and _lanes_are_shared(planner, p, block):
+    if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
             near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
             return Tiling(tile, (), (), near)
@@ -273,8 +275,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     else:
         for row, size in zip(p.rows, rows, strict=True):
             sizes.append((row, _even(planner, size_of(s, row), size, block), _PARALLEL))
-        kind = _SERIAL if around or sizes else _PARALLEL
-        sizes.append((p.lanes, lanes if p.window else width, kind))
+        kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
+        sizes.append((p.lanes, lanes if p.window or inside else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
             around.append((f"{dim}_t", from_first(s, dim) // size, kind))
