@@ -6,7 +6,7 @@
           s[y, x, j] += … * w[j, k]                   s[y, x, j] += … * w[j, k]
 
 The loop over y would read all of w in each turn. Inside of those over panels it reads the other
-operands again instead: wherever less comes in from beyond the cache so.
+operands again instead: wherever less comes in from beyond the cache so, and that is slow.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from math import inf, prod
 
 from weft.frontend.scalar_affine import to_affine
 from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.policy.cache_tiles import lanes_from_last
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
 from weft.polyhedral.policy.product_costs import extents
@@ -32,7 +33,7 @@ def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
     s, scop = planner.scop.statement(p.statement), planner.scop
     sizes, held = extents(s), SHARE * planner.machine.near
     far = _far(scop, s.reads, p, sizes or {}, held)
-    if p.window or sizes is None or far is None:
+    if p.window or sizes is None or far is None or lanes_from_last(planner.machine):
         return ()
     others = [r for r in s.reads if r != far]
     whole, panels = _elements(scop, far, sizes), -(-sizes[p.lanes] // lanes)
@@ -70,14 +71,15 @@ def _elements(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
 
 
 def _bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
-    """What ``read`` touches as the dims of ``sizes`` run, in whole lines."""
+    """What ``read`` touches as the dims of ``sizes`` run: of each row of memory as many lines as it
+    lies in on average."""
     total, item = 1, scop.tensor(read.tensor).dtype.itemsize
     for number, index in enumerate(read.indices):
         form, moving = to_affine(index), [d for d in sizes if mentions(index, (d,))]
         steps = {d: abs(form.coefficient(d)) if form else 1 for d in moving}
         span = sum(steps[d] * (sizes[d] - 1) for d in moving) + 1
         if number == len(read.indices) - 1:
-            total *= -(-span * item // LINE) * LINE
+            total *= (span - 1) * item + LINE
         else:
             total *= min(span, prod(sizes[d] for d in moving))
     return total
