@@ -26,6 +26,7 @@ from weft.polyhedral.scop import Access, Scop
 
 SCATTERED = 2  # times a byte of panels, which lie as they are read, costs one of other operands
 LINE = 64  # bytes
+WORTH = 0.7  # of the bytes, what one more loop inside has to leave
 
 
 def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
@@ -45,7 +46,7 @@ def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
         each = sum(_bytes(scop, r, {d: sizes[d] for d in dims}) for r in others)
         again = each * (panels if each + whole // panels > held else 1)
         traffic = prod(sizes[d] for d in near[number:]) * (whole + SCATTERED * again)
-        if traffic < least:
+        if traffic < WORTH * least:
             best, least = number, traffic
     return near[:best][::-1]
 

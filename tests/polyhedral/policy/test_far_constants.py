@@ -46,7 +46,7 @@ def order(found: Scheduled) -> list[str]:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rows_go_inside_where_the_image_stays_near(threads: int) -> None:
-    found = scheduled(sums(2, 2, 5, 61), FAR, threads)
+    found = scheduled(sums(2, 2, 5, 90), FAR, threads)
     assert order(found) == ["n", "x_t", "j_t", "y", "j_r", "x_r"]
 
 
@@ -55,12 +55,12 @@ def test_constants_that_a_cache_holds_are_read_again() -> None:
 
 
 def test_an_image_that_would_be_read_again_for_each_panel_stays_outside() -> None:
-    assert order(scheduled(sums(2, 60, 5, 61), FAR))[:2] == ["n", "y"]
+    assert order(scheduled(sums(2, 60, 5, 90), FAR))[:2] == ["n", "y"]
 
 
 @pytest.mark.parametrize("near", [HELD, FAR])
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("images", "rows", "lanes"), [(1, 1, 61), (2, 2, 61), (1, 2, 66)])
+@pytest.mark.parametrize(("images", "rows", "lanes"), [(1, 1, 61), (2, 2, 90), (1, 2, 66)])
 def test_sums_are_what_they_were(
     images: int, rows: int, lanes: int, threads: int, near: int
 ) -> None:
