@@ -43,7 +43,9 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 )
 
 
-def optimise_kernel(kernel: Kernel, machine: Machine | None = None) -> Kernel:
+def optimise_kernel(
+    kernel: Kernel, machine: Machine | None = None, threads: int = 1
+) -> Kernel:
     """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
 
     ``machine``: what runs it, if that is known. Rows of which a few fit in its first caches are
@@ -54,8 +56,7 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None) -> Kernel:
         kernel = action(kernel)
     if machine and machine.caches:
         sizes = [cache.size for cache in machine.caches]
-        registers = machine.vector_bytes * machine.vector_registers
         kernel = pipeline_rows(kernel, sizes[0], sizes[:2][-1])
         kernel = onto_results(kernel, sizes[0], sizes[:2][-1], sizes[-1])
-        kernel = stream_stores(several_places(kernel, sizes[-1], registers), sizes[-1])
+        kernel = stream_stores(several_places(kernel, sizes[0], sizes[-1], threads), sizes[-1])
     return kernel

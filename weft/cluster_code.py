@@ -118,9 +118,10 @@ def kernels_of(
     scheduled: Scheduled, name: str, passes: Passes, machine: Machine
 ) -> tuple[ClusterKernel, ...]:
     """One kernel in loop IR for each top-level nest."""
+    threads = thread_count(passes.options)
     return passes.run(
         "loops",
-        lambda: tuple(_kernel(nest, machine) for nest in nests(scheduled, name)),
+        lambda: tuple(_kernel(nest, machine, threads) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
 
@@ -221,8 +222,8 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
     return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
 
 
-def _kernel(nest: Nest, machine: Machine) -> ClusterKernel:
-    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), machine)
+def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
+    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), machine, threads)
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
