@@ -5,16 +5,17 @@
                                                tile[r, l] += A[r, k] * B[k, l]
 
 Processors foresee loads that follow each other within a page. Lanes whose next step is in another
-page they do not, so that every step would wait for memory: the mark says how many lines to ask for.
+page they do not, so that every step would wait for memory: the mark says how many lines to ask for. Where
+these are more than a tile has steps for, they are the next ones of each row, for the next tiles.
 """
 
 from __future__ import annotations
 
 from weft.codegen.loop_ir import For, Prefetch, Stmt
-from weft.codegen.tile_bounds import ZERO, mentions_any
+from weft.codegen.tile_bounds import ZERO, mentions_any, span
 from weft.codegen.tile_version import TileVersion, mentioned, targets_of
 from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Var, literal, substitute
+from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.scop import Access
 
@@ -56,11 +57,23 @@ def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
         if not moving or places[-1].coefficient(lane) != 1:
             continue
         line = max(1, CACHE_LINE // tensor.dtype.itemsize)
-        steps = max(1, tile.ahead // -(-lanes // line))
-        later = tuple(to_expr(p.plus(p.coefficient(stream) * steps)) for p in places)
+        steps, turns = max(1, tile.ahead // -(-lanes // line)), _turns(tile)
+        if turns and steps >= turns:
+            later = (*map(to_expr, places[:-1]), to_expr(places[-1].plus(tile.ahead // turns * line)))
+        else:
+            later = tuple(to_expr(p.plus(p.coefficient(stream) * steps)) for p in places)
         hint = Prefetch(read.tensor, later, False)
         found.append(For(lane, ZERO, literal(lanes), "unrolled", hint, line))
     return found
+
+
+def _turns(tile: TileVersion) -> int:
+    """How many steps the only stream of ``tile`` has; 0: not known."""
+    if len(tile.domain.streams) == 1:
+        match span(tile.domain.streams_hull[0], tile.domain.streams[0]):
+            case Literal(low), Literal(high):
+                return int(high) - int(low)
+    return 0
 
 
 def _places(tile: TileVersion, read: Access) -> list[Affine]:

@@ -19,12 +19,13 @@ from weft.polyhedral.scop import Access, Body, Statement, Update
 class Cache:
     """One level: ``size`` and ``line`` in bytes, as one core sees it; ``bandwidth``: bytes that it
     hands to the level above per cycle (default: typical of second and third levels); ``cores``:
-    how many have it together."""
+    how many have it together; ``ways``: lines whole pages apart that it holds at once."""
 
     size: int
     line: int = 64
     bandwidth: float = 24.0
     cores: int = 1
+    ways: int = 8
 
 
 @dataclass(frozen=True, slots=True)

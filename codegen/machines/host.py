@@ -75,10 +75,11 @@ def _host_caches() -> tuple[Cache, ...]:
             size = _bytes((folder / "size").read_text().strip())
             line = int((folder / "coherency_line_size").read_text())
             cores = _count((folder / "shared_cpu_list").read_text())
+            ways = int((folder / "ways_of_associativity").read_text())
         except (OSError, ValueError):
             return ()  # no such tables here: typical sizes serve
         if kind in ("Data", "Unified"):
-            found[level] = Cache(size, line, cores=cores)
+            found[level] = Cache(size, line, cores=cores, ways=ways)
     return tuple(found[level] for level in sorted(found))
 
 

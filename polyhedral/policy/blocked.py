@@ -43,7 +43,7 @@ from weft.polyhedral.policy.far_constants import inside_panels
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
-from weft.polyhedral.policy.reuse import in_one_part, pages_apart
+from weft.polyhedral.policy.reuse import in_one_part, pages_apart, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.streamed import STEPS, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
@@ -225,10 +225,12 @@ def _marked(
     planner: Planner, p: Product, tile: Tile, points: tuple[Loop, ...], *, foreseen: bool = False
 ) -> Tree:
     """The register tile. Lanes whole pages apart are asked for, unless what tiles read is foreseen
-    as they lie one after the other."""
-    s = planner.scop.statement(p.statement)
+    as they lie one after the other; so are those that come from memory, of a few rows."""
+    s, machine = planner.scop.statement(p.statement), planner.machine
     far = set(pages_apart(planner.scop, s, p.lanes, p.stream)) - set(p.jumping)
-    ahead = planner.machine.misses if far and not foreseen and p.instruction is None else 0
+    ahead = machine.misses if far and not foreseen and p.instruction is None else 0
+    if not p.rows and len(p.stream) == 1 and p.instruction is None:
+        ahead = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine) or ahead
     return Mark(RegisterTile(*tile, p.instruction, ahead), Band(points, Leaf(p.statement)))
 
 

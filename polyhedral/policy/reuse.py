@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import MAX_VECTORS, Machine
 from weft.polyhedral.policy.cache_tiles import steps_at_once
+from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
 from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.scop import Scop, Statement
 
+LEAST = 8  # lines of a row that are worth asking for
 FEW_SETS = 1024  # steps that the sets of a second cache hold, whole pages apart
 SHARE = 0.7  # of the second cache that a stream's operands may take
 
@@ -43,6 +46,27 @@ def in_few_sets(scop: Scop, statement: Statement, lane: str, stream: Sequence[st
     sets of the caches that none is there when the next rows need it."""
     long = (size_of(statement, stream[-1]) or 0) > FEW_SETS
     return long and bool(pages_apart(scop, statement, lane, stream))
+
+
+def rows_ahead(
+    scop: Scop, statement: Statement, lane: str, stream: str, machine: Machine
+) -> int:
+    """How many lines to ask for of what a sum over a few rows of memory reads next in each of them:
+    half of the first cache, where the caches do not hold the rows but as many lines whole pages
+    apart; 0 where that is not so."""
+    size, near = size_of(statement, stream), machine.caches[:2][-1]
+    held = machine.caches[0].size // 2 // machine.caches[0].line
+    if size is None or not 2 <= size <= held // LEAST:
+        return 0
+    for read in statement.reads:
+        tensor = scop.tensor(read.tensor)
+        along = mentions(read.indices[-1], (lane,)) and not jumps(read, lane)
+        across = any(mentions(i, (stream,)) for i in read.indices[:-1]) if along else False
+        sizes = [int(n.value) if isinstance(n, Literal) else 0 for n in tensor.shape]
+        large = across and not read.may and prod(sizes) * tensor.dtype.itemsize > near.size
+        if large and (size <= near.ways or stride(tensor, read, stream) % PAGE):
+            return held
+    return 0
 
 
 def pages_apart(
