@@ -13,7 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from weft.codegen.llvm_frame import Frame
-from weft.codegen.loop_ir import Block, Comment, For, Stmt, Store, Update, expressions, walk
+from weft.codegen.loop_ir import (
+    Block,
+    Comment,
+    For,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+    expressions,
+    walk,
+)
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Apply, Expr, Load
 from weft.frontend.scalar_expr import walk as walk_expr
@@ -31,7 +41,7 @@ def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
     if not any(isinstance(n, Apply) and (n.op, n.dtype.name) in _CHAINS for n in nodes):
         return 1
     known = {id(update) for update in folded}
-    if not all(isinstance(s, Block | Comment | Store) or id(s) in known for s in inside):
+    if not all(isinstance(s, Block | Comment | Prefetch | Store) or id(s) in known for s in inside):
         return 1
     beside = all(_beside(frame, loop.var, *access) for access in _accesses(inside))
     return ABREAST if beside and loop.step == 1 else 1

@@ -15,6 +15,7 @@ from weft.dtypes import DType
 
 _SHUFFLED_STRIDES = (2, 3, 4)
 _STREAMED = 16  # bytes of the shortest vectors that go past the caches
+_LINE = 64
 _MASKED = 64  # bytes of vectors of processors that store under masks quickly
 _GATHERED = 4  # bytes of the narrowest elements that processors gather and scatter
 
@@ -282,14 +283,20 @@ def store_stored(
 
 
 def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch) -> None:
-    """Ask for the cache line at ``offset``; a hint, so lanes that differ ask for nothing."""
-    b = frame.b
+    """Ask for the cache line at ``offset``, for each line of neighbouring lanes; a hint, so lanes
+    that differ otherwise ask for nothing."""
+    b, lines = frame.b, 1
+    if isinstance(offset, Ramp) and offset.stride.const == 1:
+        offset, lines = offset.base, -(-offset.lanes * buffer.dtype.itemsize // _LINE)
     if buffer.scope == "register" or isinstance(offset, Ramp) or offset.lanes:
         return
-    pointer = b.element(buffer.pointer, memory_type(buffer.dtype), offset)
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    level = 2 if hint.far else 3
-    b.line(f"call void @llvm.prefetch.p0({pointer}, i32 {int(hint.write)}, i32 {level}, i32 1)")
+    for line in range(lines):
+        at = b.add(offset, integer(line * _LINE // buffer.dtype.itemsize))
+        assert isinstance(at, Value)
+        pointer = b.element(buffer.pointer, memory_type(buffer.dtype), at)
+        hints = f"i32 {int(hint.write)}, i32 {2 if hint.far else 3}, i32 1"
+        b.line(f"call void @llvm.prefetch.p0({pointer}, {hints})")
 
 
 def store_vector(

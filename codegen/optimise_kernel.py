@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.codegen.ask_ahead import ask_ahead
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
@@ -43,9 +44,7 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 )
 
 
-def optimise_kernel(
-    kernel: Kernel, machine: Machine | None = None, threads: int = 1
-) -> Kernel:
+def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int = 1) -> Kernel:
     """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
 
     ``machine``: what runs it, if that is known. Rows of which a few fit in its first caches are
@@ -56,7 +55,9 @@ def optimise_kernel(
         kernel = action(kernel)
     if machine and machine.caches:
         sizes = [cache.size for cache in machine.caches]
+        kernel = several_places(kernel, sizes[0], sizes[-1], threads)
+        kernel = ask_ahead(kernel, sizes[0], sizes[-1])
         kernel = pipeline_rows(kernel, sizes[0], sizes[:2][-1])
         kernel = onto_results(kernel, sizes[0], sizes[:2][-1], sizes[-1])
-        kernel = stream_stores(several_places(kernel, sizes[0], sizes[-1], threads), sizes[-1])
+        kernel = stream_stores(kernel, sizes[-1])
     return kernel

@@ -79,9 +79,7 @@ class _Rows:
         return map_all_expressions(stmt, lambda e: substitute(e, here))
 
 
-def several_places(
-    kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1
-) -> Kernel:
+def several_places(kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1) -> Kernel:
     """``kernel`` with rows of several places in a turn, where it is a parallel loop that sums up
     rows of more than ``last_cache`` bytes in all."""
     _, loop = spread_loop(kernel)
@@ -159,7 +157,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _step(kernel: Kernel, load: Load, var: str) -> int:
-    """Bytes from what one turn of ``var`` loads to what the next one does, in the next row: the last
+    """Bytes between what two turns of ``var`` load, one in the next row of the other: the last
     index is within it; 0: not known."""
     (buffer,) = [b for b in kernel.buffers if b.name == load.source]
     forms = [to_affine(index) for index in load.indices]
@@ -185,8 +183,8 @@ def _sums(rows: _Rows) -> int:
 
 def _apart(rows: _Rows, places: int) -> Stmt | None:
     """Rows of all places in each turn, and one of those that are left; None for too few rows."""
-    if places < 2 or rows.count < 2 * places * (_TRIED + places):
-        return None
+    if places < 2 or rows.count // places < _TRIED * (places + 1):
+        return None  # more than those that are left then
     most = rows.count // places
     each = max(range(most, most - _TRIED, -1), key=lambda n: _spread(n * rows.step, places))
     turn, place = rows.var("turn"), rows.var("place")
@@ -203,7 +201,7 @@ def _apart(rows: _Rows, places: int) -> Stmt | None:
 
 
 def _side_by_side(rows: _Rows, places: int, threads: int) -> Stmt | None:
-    """One row of each of several sums at a time; None where there are too few for all ``threads``."""
+    """One row of each of several sums at a time; None where ``threads`` have one each."""
     turns = -(-rows.count // max(1, places * threads)) * threads
     places = -(-rows.count // turns)
     if places < 2:
@@ -221,9 +219,7 @@ def _side_by_side(rows: _Rows, places: int, threads: int) -> Stmt | None:
     return For(turn.name, literal(0), literal(-(-rows.count // places)), "parallel", body)
 
 
-def _behind(
-    rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr, Var, Var]
-) -> Stmt:
+def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr, Var, Var]) -> Stmt:
     """``inner`` of all places, each some turns behind the last."""
     first, place, step = names
     lower, upper = inner.lower, inner.upper
@@ -234,7 +230,8 @@ def _behind(
     at: dict[str, Expr] = {inner.var: step - place * lag + int(lower.value)}
     stmts = (_asked_for(rows, (inner.body,)), inner.body)
     row = map_all_expressions(Block(stmts), lambda e: substitute(e, at))
-    low, high = literal(0), many
+    low: Expr = literal(0)
+    high = many
     if lag:
         low = apply("max", low, (step - length + lag) // lag)
         high = apply("min", high, step // lag + 1)

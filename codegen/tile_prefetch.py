@@ -5,8 +5,8 @@
                                                tile[r, l] += A[r, k] * B[k, l]
 
 Processors foresee loads that follow each other within a page. Lanes whose next step is in another
-page they do not, so that every step would wait for memory: the mark says how many lines to ask for. Where
-these are more than a tile has steps for, they are the next ones of each row, for the next tiles.
+page they do not, so that every step would wait for memory: the mark says how many lines to ask for.
+Where these are more than a tile has steps for, they are the next ones of each row, for next tiles.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
         line = max(1, CACHE_LINE // tensor.dtype.itemsize)
         steps, turns = max(1, tile.ahead // -(-lanes // line)), _turns(tile)
         if turns and steps >= turns:
-            later = (*map(to_expr, places[:-1]), to_expr(places[-1].plus(tile.ahead // turns * line)))
+            later = (
+                *map(to_expr, places[:-1]),
+                to_expr(places[-1].plus(tile.ahead // turns * line)),
+            )
         else:
             later = tuple(to_expr(p.plus(p.coefficient(stream) * steps)) for p in places)
         hint = Prefetch(read.tensor, later, False)

@@ -48,9 +48,7 @@ def in_few_sets(scop: Scop, statement: Statement, lane: str, stream: Sequence[st
     return long and bool(pages_apart(scop, statement, lane, stream))
 
 
-def rows_ahead(
-    scop: Scop, statement: Statement, lane: str, stream: str, machine: Machine
-) -> int:
+def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine: Machine) -> int:
     """How many lines to ask for of what a sum over a few rows of memory reads next in each of them:
     half of the first cache, where the caches do not hold the rows but as many lines whole pages
     apart; 0 where that is not so."""

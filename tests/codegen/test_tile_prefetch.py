@@ -49,6 +49,17 @@ def test_lanes_are_asked_for_as_many_lines_ahead_as_the_mark_says() -> None:
     agree(scop, ahead(24), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
 
 
+def test_more_lines_than_steps_are_those_of_next_tiles() -> None:
+    """Eight for each of 70 steps: further on in the same rows."""
+    scop = product(literal(80), literal(1024))
+    kernel = optimise_kernel(build_kernel(scop, ahead(560), "tile"))
+    hints = [s for s in walk(kernel.body) if isinstance(s, Prefetch) and s.buffer == "B"]
+    last = [to_affine(hint.indices[1]) for hint in hints]
+    assert set(asked(kernel)) == {0}
+    assert {form.constant for form in last if form is not None} == {128}
+    agree(scop, ahead(560), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
+
+
 @pytest.mark.parametrize("lines, place", [(0, (k, j)), (24, (j, k))])
 def test_nothing_else_is_asked_for(lines: int, place: tuple[Expr, Expr]) -> None:
     """Not unless the mark says so; nor lanes that lie apart."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import read
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.reuse import in_few_sets, pages_apart
+from weft.polyhedral.policy.reuse import in_few_sets, pages_apart, rows_ahead
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Mark, RegisterTile, walk
 from weft.polyhedral.scop import Scop
@@ -45,3 +45,37 @@ def test_lanes_whole_pages_apart(scop: Scop, far: tuple[int, ...]) -> None:
 def test_a_few_steps_have_sets_enough() -> None:
     scop = product("512", depth=200)
     assert not in_few_sets(scop, scop.statement("S0"), "j", ("k",))
+
+
+def sums(rows: int, width: str, right: str = "B[k, j]") -> Scop:
+    text = f"""
+    for j in range(90000):
+        for k in range({rows}):
+            y[j] += {right}
+    """
+    return read(text, B=f"in {rows} {width}", W="in 90000", y="io 90000")
+
+
+@pytest.mark.parametrize(
+    ("scop", "lines"),
+    [
+        (sums(8, "90112"), 256),  # half of the first cache
+        (sums(9, "90112"), 0),  # more rows in the same sets than they hold lines
+        (sums(9, "90001"), 256),
+        (sums(32, "90001"), 256),
+        (sums(33, "90001"), 0),  # of too many rows there are few lines each
+        (sums(1, "90001"), 0),
+        (sums(8, "N"), 0),  # who knows
+        (sums(8, "90001", "W[j]"), 0),  # no rows
+    ],
+)
+def test_next_lines_of_a_few_rows(scop: Scop, lines: int) -> None:
+    assert rows_ahead(scop, scop.statement("S0"), "j", "k", WIDE) == lines
+    marks = [n.payload for n in walk(schedule_loops(scop, WIDE).tree) if isinstance(n, Mark)]
+    assert not lines or {m.ahead for m in marks if isinstance(m, RegisterTile)} == {lines}
+
+
+def test_rows_that_a_cache_holds_are_not_asked_for() -> None:
+    scop, wider = sums(8, "90001"), Cache(8 * 90001 * 8)
+    larger = Machine("wide", 64, 32, (Cache(1 << 15), wider))
+    assert rows_ahead(scop, scop.statement("S0"), "j", "k", larger) == 0
