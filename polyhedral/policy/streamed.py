@@ -19,8 +19,9 @@ from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product
-from weft.polyhedral.policy.sizes import size_of
-from weft.polyhedral.scop import Access, Scop
+from weft.polyhedral.policy.product_costs import PAGE
+from weft.polyhedral.policy.sizes import size_of, turns_of
+from weft.polyhedral.scop import Access, Scop, Statement
 
 STEPS = 8  # rows of memory that are read side by side
 THROUGH = 3.0  # cycles in which a sum goes through the first cache
@@ -62,6 +63,21 @@ def strip_of(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) ->
     return lanes * max(1, int(planner.machine.caches[0].size * HELD) // each)
 
 
+def _in_pages(planner: Planner, s: Statement, lane: str) -> bool:
+    """Whether several rows of ``lane`` lie in a page."""
+    size = planner.scop.tensor(s.writes[0].tensor).dtype.itemsize
+    return (size_of(s, lane) or PAGE) * size < PAGE
+
+
+def _shared(planner: Planner, group: Group, s: Statement) -> bool:
+    """Whether the loops around have turns for all threads, each with sums of its own."""
+    folds = s.update.dims if s.update else ()
+    around = [at[s.name] for at in group.above]
+    turns = [found[1] for found in (turns_of(s, at) for at in around) if found is not None]
+    apart = len(turns) == len(around) and not any(mentions(at, folds) for at in around)
+    return apart and prod(turns) >= planner.threads
+
+
 def find_streamed(planner: Planner, group: Group) -> Product | None:
     """How the only statement of ``group`` sums up over rows of memory that nothing else uses."""
     (name,) = group.names
@@ -82,5 +98,7 @@ def find_streamed(planner: Planner, group: Group) -> Product | None:
     vector = planner.machine.lanes(planner.scop.tensor(target.tensor).dtype)
     tile = (), min(WINDOW * vector, size_of(s, lanes.dim) or WINDOW * vector)
     rest = tuple(d for d in outer if d != lanes.dim)
+    if group.above and _in_pages(planner, s, lanes.dim) and _shared(planner, group, s):
+        return None
     p = Product(name, (), lanes.dim, stream, rest, (), tile=tile, window=True)
     return p if read_once(planner, p, tile) else None
