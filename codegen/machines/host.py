@@ -75,12 +75,19 @@ def _host_caches() -> tuple[Cache, ...]:
             size = _bytes((folder / "size").read_text().strip())
             line = int((folder / "coherency_line_size").read_text())
             cores = _count((folder / "shared_cpu_list").read_text())
-            ways = int((folder / "ways_of_associativity").read_text())
         except (OSError, ValueError):
             return ()  # no such tables here: typical sizes serve
         if kind in ("Data", "Unified"):
-            found[level] = Cache(size, line, cores=cores, ways=ways)
+            found[level] = Cache(size, line, cores=cores, ways=_ways(folder))
     return tuple(found[level] for level in sorted(found))
+
+
+def _ways(folder: Path) -> int:
+    """As the kernel tells, which on some processors it does not."""
+    try:
+        return int((folder / "ways_of_associativity").read_text()) or TYPICAL[0].ways
+    except (OSError, ValueError):
+        return TYPICAL[0].ways
 
 
 def _bytes(text: str) -> int:
