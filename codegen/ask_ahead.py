@@ -45,6 +45,8 @@ def ask_ahead(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
     known: set[tuple[str, tuple[Expr, ...]]] = set()
 
     def inside(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.kind == "unrolled":
+            return stmt  # a block in registers, which goes across rows
         if not isinstance(stmt, For) or stmt.kind != "vector":
             return map_children(stmt, inside)
         first = dict.fromkeys(_streamed(stmt, large))

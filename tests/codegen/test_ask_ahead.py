@@ -72,6 +72,7 @@ def test_once_where_it_is_read_again() -> None:
         kernel(stored(x(i, literal(0)))),  # the same in all turns
         kernel(stored(x(i, literal(WIDTH - 1) - k))),  # backwards
         kernel(stored(x(k, i))),  # across rows
+        kernel(For("j", literal(0), literal(4), "unrolled", stored(EXP))),  # a block of rows
         kernel(along(Store("x", (i, k), EXP))),  # written as well
         kernel(stored(x(literal(0), k, name="s")), "s"),  # small
     ],
