@@ -203,13 +203,39 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
         )
         copy = packed.scop.statements[-1].name
         if p.maker:
-            packed = inline(packed, p.maker)
+            packed = _in_order(inline(packed, p.maker), copy, p, kept)
         *_, lanes, last = (loop.name for loop in loops_above(packed.tree, copy))
         if p.inner and p.inner[0][0] != len(read.indices) - 1:  # rows of memory are interleaved
             return unroll(vectorize(packed, lanes), last)
         return vectorize(packed, last)
     except IllegalScheduleError:
         return scheduled
+
+
+def _in_order(scheduled: Scheduled, copy: str, p: Packing, kept: Collection[str]) -> Scheduled:
+    """``scheduled`` with constants in the order in which ``copy`` reads them for panels."""
+    statement = scheduled.scop.statement(copy)
+    *_, last = (loop.at[copy] for loop in loops_above(scheduled.tree, copy))
+    lanes = [d for d in statement.dims if mentions(last, (d,))]
+    for number, read in enumerate(statement.reads):
+        along = [d for d, index in enumerate(read.indices) if mentions(index, lanes)]
+        constant = scheduled.scop.tensor(read.tensor).role == "constant"
+        if constant and read.tensor not in kept and len(along) == 1 and p.width > 1:
+            order = [*along, *(d for d in range(len(read.indices)) if d not in along)]
+            scheduled = pack(
+                scheduled,
+                read.tensor,
+                copy,
+                "",
+                {along[0]: p.width},
+                order=order,
+                operand=number,
+                pad=False,
+                scope="global",
+            )
+            made = scheduled.scop.statements[-1].name
+            scheduled = vectorize(scheduled, loops_above(scheduled.tree, made)[-1].name)
+    return scheduled
 
 
 def _around(scheduled: Scheduled, p: Packing) -> str | None:

@@ -43,7 +43,7 @@ from weft.polyhedral.policy.far_constants import inside_panels
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
-from weft.polyhedral.policy.reuse import in_one_part, pages_apart, rows_ahead
+from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.streamed import STEPS, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
@@ -226,10 +226,12 @@ def _points(
 def _marked(
     planner: Planner, p: Product, tile: Tile, points: tuple[Loop, ...], *, foreseen: bool = False
 ) -> Tree:
-    """The register tile. Lanes whole pages apart are asked for, unless what tiles read is foreseen
-    as they lie one after the other; so are those that come from memory, of a few rows."""
+    """The register tile. Lanes on other pages with each step are asked for, unless what tiles read
+    is foreseen as they lie one after the other; so are those that come from memory, of a few rows.
+    """
     s, machine = planner.scop.statement(p.statement), planner.machine
-    far = set(pages_apart(planner.scop, s, p.lanes, p.stream)) - set(p.jumping)
+    panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {*p.jumping}
+    far = set(on_new_pages(planner.scop, s, p.lanes, p.stream)) - panels
     ahead = machine.misses if far and not foreseen and p.instruction is None else 0
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
         ahead = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine) or ahead
@@ -387,6 +389,10 @@ def _packings(
             continue  # their panels are made before everything else, when nothing is in these yet
         constant = role == "constant"
         dim = (*across, *down)[0]
+        maker = planner.operands.get(read.tensor, "")
+        if across and maker:
+            yield Packing(p.statement, number, loop, dim, lanes, maker)
+            continue  # worked out tile by tile, where the next rows find it in the second cache
         spread = planner.row_tiles.get(p.statement) and role == "input" and across
         made = "" if constant or p.window or spread else loop
         if across and (constant or number in p.jumping or again):

@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Var
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
 from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest
@@ -42,6 +44,7 @@ from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
 MANY = 256  # rows for which copies of the operands pay
+FEW = 2  # register tiles that convert the same lanes, rather than read them from panels
 PANEL = 32  # steps of an update by its own rows and columns that go together
 
 
@@ -101,14 +104,25 @@ def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = Fals
     """Register tiles of ``p``, whose operands are worked out before where they take arithmetic."""
     made: tuple[str, ...] = ()
     if not group.above and not p.window and p.instruction is None:
-        scop, rows = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
-        scop, lanes = precompute(scop, p.statement, (*p.stream, p.lanes), p.stream)
-        planner.scop, made = scop, (*rows, *lanes)
+        planner.scop, made = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
+        scop, lanes = precompute(planner.scop, p.statement, (*p.stream, p.lanes), p.stream)
+        plain = all(operations(scop.statement(name)) == 0 for name in lanes)
+        if not plain or not _few(planner, p):
+            planner.scop, made = scop, (*made, *lanes)
+            copied = copied and not (plain and lanes)  # converted into panels that stay near
     if not made:
         return _tiled(planner, group, copied=copied)
     planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
     before = planner.nest(planner.group(made))
     return TreeSequence((before, _tiled(planner, planner.group(group.names), copied=copied)))
+
+
+def _few(planner: Planner, p: Product) -> bool:
+    """Whether lanes are used by so few register tiles that it takes less to convert them there."""
+    statement = planner.scop.statement(p.statement)
+    sizes = [size_of(statement, row) for row in p.rows]
+    tiles = [-(-n // size) for n, size in zip(sizes, shape(planner, p)[0], strict=True) if n]
+    return len(tiles) == len(sizes) and prod(tiles) <= FEW
 
 
 def _tiled(planner: Planner, group: Group, *, copied: bool) -> Tree:

@@ -72,10 +72,23 @@ def pages_apart(
 ) -> tuple[int, ...]:
     """The reads, by number, that move along ``lane``, and by whole pages with each step of
     ``stream``; constants, which may lie in any order, are none of them."""
-    found = []
+    found = _strides(scop, statement, lane, stream)
+    return tuple(number for number, step in found.items() if step % PAGE == 0)
+
+
+def on_new_pages(
+    scop: Scop, statement: Statement, lane: str, stream: Sequence[str]
+) -> tuple[int, ...]:
+    """The same of those that are on another page with each step, where no prefetcher follows."""
+    found = _strides(scop, statement, lane, stream)
+    return tuple(number for number, step in found.items() if abs(step) >= PAGE)
+
+
+def _strides(scop: Scop, statement: Statement, lane: str, stream: Sequence[str]) -> dict[int, int]:
+    found = {}
     for number, read in enumerate(statement.reads):
         tensor = scop.tensor(read.tensor)
         across = any(mentions(index, (lane,)) for index in read.indices)
-        if across and tensor.role != "constant" and stride(tensor, read, stream[-1]) % PAGE == 0:
-            found.append(number)
-    return tuple(found)
+        if across and tensor.role != "constant":
+            found[number] = stride(tensor, read, stream[-1])
+    return found

@@ -18,6 +18,7 @@ from weft.frontend.scalar_expr import Expr, Literal, Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.row_tiles import rows_together
+from weft.polyhedral.policy.blocked import together
 from weft.polyhedral.policy.confine import between, rows_of
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape
@@ -37,8 +38,8 @@ def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None
         return None
     near = planner.machine.near
     large = [t for t in _temporaries(planner, group) if 2 * _bytes(planner, group, t) > near]
-    if not large:
-        return None
+    if not large or together(planner, group) is not None:
+        return None  # sums go no further than from a register tile to what comes after them
     products = {p.statement: p for p in products_of(planner, group)}
     found: tuple[Group, Hyperplane] | None = None
     known: dict[str, Expr] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
@@ -49,6 +51,7 @@ PRODUCTS = {
     "ragged": product("C[i, j] -= A[i, k] * B[k, j]", k="i"),
     "two terms": product("C[i, j] += A[i, k] * B[j, k] + B[i, k] * A[j, k]"),
     "scaled": product("C[i, j] += 3 * A[i, k] * B[k, j]"),
+    "squared": product("C[i, j] += A[i, k] * (B[k, j] * B[k, j])"),
 }
 
 
@@ -257,6 +260,28 @@ def test_lanes_whole_pages_apart_are_copied_where_streams_are_long(
     scop = read(text, "", A=f"in 9 {k}", B=f"in {k} {n}", C=f"io 9 {n}")
     made = schedule_loops(scop, WIDE)
     assert (copies(made) == ["copy_A_packed", "copy_B_packed"]) == copied
+    computes(made, {})
+
+
+@pytest.mark.parametrize("role", ["in", "const"])
+@pytest.mark.parametrize(("rows", "lanes", "steps"), [(16, 17, 7), (17, 48, 11), (5, 33, 1)])
+def test_lanes_that_take_arithmetic_are_worked_out_into_panels(
+    role: str, rows: int, lanes: int, steps: int
+) -> None:
+    """In each tile of lanes: they are read from a cache by all of its rows."""
+    text = f"""
+    for i in range({rows}):
+        for j in range({lanes}):
+            for k in range({steps}):
+                C[i, j] += A[i, k] * (B[k, j] * B[k, j])
+    """
+    shapes = {"A": f"in {rows} {steps}", "B": f"in {steps} {lanes}", "C": f"io {rows} {lanes}"}
+    scop = read(text, "", **shapes)
+    made = schedule_loops(replace(scop, tensors=tuple(
+        replace(t, role="constant") if role == "const" and t.name == "B" else t
+        for t in scop.tensors
+    )), WIDE)  # fmt: skip
+    assert ("copy_B_packed" in copies(made)) == (role == "const")  # stored in the same order
     computes(made, {})
 
 
