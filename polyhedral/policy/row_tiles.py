@@ -11,7 +11,7 @@ the cache has room for, and closed forms say that fewer bytes move (``analysis/r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import lcm, prod
 
 from weft.frontend.scalar_expr import Expr, Literal, Var
@@ -38,9 +38,9 @@ def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None
         return None
     near = planner.machine.near
     large = [t for t in _temporaries(planner, group) if 2 * _bytes(planner, group, t) > near]
-    if not large or together(planner, group) is not None:
-        return None  # sums go no further than from a register tile to what comes after them
-    products = {p.statement: p for p in products_of(planner, group)}
+    products = {p.statement: p for p in products_of(planner, group)} if large else {}
+    if not products or _converts(planner, group, list(products.values())):
+        return None
     found: tuple[Group, Hyperplane] | None = None
     known: dict[str, Expr] = {}
     for tensor in large:
@@ -59,6 +59,16 @@ def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None
                 known, found = known | rows, wider
                 break
     return None if found is None else _cut(planner, *_all_of_it(planner, group, *found), products)
+
+
+def _converts(planner: Planner, group: Group, products: Sequence[Product]) -> bool:
+    """Whether ``group`` is one product of converted operands and what begins and ends its sums:
+    those need no cache, and operands are converted once only where no loop is around."""
+    if len(products) != 1 or products[0].instruction is not None:
+        return False
+    s, tensor = planner.scop.statement(products[0].statement), planner.scop.tensor
+    kinds = {tensor(access.tensor).dtype for access in (*s.reads, *s.writes)}
+    return len(kinds) > 1 and together(planner, group) is not None
 
 
 def _temporaries(planner: Planner, group: Group) -> list[str]:
