@@ -58,7 +58,7 @@ def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine
         return 0
     for read in statement.reads:
         tensor = scop.tensor(read.tensor)
-        along = mentions(read.indices[-1], (lane,)) and not jumps(read, lane)
+        along = any(mentions(i, (lane,)) for i in read.indices[-1:]) and not jumps(read, lane)
         across = any(mentions(i, (stream,)) for i in read.indices[:-1]) if along else False
         sizes = [int(n.value) if isinstance(n, Literal) else 0 for n in tensor.shape]
         large = across and not read.may and prod(sizes) * tensor.dtype.itemsize > near.size

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,11 +15,14 @@ import weft
 from weft.codegen.machines.host import host_machine
 from weft.errors import WeftWarning
 from weft.loop_kernel import Kernel
+from weft.polyhedral.machine import Cache
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.transform.scheduled import Scheduled
 
 Array = np.ndarray
+# This processor with caches of one size everywhere, as tests say what follows from them.
+MACHINE = replace(host_machine(), caches=(Cache(1 << 15), Cache(1 << 20), Cache(1 << 25, cores=2)))
 
 
 @weft.kernel
@@ -79,7 +83,7 @@ def in_place(T: weft.i64, A: weft.i64["N", "M"]):
 
 
 def scheduled(kernel: Kernel, *, threads: int = 1, time_tile: bool = True) -> Scheduled:
-    return schedule_loops(kernel.scop, host_machine(), threads=threads, time_tile=time_tile)
+    return schedule_loops(kernel.scop, MACHINE, threads=threads, time_tile=time_tile)
 
 
 def text(kernel: Kernel, *, threads: int = 1, time_tile: bool = True) -> str:
