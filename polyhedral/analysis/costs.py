@@ -163,9 +163,7 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
     exact = counter.exact
     traffic = Traffic(scop, tree, counter, machine.caches[0].line if machine.caches else 64)
     sizes_of = {t.name: t.dtype.itemsize for t in scop.tensors}
-    accessing = replace(scop, statements=tuple(_whole_statements(scheduled, alike=True)))
-    elements = touched_elements(accessing, counter)
-    touched = {name: n * sizes_of[name] for name, n in elements.items()}
+    touched = {name: n * sizes_of[name] for name, n in _touched(scheduled, counter).items()}
     levels = []
     for number_, (cache, speed) in enumerate(
         zip(machine.caches, machine.bandwidths(), strict=True), start=1
@@ -215,12 +213,18 @@ def _at_run_time(scheduled: Scheduled) -> Scheduled:
     )
 
 
-def _whole_statements(scheduled: Scheduled, *, alike: bool = False) -> list[Statement]:
-    """The statements that run; the parts of one that was taken apart, instance for instance, as
-    the one that they were (``validation`` has it that these are all of its instances).
+def _touched(scheduled: Scheduled, counter: Counter) -> dict[str, Polynomial]:
+    """Tensor → elements that are read or written; those of arguments as the program itself says:
+    the parts that a schedule takes it into, and copies that some of them read, touch no others."""
+    elements = touched_elements(scheduled.scop, counter)
+    own = [t for t in scheduled.original.tensors if t.role != "temp" and t.name in elements]
+    arguments = replace(scheduled.original, tensors=tuple(own))
+    return {**elements, **touched_elements(arguments, counter)}
 
-    ``alike``: only where all parts make the same accesses; else they stay parts.
-    """
+
+def _whole_statements(scheduled: Scheduled) -> list[Statement]:
+    """The statements that run; the parts of one that was taken apart, instance for instance, as
+    the one that they were (``validation`` has it that these are all of its instances)."""
     original = {s.name: s for s in scheduled.original.statements}
     parts: dict[str, list[Statement]] = {}
     for s in scheduled.scop.statements:
@@ -230,7 +234,7 @@ def _whole_statements(scheduled: Scheduled, *, alike: bool = False) -> list[Stat
         parts.setdefault(origin.statement if apart else f"{s.name} itself", []).append(s)
     found: list[Statement] = []
     for name, several in parts.items():
-        if name not in original or (alike and len({(s.writes, s.reads) for s in several}) > 1):
+        if name not in original:
             found += several
         else:
             found.append(replace(several[-1], name=name, domain=original[name].domain))

@@ -186,9 +186,29 @@ class Counter:
             self.exact &= ahead == Polynomial()
             chosen = one if self.nominal(ahead) >= 0 else two
             return self._sum(names, (*rest, *kept, (inner - chosen) * sign), weight)
-        first = self._sum(names, (*rest, ahead, *kept, (inner - one) * sign), weight)
-        second = self._sum(names, (*rest, ahead * -1 - 1, *kept, (inner - two) * sign), weight)
-        return first + second
+        first = (*rest, ahead, *kept, (inner - one) * sign)
+        second = (*rest, ahead * -1 - 1, *kept, (inner - two) * sign)
+        return self._sum_of_parts(names, (first, second), weight)
+
+    def _sum_of_parts(
+        self,
+        names: tuple[str, ...],
+        parts: Sequence[tuple[Polynomial, ...]],
+        weight: Polynomial,
+    ) -> Polynomial:
+        """The sum over both parts of a region. Where one has bounds, so has the other, unless its
+        limits contradict each other: then it is empty, and bounds that they imply were dropped."""
+        sums: list[Polynomial] = []
+        unbounded = Unbounded(names[-1])
+        for limits in parts:
+            try:
+                sums.append(self._sum(names, limits, weight))
+            except Unbounded as error:
+                unbounded = error
+        if not sums:
+            raise unbounded
+        self.exact &= len(sums) == len(parts)
+        return sum(sums, Polynomial())
 
     def bounds(
         self, name: str, limits: Sequence[Polynomial]
