@@ -52,7 +52,7 @@ from weft.codegen.tile_bounds import (
     span,
 )
 from weft.codegen.tile_edges import is_box, smaller_sizes, with_edges
-from weft.codegen.tile_prefetch import of_later_steps, of_next_tile
+from weft.codegen.tile_prefetch import of_later_rows, of_later_steps, of_next_tile
 from weft.codegen.tile_step import full_step, guarded_step
 from weft.codegen.tile_version import Lets, TileVersion, block, let, named, targets_of, under
 from weft.frontend.scalar_affine import Affine, to_affine
@@ -246,7 +246,8 @@ def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | 
     takes, from a multiple of them on. What comes before goes one step at a time; what is ``left``
     behind them, one of these numbers of steps (None: not known), goes at once as well."""
     if tile.instruction is None:
-        body = block([*of_later_steps(tile, name), tile.rows(full_step(tile))])
+        asked = (*of_later_steps(tile, name), *of_later_rows(tile, name))
+        body = block([*asked, tile.rows(full_step(tile))])
         return [For(name, *full, _kind(tile), body)]
     depth, group = tile.instruction.depth, tile.instances.fresh(f"{name}.group")
     lets: Lets = []

@@ -2,7 +2,8 @@
 
     for t: for k in 384*t .. min(384*t + 384, K): … k // 384 …        k // 384  →  t
 
-Within a tile, a loop variable is its tile's first value and something that has a constant bound.
+Within a tile, a loop variable is its tile's first value and something that has a constant bound;
+where it begins at the greatest of several values, it is no less than each of them.
 """
 
 from __future__ import annotations
@@ -32,18 +33,20 @@ def start(lower: Expr, upper: Expr, ranges: Ranges, lets: Mapping[str, Expr]) ->
     """What ``lower`` and ``upper``, in terms of the names bound around and of ``lets``, say of a
     loop variable; None where the distance between them has no constant bound."""
     first, end = substitute(lower, dict(lets)), substitute(upper, dict(lets))
-    if isinstance(first, Literal):
-        return None  # a range says as much
-    sizes = [bounds(simplify(e - first, ranges), ranges)[1] for e in _least(end)]
-    known = [size for size in sizes if size is not None and size > 0]
-    return Start(first, min(known)) if known else None
+    known: list[Start] = []
+    for begin in _all_of("max", first):  # the variable is no less than any of them
+        if isinstance(begin, Literal):
+            continue  # a range says as much
+        sizes = [bounds(simplify(e - begin, ranges), ranges)[1] for e in _all_of("min", end)]
+        known += (Start(begin, size) for size in sizes if size is not None and size > 0)
+    return min(known, key=lambda found: found.size, default=None)
 
 
-def _least(expr: Expr) -> list[Expr]:
-    """What ``expr`` is the least of."""
+def _all_of(which: str, expr: Expr) -> list[Expr]:
+    """What ``expr`` is the least ("min") or the greatest ("max") of."""
     match expr:
-        case Apply("min", (left, right)):
-            return _least(left) + _least(right)
+        case Apply(op, (left, right)) if op == which:
+            return _all_of(which, left) + _all_of(which, right)
     return [expr]
 
 

@@ -1,4 +1,4 @@
-"""What a register tile asks for beforehand: the sums of the next tile, and lanes of later steps.
+"""What a register tile asks for beforehand: the sums of the next tile, and operands of later steps.
 
     for k in 0 … K:                          for k in 0 … K:
       tile[r, l] += A[r, k] * B[k, l]   →      prefetch B[k + 6, l]
@@ -7,6 +7,14 @@
 Processors foresee loads that follow each other within a page. Lanes whose next step is in another
 page they do not, so that every step would wait for memory: the mark says how many lines to ask for.
 Where these are more than a tile has steps for, they are the next ones of each row, for next tiles.
+
+Rows that lie side by side are one line in each step, of which every row loads an element: where it
+is not in the first cache, all of these loads wait and are tried again, with what depends on them.
+The line of some steps later is asked for once instead:
+
+    for k in 0 … K:                          for k in 0 … K:
+      tile[r, l] += A[k, r] * B[k, l]   →      prefetch A[k + 6, 0]
+                                               tile[r, l] += A[k, r] * B[k, l]
 """
 
 from __future__ import annotations
@@ -20,6 +28,8 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.scop import Access
 
 CACHE_LINE = 64  # bytes
+ROWS_AHEAD = 6  # steps: longer than a line takes from the second cache
+WIDE = 2  # lines along the lanes from which on one more load in each step takes no time
 
 
 def of_next_tile(tile: TileVersion) -> list[Stmt]:
@@ -79,10 +89,36 @@ def _turns(tile: TileVersion) -> int:
     return 0
 
 
+def of_later_rows(tile: TileVersion, stream: str) -> list[Stmt]:
+    """Prefetches of rows side by side that a later step of ``stream`` loads."""
+    lane, found = tile.domain.lane, list[Stmt]()
+    for read in tile.statement.reads:
+        tensor = tile.instances.tensor(read.tensor)
+        line = max(1, CACHE_LINE // tensor.dtype.itemsize)
+        places = _over_loops(tile, read)
+        moving = [row for row in tile.domain.rows if any(p.coefficient(row) for p in places)]
+        if len(moving) != 1 or tile.sizes[lane] < WIDE * line:
+            continue
+        (row,) = moving
+        *outer, last = places
+        beside = last.coefficient(row) == 1 and not any(p.coefficient(row) for p in outer)
+        along = any(p.coefficient(stream) for p in outer) and not last.coefficient(stream)
+        if beside and along and not any(mentions_any(p, (lane,)) for p in places):
+            later = tuple(to_expr(p.plus(p.coefficient(stream) * ROWS_AHEAD)) for p in places)
+            hint = Prefetch(read.tensor, later, False)
+            found.append(For(row, ZERO, literal(tile.sizes[row]), "unrolled", hint, line))
+    return found
+
+
 def _places(tile: TileVersion, read: Access) -> list[Affine]:
     """The indices of ``read`` over the loops; none where rows move them, or data."""
+    places = _over_loops(tile, read)
+    return [] if any(mentions_any(p, tile.domain.rows) for p in places) else places
+
+
+def _over_loops(tile: TileVersion, read: Access) -> list[Affine]:
+    """The indices of ``read`` over the loops; none where data move them."""
     if read.may:
         return []
     stored = read.indices[tile.instances.tensor(read.tensor).contracted :]
-    places = [tile.domain.inverse.over_loops(affine(index)) for index in stored]
-    return [] if any(mentions_any(p, tile.domain.rows) for p in places) else places
+    return [tile.domain.inverse.over_loops(affine(index)) for index in stored]

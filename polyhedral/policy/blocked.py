@@ -51,6 +51,7 @@ from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, Register
 from weft.polyhedral.scop import Access, Statement
 
 SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
+AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 _SERIAL: Kind = "serial"
@@ -84,14 +85,15 @@ def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
     return _with_loops(loops, _registers(planner, p, tiling, loops))
 
 
-def within_tile(planner: Planner, p: Product) -> Tree:
-    """Register tiles of ``p`` in a tile of its rows and lanes, for all rows of which operands that
-    jump along the lanes come from panels."""
+def within_tile(planner: Planner, p: Product, size: int) -> Tree:
+    """Register tiles of ``p`` in a tile of ``size`` rows and lanes, for all rows of which operands
+    that jump along the lanes come from panels, and others as well where the rows are many."""
     tile = shape(planner, p, whole=True)
     sizes = zip((p.lanes, *p.rows), (tile[1], *tile[0]), strict=True)
     steps = [_part(planner, p), *((f"{d}_r", Var(d) // size, _SERIAL) for d, size in sizes)]
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
-    planner.packings += _packings(planner, p, loops[1].name, tile)
+    again = size >= AGAIN * prod(tile[0])
+    planner.packings += _packings(planner, p, loops[2].name, tile, again=again)
     points = {
         d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
     }
@@ -370,7 +372,9 @@ def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
     return tuple(d for d in p.outer if made and not any(mentions(i, (d,)) for i in indices))
 
 
-def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
+def _packings(
+    planner: Planner, p: Product, loop: str, tile: Tile, *, again: bool = False
+) -> Iterator[Packing]:
     """Operands that jump along the lanes come from panels, made once for each tile; constants lie
     in the order in which they are read, from the beginning."""
     s = planner.scop.statement(p.statement)
@@ -391,7 +395,7 @@ def _packings(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[P
             continue  # worked out tile by tile, where the next rows find it in the second cache
         spread = planner.row_tiles.get(p.statement) and role == "input" and across
         made = "" if constant or p.window or spread else loop
-        if across and (constant or number in p.jumping):
+        if across and (constant or number in p.jumping or again):
             # Windows lie across panels: what slides is contiguous as it is.
             width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes
             yield Packing(p.statement, number, made, dim, width, inner=inner)

@@ -156,7 +156,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
             return None
         scop, edges = isolate(planner.scop, s.name, where)
         planner.split(scop, s.name, edges, replace(group, above=(*group.above, *tiles)))
-        planner.planned[s.name] = partial(_within_tile, p)
+        planner.planned[s.name] = partial(_within_tile, p, size)
         names += edges
     planner.tiled |= dict.fromkeys(names, level + 1)
     order = [s.name for s in planner.scop.statements if s.name in names]
@@ -196,10 +196,10 @@ def _blocked(p: Product, planner: Planner, group: Group) -> Tree:
     return blocked(planner, p)
 
 
-def _within_tile(p: Product, planner: Planner, group: Group) -> Tree | None:
+def _within_tile(p: Product, size: int, planner: Planner, group: Group) -> Tree | None:
     if not set(p.stream) <= set(planner.free(group, p.statement)):
         return None  # one step of the stream at a time: sums in registers would serve once
-    return within_tile(planner, p)
+    return within_tile(planner, p, size)
 
 
 def _plane(planner: Planner, group: Group, fixed: dict[str, Expr]) -> Hyperplane | None:

@@ -47,6 +47,21 @@ def test_bounds_may_be_bound_by_lets() -> None:
     assert without_floors(K // 384, {}, {"k": near}) == T
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_loop_that_begins_at_the_greatest_of_two_values(swapped: bool) -> None:
+    """Triangles: the steps of a tile, from a row of another one on."""
+    parts = (_var("i") * 216 + 216, T * 384)
+    begin = apply("max", *(parts[::-1] if swapped else parts))
+    near = start(begin, apply("min", T * 384 + 384, N), {}, {})
+    assert near is not None
+    assert without_floors(K // 384, {}, {"k": near}) == T
+    assert _floors(without_floors(K // 383, {}, {"k": near}))
+
+
+def test_neither_of_two_values_bounds_the_loop() -> None:
+    assert start(apply("max", T * 384, _var("i")), N, {}, {}) is None
+
+
 def test_a_tile_of_tiles() -> None:
     near = start(T * 120, T * 120 + 120, {}, {})
     assert near is not None

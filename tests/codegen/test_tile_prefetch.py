@@ -1,4 +1,5 @@
-"""What register tiles ask for beforehand: lanes of later steps, where the mark says so."""
+"""What register tiles ask for beforehand: lanes of later steps, where the mark says so, and rows
+that lie side by side."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Kernel, Prefetch, walk
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.codegen.tile_prefetch import ROWS_AHEAD
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, Tree
@@ -28,9 +30,9 @@ def product(n: Expr, width: Expr, place: tuple[Expr, Expr] = (k, j)) -> Scop:
     return program(s, dtypes.float32, shapes)
 
 
-def asked(kernel: Kernel) -> list[int]:
-    """How many steps ahead lanes of B are asked for."""
-    hints = [s for s in walk(kernel.body) if isinstance(s, Prefetch) and s.buffer == "B"]
+def asked(kernel: Kernel, buffer: str = "B") -> list[int]:
+    """How many steps ahead lanes of B, or rows of A, are asked for."""
+    hints = [s for s in walk(kernel.body) if isinstance(s, Prefetch) and s.buffer == buffer]
     forms = [to_affine(hint.indices[0]) for hint in hints]
     return [form.constant for form in forms if form is not None]
 
@@ -65,3 +67,30 @@ def test_nothing_else_is_asked_for(lines: int, place: tuple[Expr, Expr]) -> None
     """Not unless the mark says so; nor lanes that lie apart."""
     scop = product(literal(80), literal(1024), place)
     assert not asked(optimise_kernel(build_kernel(scop, ahead(lines), "tile")))
+
+
+def upright(lanes: int, place: tuple[Expr, Expr]) -> Kernel:
+    """Tiles of 4 rows and ``lanes``, the rows of A at ``place``; right as plain loops are."""
+    inside = (i, literal(8) - i, j, literal(79) - j, k, literal(69) - k)
+    s = statement(inside, dtypes.float32, reads=(("A", place), ("B", (k, j))))
+    shapes = {"A": (literal(79),) * 2, "B": (literal(70), literal(80))}
+    scop = program(s, dtypes.float32, {**shapes, "C": (literal(9), literal(80))})
+    agree(scop, tiled(4, lanes, 70), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
+    return optimise_kernel(build_kernel(scop, tiled(4, lanes, 70), "tile"))
+
+
+def test_rows_side_by_side_are_asked_for_some_steps_ahead() -> None:
+    assert set(asked(upright(32, (k, i)), "A")) == {ROWS_AHEAD}
+
+
+@pytest.mark.parametrize(
+    "lanes, place",
+    [
+        (32, (i, k)),  # a line of each row serves many steps
+        (32, (k, literal(3))),  # the same for all rows
+        (32, (k, i + k)),  # not in one column of lines
+        (16, (k, i)),  # too little to do in a step to hide another load
+    ],
+)
+def test_no_other_rows_are(lanes: int, place: tuple[Expr, Expr]) -> None:
+    assert not asked(upright(lanes, place), "A")

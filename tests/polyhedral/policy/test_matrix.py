@@ -114,8 +114,7 @@ def test_no_reuse_no_registers(update: str) -> None:
     assert not in_registers(schedule_loops(product(update), MACHINE))
 
 
-def test_an_update_in_place_is_split_twice() -> None:
-    text = """
+LU = """
     for i in range(N):
         for j in range(i):
             for k in range(j):
@@ -124,9 +123,23 @@ def test_an_update_in_place_is_split_twice() -> None:
         for j in range(i, N):
             for k in range(i):
                 A[i, j] -= A[i, k] * A[k, j]
-    """
-    made = schedule_loops(read(text, A="io N N"), MACHINE)
+"""
+
+
+def test_an_update_in_place_is_split_twice() -> None:
+    made = schedule_loops(read(LU, A="io N N"), MACHINE)
     assert in_registers(made) == {"S0", "S0_edge", "S2", "S2_edge"}
+    promise(made, *({"N": n} for n in (0, 1, 12, 13, 14)))
+    computes(made, {"N": 11}, {"N": 37})
+
+
+def test_lanes_of_an_update_in_place_are_copied_where_many_rows_use_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not copies(schedule_loops(read(LU, A="io N N"), MACHINE))
+    monkeypatch.setattr(blocked, "AGAIN", 1)
+    made = schedule_loops(read(LU, A="io N N"), MACHINE)
+    assert copies(made)
     promise(made, *({"N": n} for n in (0, 1, 12, 13, 14)))
     computes(made, {"N": 11}, {"N": 37})
 
