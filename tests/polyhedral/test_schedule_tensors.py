@@ -49,7 +49,8 @@ def test_a_constant_is_packed_in_a_nest_of_its_own() -> None:
     (copy,) = (s for s in now.scop.statements if {r.tensor for r in s.reads} == {"B"})
     assert isinstance(now.tree, Sequence)
     assert any(list(statements_below(part)) == [copy.name] for part in now.tree.children)
-    promise(of, now)
+    small = constant(gemm(18, 33, 7, turned=True), "B")
+    promise(small, schedule_loops(small, WIDE))
 
 
 @pytest.mark.parametrize(

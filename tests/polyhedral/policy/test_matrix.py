@@ -287,19 +287,23 @@ def test_lanes_that_take_arithmetic_are_worked_out_into_panels(
 
 def test_rows_are_neighbours_in_memory() -> None:
     """As many images as fit a tile are no rows: every element would be in a line of its own."""
-    text = """
-    for n in range(8):
-        for f in range(48):
-            for p in range(49):
-                for c in range(32):
-                    Y[n, f, p] += X[n, c, p] * W[f, c]
-    """
-    scop = read(text, "", X="in 8 32 49", W="in 48 32", Y="io 8 48 49")
-    made = schedule_loops(scop, WIDE)
+
+    def scheduled(images: int, features: int, pixels: int, channels: int) -> Scheduled:
+        text = f"""
+        for n in range({images}):
+            for f in range({features}):
+                for p in range({pixels}):
+                    for c in range({channels}):
+                        Y[n, f, p] += X[n, c, p] * W[f, c]
+        """
+        shapes = {"X": f"in {images} {channels} {pixels}", "W": f"in {features} {channels}"}
+        return schedule_loops(read(text, "", Y=f"io {images} {features} {pixels}", **shapes), WIDE)
+
+    made = scheduled(8, 48, 49, 32)
     (tile,) = (n for n in walk(made.tree) if isinstance(n, Mark))
     loops = tile.child.loops if isinstance(tile.child, Band) else ()
     assert any(mentions(loop.at["S0"], ("p",)) for loop in loops)
-    computes(made, {})
+    computes(scheduled(3, 18, 17, 5), {})
 
 
 def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
