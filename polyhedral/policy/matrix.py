@@ -22,13 +22,13 @@ from functools import partial
 from math import prod
 
 from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Expr, Var
+from weft.frontend.scalar_expr import Expr, Var, literal
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, together, within_tile
-from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest
+from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
@@ -70,7 +70,15 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``, with copies of its operands where its rows are so many that they
-    pay: where the number is not known, that is decided when the program runs."""
+    pay, and its sums begun in registers where its stream is short: where the numbers are not
+    known, that is decided when the program runs."""
+    short = _where_short(planner, group, p)
+    if short is not None:
+        edges = planner.versions(group, short)
+        planner.streams |= dict.fromkeys(group.names, True) | dict.fromkeys(edges, False)
+        planner.notes.append("few steps: sums begin in registers, chosen when it runs")
+        few = _prepared(planner, planner.group(group.names), p)
+        return TreeSequence((few, planner.nest(planner.group(edges))))
     kept_apart = p.window or group.above or p.outer or len(p.rows) != 1 or planner.threads > 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
@@ -85,9 +93,24 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     where = Constraint(found.size - MANY)
     edges = planner.versions(group, where)
     planner.in_place |= set(edges)
+    planner.streams |= dict.fromkeys(edges, planner.streams.get(p.statement, False))
     planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
     many = _prepared(planner, planner.group(group.names), p, copied=True)
     return TreeSequence((many, planner.nest(planner.group(edges))))
+
+
+def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | None:
+    """Where all steps of ``p`` run at once, if something goes before its sums and it is not known
+    how many steps there are."""
+    if p.window or group.above or len(p.stream) != 1 or len(group.names) == 1:
+        return None
+    s = planner.scop.statement(p.statement)
+    if p.statement in planner.streams or size_of(s, p.stream[0]) is not None:
+        return None
+    found = bounds(planner.scop, [(s, Var(p.stream[0]))])
+    if found is None or to_affine(found.size) is None:
+        return None
+    return Constraint(literal(steps_at_once(planner.machine)) - found.size)
 
 
 def _stays(planner: Planner, p: Product) -> bool:

@@ -40,9 +40,7 @@ def from_upright_panels(scop: Scop, p: Product, tile: Tile, machine: Machine) ->
     return tuple(n for n, read in enumerate(s.reads) if _pays(scop, s, read, p, tile, machine))
 
 
-def _pays(
-    scop: Scop, s: Statement, read: Access, p: Product, tile: Tile, machine: Machine
-) -> bool:
+def _pays(scop: Scop, s: Statement, read: Access, p: Product, tile: Tile, machine: Machine) -> bool:
     tensor, moving = scop.tensor(read.tensor), _row(s, read, p)
     if moving is None or tensor.role != "input":
         return False
