@@ -165,6 +165,12 @@ class Builder:
         self._lines.append(f"  {name} = {text}")
         return Value(name, type_, lanes)
 
+    def apart(self, value: Value) -> Value:
+        """``value``, of which LLVM no longer knows how it was made, so that it is computed before
+        a loop and kept, not worked out again from its neighbours in each turn."""
+        text = f'call {value.type} asm "", "=r,0"({value}) nounwind willreturn memory(none)'
+        return self.emit(text, value.type)
+
     def alloca(self, type_: str, count: int = 1, align: int = 64) -> Value:
         self._count += 1
         name = f"%a{self._count}"

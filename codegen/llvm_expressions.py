@@ -113,7 +113,7 @@ class _Evaluation:
                 for index in indices:
                     places.append((yield index))
                 buffer = frame.bindings[str(source)]
-                return load(frame, buffer, address(frame, buffer, places))
+                return load(frame, buffer, address(frame, buffer, places, _rows(frame, expr)))
             case Apply(op, args):
                 operands: list[Result] = []
                 for arg in args:
@@ -213,6 +213,24 @@ class _Evaluation:
             b.jump(after)
         b.at(after)
         return b.phi(*incoming)
+
+
+def _rows(frame: Frame, load: Load) -> list[int]:
+    """The dims along which ``load`` is one of several rows, whose distance is not known, of a tile
+    that stays in its place throughout a loop."""
+    strides, found = frame.bindings[str(load.source)].strides, []
+    for dim, index in enumerate(load.indices):
+        if strides[dim].const is None and frame.around is not None:
+            names = {n.name for n in walk(index) if isinstance(n, Var)}
+            own = {n for n in names if n not in frame.around.names}
+            same = all(frame.around.names[n] is frame.names[n] for n in names - own)
+            if own and same and all(_constant(frame.names[n]) for n in own):
+                found.append(dim)
+    return found
+
+
+def _constant(value: Result) -> bool:
+    return isinstance(value, Value) and value.const is not None
 
 
 def _whole(expr: Expr) -> bool:

@@ -8,6 +8,8 @@ slots that LLVM promotes) are read whole and blended, since no one else can see 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from weft.codegen.llvm_builder import Ramp, Value, integer, register_type, vector_type
 from weft.codegen.llvm_frame import Binding, Frame
 from weft.codegen.loop_ir import Prefetch
@@ -28,12 +30,18 @@ def memory_type(dtype: DType) -> str:
     return f"i{dtype.storage_bits}"
 
 
-def address(frame: Frame, buffer: Binding, indices: list[Value | Ramp]) -> Value | Ramp:
-    """The offset of an element from the buffer's start, in elements."""
+def address(
+    frame: Frame, buffer: Binding, indices: list[Value | Ramp], rows: Collection[int] = ()
+) -> Value | Ramp:
+    """The offset of an element from the buffer's start, in elements. Along the dims ``rows`` it is
+    one of several that a loop around keeps in registers of their own."""
     b = frame.b
     offset: Value | Ramp = integer(0)
-    for index, stride in zip(indices, buffer.strides, strict=True):
-        offset = b.add(offset, b.mul(index, stride))
+    for dim, (index, stride) in enumerate(zip(indices, buffer.strides, strict=True)):
+        far = b.mul(index, stride)
+        if dim in rows and isinstance(far, Value) and far.const is None and not far.lanes:
+            far = b.apart(far)
+        offset = b.add(offset, far)
     if buffer.private:
         lane = Ramp(integer(0), integer(1), buffer.private)
         offset = b.add(b.mul(offset, integer(buffer.private)), lane)
