@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.conditions import parts_of
+from weft.codegen.guarded_nest import guarded_nest, loads_under, within
 from weft.codegen.implied import opposite, slack
 from weft.codegen.loop_ir import (
     Allocate,
@@ -32,9 +33,9 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_children
+from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, rewrite
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Select, rewrite
 from weft.frontend.scalar_expr import walk as walk_expr
 
 _Known = tuple[Affine, ...]  # at least 0
@@ -274,30 +275,45 @@ def _after_in(fill: _Fill, parts: list[Stmt], known: _Known) -> Stmt | None:
 
 def _without_loads(fill: _Fill, stmt: Stmt, known: _Known) -> Stmt | None:
     """``stmt``, a nest that loads nothing but what is filled, with its value."""
-    found = _nest(stmt)
-    if found is None or _stores(found[1], fill.buffer):
+    found = guarded_nest(stmt)
+    if found is None or _stores(found.store, fill.buffer):
         return None
-    loops, store = found
-    if any(_loads(loop, fill.buffer) for loop in loops):
+    outside = (*found.guards, *(bound for x in found.loops for bound in (x.lower, x.upper)))
+    if any(n.source == fill.buffer for e in outside for n in walk_expr(e) if isinstance(n, Load)):
         return None
-    for load in _loads(store, fill.buffer):
-        box = _box(load.indices, loops)
+    for load, conditions in loads_under(found.store.value, fill.buffer):
+        loops = within(found.loops, [*found.guards, *map(found.resolved, conditions)]).loops
+        box = _box([found.resolved(index) for index in load.indices], loops)
         if box is None or not _covers(fill.box, box, known):
             return None
 
     def value(node: Expr) -> Expr | None:
-        return fill.value if isinstance(node, Load) and node.source == fill.buffer else None
+        if isinstance(node, Load):
+            return fill.value if node.source == fill.buffer else None
+        return node.if_true if isinstance(node, Select) and node.if_true == node.if_false else None
 
-    new: Stmt = replace(store, value=rewrite(store.value, value))
-    for loop in reversed(loops):
-        new = replace(loop, body=new)
-    return new
+    return map_all_expressions(stmt, lambda e: rewrite(rewrite(e, value), value))
 
 
 def _overwrites(stmt: Stmt, fill: _Fill, known: _Known) -> bool:
-    found = _nest(stmt)
+    found = guarded_nest(stmt)
     if found is None or any(_loads(part, fill.buffer) for part in walk(stmt)):
         return False
-    loops, store = found
-    box = _box(store.indices, loops) if store.buffer == fill.buffer else None
-    return box is not None and _covers(box, fill.box, known)
+    if found.store.buffer != fill.buffer:
+        return False
+    inside = within(found.loops, found.guards)
+    box = _box([found.resolved(index) for index in found.store.indices], inside.loops)
+    filled = (high - low for x in fill.box for low in x.low for high in x.high)
+    there = (*known, *(width.plus(-1) for width in filled))  # if anything is filled at all
+    always = all(_always(guard, there) for guard in inside.rest)
+    return always and box is not None and _covers(box, fill.box, known)
+
+
+def _always(condition: Expr, known: _Known) -> bool:
+    """Whether ``condition``, of a number below the least of several, holds."""
+    match condition:
+        case Apply("lt", (low, high)) if (form := to_affine(low)) is not None:
+            arms = _arms("min", high)
+            return arms is not None and all(_holds((a - form).plus(-1), known) for a in arms)
+    form = slack(condition)
+    return form is not None and _holds(form, known)

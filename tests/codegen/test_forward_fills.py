@@ -12,7 +12,7 @@ from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Let, Stmt, Store
 from weft.codegen.loop_printer import print_stmt
 from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select
 
 i, j, r, c, n, t = map(Var, ("i", "j", "r", "c", "n", "t"))
 SIDE = 16
@@ -131,3 +131,49 @@ def test_other_boxes() -> None:
     assert fills(forwarded(fill(), tile(back=triangle))) == 1
     transposed = nest(Store("x", (c, r), literal(1)), r=(0, 8), c=(0, 4))
     assert fills(forwarded(fill(), tile(back=transposed))) == 0
+
+
+LEFT = apply("min", n, literal(8))
+
+
+def masked_load(limit: Expr, *, other: Expr = ZERO) -> Stmt:
+    value = select(Var("end") > ZERO, select(c < Var("end"), at("x", r, c), other), other)
+    inside = Let("end", limit, nest(Store("t", (r, c), value), c=(0, 8)))
+    return For("r", ZERO, literal(4), "serial", inside)
+
+
+def masked_back(limit: Expr, guard: Expr, value: Expr = at("t", r, c)) -> Stmt:
+    one = If(c < Var("end"), Store("x", (r, c), value), Block(()))
+    inside = If(guard, For("c", ZERO, literal(8), "serial", one), Block(()))
+    return For("r", ZERO, literal(4), "serial", Let("end", limit, inside))
+
+
+def test_masked_tiles_begin_with_what_was_filled() -> None:
+    some = Var("end") > ZERO
+    whole = tile(masked_load(LEFT, other=literal(7)), masked_back(LEFT, some))
+    text = forwarded(fill(width=LEFT), whole)
+    assert "t[r, c] = 7" in text and fills(text) == 0
+    text = forwarded(fill(width=LEFT), tile(masked_load(LEFT), masked_back(LEFT, some)))
+    assert "x[r, c], " not in text and fills(text) == 0  # zeros beside, as they were
+    rows = nest(Store("t", (r, c), select(n - r - 1 >= 0, at("x", r, c), ZERO)), r=(0, 4), c=(0, 8))
+    back = For(
+        "r", ZERO, literal(4), "serial",
+        If(n - r - 1 >= 0, nest(Store("x", (r, c), at("t", r, c)), c=(0, 8)), Block(())),
+    )  # fmt: skip
+    text = forwarded(fill(rows=apply("min", n, literal(4))), tile(rows, back))
+    assert "x[r, c], " not in text and fills(text) == 0
+
+
+def test_masks_that_leave_something_keep_fills() -> None:
+    some = Var("end") > ZERO
+    load = masked_load(LEFT)
+    fewer = masked_back(apply("min", n - 1, literal(8)), some)
+    assert fills(forwarded(fill(width=LEFT), tile(load, fewer))) == 1
+    assert fills(forwarded(fill(width=LEFT), tile(load, masked_back(LEFT, n > 3)))) == 1
+    odd = masked_back(LEFT, apply("mod", r, literal(2)).equal(0))
+    assert fills(forwarded(fill(width=LEFT), tile(load, odd))) == 1
+    wider = masked_load(apply("min", n + 1, literal(8)))
+    assert "x[r, c]" in forwarded(fill(width=LEFT), tile(wider, masked_back(LEFT, some)))
+    other = select(c < n, ZERO, at("x", r, c))
+    beside = nest(Store("t", (r, c), other), r=(0, 4), c=(0, 8))
+    assert "x[r, c]" in forwarded(fill(width=LEFT), tile(beside, masked_back(LEFT, some)))

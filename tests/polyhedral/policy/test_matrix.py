@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from textwrap import dedent, indent
 
 import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
+from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked, matrix, reuse
@@ -30,7 +32,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = CacheTiles(5, 12, 8, 4, 16, 12, 12)
     for module in (blocked, matrix):
         monkeypatch.setattr(module, "cache_tiles", lambda machine, itemsize: sizes)
-    for module in (blocked, reuse):
+    for module in (blocked, matrix, reuse):
         monkeypatch.setattr(module, "steps_at_once", lambda machine: sizes.steps)
 
 
@@ -323,6 +325,33 @@ def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
     assert isinstance(few, Band) and len(few.loops) == 2  # rows and lanes
     promise(made, *({"N": n} for n in (0, 1, 2, 9)))
     computes(made, {"N": 7}, {"N": 11}, {"N": 24})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch", [False, True])
+def test_few_steps_are_in_one_part_where_something_begins_the_sums(
+    threads: int, batch: bool
+) -> None:
+    text = """
+    for i in range(N):
+        for j in range(N):
+            C[i, j] = 5
+            for k in range(K):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    shape = "out N N"
+    if batch:
+        text, shape = f"for b in range(3):{indent(dedent(text), '    ')}", "out 3 N N"
+        text = text.replace("C[i", "C[b, i")
+    scop = read(text, "N K", A="in N K", B="in K N", C=shape)
+    made = schedule_loops(scop, MACHINE, threads=threads)
+    assert isinstance(made.tree, TreeSequence)
+    few, *_ = made.tree.children
+    parts = [x for x in loops_above(few, "S1") if mentions(x.at["S1"], ("k",))]
+    assert [x.at["S1"] for x in parts] == [Var("k")]  # within the mark alone
+    sizes = [{"N": n, "K": k} for n in (0, 1, 11, 17) for k in (0, 1, 5, 6, 11)]
+    promise(made, *sizes)
+    computes(made, *sizes)
 
 
 def test_panels_are_made_once_for_all_that_read_them() -> None:
