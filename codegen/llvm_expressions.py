@@ -6,7 +6,7 @@ allows; a shared node is computed once where its value is sure to be available.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 
 from weft import dtypes
@@ -218,15 +218,19 @@ class _Evaluation:
 def _rows(frame: Frame, load: Load) -> list[int]:
     """The dims along which ``load`` is one of several rows, whose distance is not known, of a tile
     that stays in its place throughout a loop."""
-    strides, found = frame.bindings[str(load.source)].strides, []
-    for dim, index in enumerate(load.indices):
-        if strides[dim].const is None and frame.around is not None:
-            names = {n.name for n in walk(index) if isinstance(n, Var)}
-            own = {n for n in names if n not in frame.around.names}
-            same = all(frame.around.names[n] is frame.names[n] for n in names - own)
-            if own and same and all(_constant(frame.names[n]) for n in own):
-                found.append(dim)
-    return found
+    strides, before = frame.bindings[str(load.source)].strides, frame.before
+    if before is None:
+        return []
+    places = enumerate(load.indices)
+    return [d for d, i in places if strides[d].const is None and _is_row(frame, before, i)]
+
+
+def _is_row(frame: Frame, before: Mapping[str, Result], index: Expr) -> bool:
+    """Whether ``index`` is a number more than what it was ``before`` a loop."""
+    names = {n.name for n in walk(index) if isinstance(n, Var)}
+    own = {n for n in names if n not in before}
+    same = all(before[n] is frame.names[n] for n in names - own)
+    return bool(own) and same and all(_constant(frame.names[n]) for n in own)
 
 
 def _constant(value: Result) -> bool:

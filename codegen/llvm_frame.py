@@ -74,6 +74,7 @@ class Frame:
     streams: bool = False  # some stores go past the caches, see ``llvm_memory.settle``
     changing: frozenset[str] | None = None  # what a long vector loop around stores to, if any is
     around: Around | None = None  # the innermost loop around that is none of vectors
+    before: dict[str, Value | Ramp] | None = None  # names before the innermost of all such loops
     few: str | None = None  # the variable of a loop of a few vectors within it
 
     @contextmanager

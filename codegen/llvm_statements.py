@@ -149,12 +149,12 @@ class Emitter:
     def iteration(self, loop: For, index: Value | Ramp) -> None:
         """The body of ``loop`` for one value of its variable, or for a ramp of them."""
         frame = self.frame
-        names, outer = frame.names, frame.around
+        names, outer, before = frame.names, frame.around, frame.before
         if loop.kind in ("serial", "parallel"):
-            frame.around = llvm_vector.around(frame, loop)
+            frame.around, frame.before = llvm_vector.around(frame, loop), names
         frame.names = {**names, loop.var: index}
         self.emit(loop.body)
-        frame.names, frame.around = names, outer
+        frame.names, frame.around, frame.before = names, outer, before
 
     def counted(
         self, lower: Value, upper: Value, step: int, body: llvm_vector.Body, unrolled: int = 1

@@ -142,8 +142,8 @@ def masked_load(limit: Expr, *, other: Expr = ZERO) -> Stmt:
     return For("r", ZERO, literal(4), "serial", inside)
 
 
-def masked_back(limit: Expr, guard: Expr, value: Expr = at("t", r, c)) -> Stmt:
-    one = If(c < Var("end"), Store("x", (r, c), value), Block(()))
+def masked_back(limit: Expr, guard: Expr) -> Stmt:
+    one = If(c < Var("end"), Store("x", (r, c), at("t", r, c)), Block(()))
     inside = If(guard, For("c", ZERO, literal(8), "serial", one), Block(()))
     return For("r", ZERO, literal(4), "serial", Let("end", limit, inside))
 
