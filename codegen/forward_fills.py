@@ -312,7 +312,9 @@ def _overwrites(stmt: Stmt, fill: _Fill, known: _Known) -> bool:
 def _always(condition: Expr, known: _Known) -> bool:
     """Whether ``condition``, of a number below the least of several, holds."""
     match condition:
-        case Apply("lt", (low, high)) if (form := to_affine(low)) is not None:
+        case Apply("lt", (low, high)) | Apply("gt", (high, low)) if (
+            form := to_affine(low)
+        ) is not None:
             arms = _arms("min", high)
             return arms is not None and all(_holds((a - form).plus(-1), known) for a in arms)
     form = slack(condition)

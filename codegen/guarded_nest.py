@@ -85,7 +85,7 @@ def within(loops: Sequence[For], conditions: Sequence[Expr]) -> Within:
 def _upper(condition: Expr, names: Collection[str]) -> tuple[str, Expr] | None:
     """One of ``names`` and what it is less than where ``condition`` holds, in terms of no other."""
     match condition:
-        case Apply("lt", (Var(name), high)) if name in names:
+        case Apply("lt", (Var(name), high)) | Apply("gt", (high, Var(name))) if name in names:
             free = not any(isinstance(n, Var) and n.name in names for n in walk_expr(high))
             return (name, high) if free else None
     form = slack(condition)

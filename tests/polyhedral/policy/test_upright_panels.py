@@ -8,6 +8,7 @@ from tests.polyhedral.transform.integer_programs import read
 from tests.polyhedral.transform.machine_code import computes
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy import upright_panels
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 
@@ -39,14 +40,19 @@ def copied(scop: Scop) -> dict[str, str]:
     return {t.name.removesuffix("_packed"): t.scope for t in found}
 
 
+@pytest.fixture(autouse=True)
+def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upright_panels, "MOVED", 1.0)
+
+
 @pytest.mark.parametrize(
     ("scop", "scopes"),
     [
-        (batch(47, 53, 3, 8), {"A": "local", "B": "global"}),
-        (batch(47, 53, 3, 17), {"A": "local", "B": "local"}),  # in each vector of lanes
-        (batch(47, 53, 3, 8, "n, k, z"), {"A": "local", "B": "global"}),
-        (batch(11, 53, 3, 8), {"A": "global"}),  # few tiles read B again
-        (batch(11, 7, 3, 8), {}),
+        (batch(16, 16, 2, 8), {"A": "local", "B": "global"}),
+        (batch(16, 16, 1, 17), {"A": "local", "B": "local"}),  # in each vector of lanes
+        (batch(16, 16, 2, 8, "n, k, z"), {"A": "local", "B": "global"}),
+        (batch(5, 21, 2, 8), {"A": "global"}),  # few tiles read B again
+        (batch(5, 5, 2, 8), {}),
     ],
 )
 def test_what_many_tiles_read_is_copied(scop: Scop, scopes: dict[str, str]) -> None:
@@ -54,7 +60,6 @@ def test_what_many_tiles_read_is_copied(scop: Scop, scopes: dict[str, str]) -> N
 
 
 def test_what_no_cache_holds_is_not_copied() -> None:
-    scop = batch(50, 50, 400, 16)
     smaller = Machine("small", 64, 32, (Cache(1 << 15), Cache(1 << 17)))
-    scheduled = schedule_loops(scop, smaller)
+    scheduled = schedule_loops(batch(50, 50, 400, 16), smaller)
     assert not [t for t in scheduled.scop.tensors if t.role == "temp"]
