@@ -39,6 +39,7 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
 )
+from weft.codegen.next_lanes import of_next_lanes
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (
     TRUE,
@@ -85,10 +86,11 @@ def emit_register_tile(
     )
     full: Box = {name: (ZERO, literal(size)) for name, size in sizes.items()}
     crossing = [c for c in domain.target if mentions_any(c, tuple(sizes))]
-    instruction, ahead = tile.payload.instruction, tile.payload.ahead
+    marked = tile.payload
     version = TileVersion(
-        instances, statement, domain, sizes, full, instruction=instruction, ahead=ahead
-    )
+        instances, statement, domain, sizes, full,
+        instruction=marked.instruction, ahead=marked.ahead, shared=marked.shared,
+    )  # fmt: skip
     stmt = with_edges(version, crossing, _emit)
     return let(list(zip(domain.outer, values, strict=True)), stmt)
 
@@ -246,7 +248,11 @@ def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | 
     takes, from a multiple of them on. What comes before goes one step at a time; what is ``left``
     behind them, one of these numbers of steps (None: not known), goes at once as well."""
     if tile.instruction is None:
-        asked = (*of_later_steps(tile, name), *of_later_rows(tile, name))
+        asked = (
+            *of_later_steps(tile, name),
+            *of_later_rows(tile, name),
+            *of_next_lanes(tile),
+        )
         body = block([*asked, tile.rows(full_step(tile))])
         return [For(name, *full, _kind(tile), body)]
     depth, group = tile.instruction.depth, tile.instances.fresh(f"{name}.group")

@@ -62,7 +62,7 @@ def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
     found: list[Stmt] = []
     for read in tile.statement.reads if tile.ahead else ():
         tensor = tile.instances.tensor(read.tensor)
-        places = _places(tile, read)
+        places = places_of(tile, read)
         moving = any(p.coefficient(stream) for p in places)
         if not moving or places[-1].coefficient(lane) != 1:
             continue
@@ -110,7 +110,7 @@ def of_later_rows(tile: TileVersion, stream: str) -> list[Stmt]:
     return found
 
 
-def _places(tile: TileVersion, read: Access) -> list[Affine]:
+def places_of(tile: TileVersion, read: Access) -> list[Affine]:
     """The indices of ``read`` over the loops; none where rows move them, or data."""
     places = _over_loops(tile, read)
     return [] if any(mentions_any(p, tile.domain.rows) for p in places) else places

@@ -28,7 +28,7 @@ class TileVersion:
     ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
     box has a lane in the domain and the other way round, so that both may be clamped to it.
     ``edge``: it is smaller than the tile that was asked for. ``ahead``: how many lines
-    to ask for beforehand.
+    to ask for beforehand; ``shared``: tiles ask together for what the next ones read.
     """
 
     instances: Instances
@@ -41,6 +41,7 @@ class TileVersion:
     instruction: Instruction | None = None
     edge: bool = False
     ahead: int = 0
+    shared: bool = False
 
     def name(self, which: str, component: int) -> str:
         return f"{self.domain.lane}.{which}{component}"

@@ -107,10 +107,11 @@ def _payload(line: _Line) -> RegisterTile:
                 given = {k.arg: ast.literal_eval(k.value) for k in keywords}
                 if "instruction" in given:
                     _refuse(line, "tiles that an instruction computes are automatic()'s to choose")
-                match {"ahead": 0, **given}:
-                    case {"rows": rows, "lanes": int(lanes), "ahead": int(ahead), **rest}:
+                ahead, shared = given.pop("ahead", 0), given.pop("shared", False)
+                match (given, ahead, shared):
+                    case ({"rows": rows, "lanes": int(lanes), **rest}, int(), bool()):
                         if not rest and all(isinstance(row, int) for row in rows):
-                            return RegisterTile(tuple(rows), lanes, ahead=ahead)
+                            return RegisterTile(tuple(rows), lanes, ahead=ahead, shared=shared)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     _refuse(line, "no such mark is known: RegisterTile(rows=(8,), lanes=24)")

@@ -18,6 +18,8 @@
 * ``RegisterTile.instruction`` computes ``depth`` steps of the innermost stream at once, where that
   many are left; their order is then its own.
 * ``RegisterTile.ahead``: so many lines of what later steps read along the lanes are asked for.
+* ``RegisterTile.shared``: the tiles that read the same along the lanes, one after the other, ask
+  together for what the next ones do.
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
@@ -54,10 +56,12 @@ class RegisterTile:
     lanes: int
     instruction: Instruction | None = None  # None: multiply-adds of vectors
     ahead: int = 0
+    shared: bool = False
 
     def __str__(self) -> str:
         by = f", instruction={self.instruction.name!r}" if self.instruction else ""
         by += f", ahead={self.ahead}" if self.ahead else ""
+        by += ", shared=True" if self.shared else ""
         return f"RegisterTile(rows={self.rows}, lanes={self.lanes}{by})"
 
 

@@ -40,6 +40,7 @@ from weft.polyhedral.policy.cache_tiles import (
     steps_at_once,
 )
 from weft.polyhedral.policy.far_constants import inside_panels
+from weft.polyhedral.policy.far_lanes import FarLanes, far_lanes
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
@@ -67,7 +68,8 @@ class Tiling:
     value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
     inside of which operands are used again. ``copied``: rows go before lanes, and all operands
     are copied. ``steps``: how many steps at a time go through a tile, all of them if 0.
-    ``panels``: the numbers of reads that come from panels although they lie along the lanes."""
+    ``panels``: the numbers of reads that come from panels although they lie along the lanes.
+    ``shared``: tiles that read the same lanes ask for the next ones."""
 
     tile: Tile
     around: tuple[Step, ...]
@@ -76,6 +78,7 @@ class Tiling:
     copied: bool = False
     steps: int = 0
     panels: tuple[int, ...] = ()
+    shared: bool = False
 
 
 def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
@@ -98,7 +101,8 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
     points = {
         d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
     }
-    return _with_loops(loops, _marked(planner, p, tile, _points(planner, p, points)))
+    marked = _marked(planner, p, Tiling(tile, (), (), ()), _points(planner, p, points))
+    return _with_loops(loops, marked)
 
 
 def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
@@ -204,7 +208,7 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
     first = (*near, *inside)[0]
     packings = _copies if tiling.copied else _packings
     planner.packings += packings(planner, p, first.name, tiling.tile)
-    return _marked(planner, p, tiling.tile, inside, foreseen=tiling.copied or tiling.steps > 0)
+    return _marked(planner, p, tiling, inside)
 
 
 def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
@@ -227,19 +231,19 @@ def _points(
     return (*stream, *inside)
 
 
-def _marked(
-    planner: Planner, p: Product, tile: Tile, points: tuple[Loop, ...], *, foreseen: bool = False
-) -> Tree:
+def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ...]) -> Tree:
     """The register tile. Lanes on other pages with each step are asked for, unless what tiles read
     is foreseen as they lie one after the other; so are those that come from memory, of a few rows.
     """
+    foreseen = tiling.copied or tiling.shared or tiling.steps > 0
     s, machine = planner.scop.statement(p.statement), planner.machine
     panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {*p.jumping}
     far = set(on_new_pages(planner.scop, s, p.lanes, p.stream)) - panels
     ahead = machine.misses if far and not foreseen and p.instruction is None else 0
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
         ahead = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine) or ahead
-    return Mark(RegisterTile(*tile, p.instruction, ahead), Band(points, Leaf(p.statement)))
+    payload = RegisterTile(*tiling.tile, p.instruction, ahead, tiling.shared)
+    return Mark(payload, Band(points, Leaf(p.statement)))
 
 
 def _cut(s: Statement, dim: str, size: int) -> bool:
@@ -277,6 +281,9 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         return Tiling(tile, tuple(around), () if short else (stream,), near)
     if not beside and read_once(planner, p, tile):
         return _streamed_tiles(planner, p, tile, around)
+    far = far_lanes(planner, p, tile)
+    if far is not None:
+        return _far_tiles(planner, p, tile, far)
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
@@ -298,6 +305,22 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
     return Tiling(tile, tuple(around), () if short else (stream,), near, panels=copies)
+
+
+def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tiling:
+    """The loops of ``p`` where lanes come in part by part, for all rows."""
+    s, lanes = planner.scop.statement(p.statement), tile[1]
+    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in far.inside]
+    width = _even(planner, size_of(s, p.lanes), lanes, far.width) if far.steps else lanes
+    if _cut(s, p.lanes, width):
+        around.append((f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL))
+    across = [step for step in _near(planner, p, tile) if mentions(step[1], (p.lanes,))]
+    down = [step for step in _near(planner, p, tile) if not mentions(step[1], (p.lanes,))]
+    rows = (*((d, Var(d), _SERIAL) for d in far.inside), *down)
+    if not far.steps:
+        return Tiling(tile, tuple(around), (), rows, shared=True)
+    part: Step = (f"{far.cut}_t", from_first(s, far.cut) // far.steps, _SERIAL)
+    return Tiling(tile, tuple(around), (part,), (*across, *rows), shared=True)
 
 
 def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:

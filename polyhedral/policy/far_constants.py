@@ -37,13 +37,13 @@ def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
     if p.window or sizes is None or far is None or lanes_from_last(planner.machine):
         return ()
     others = [r for r in s.reads if r != far]
-    whole, panels = _elements(scop, far, sizes), -(-sizes[p.lanes] // lanes)
-    near = tuple(takewhile(lambda d: not _moves(far, d), reversed(p.outer)))
+    whole, panels = bytes_beside(scop, far, sizes), -(-sizes[p.lanes] // lanes)
+    near = tuple(takewhile(lambda d: not moves(far, d), reversed(p.outer)))
     best = 0
     least = inf
     for number in range(len(near) + 1):
         dims = {*p.rows, *p.stream, *near[:number]}
-        each = sum(_bytes(scop, r, {d: sizes[d] for d in dims}) for r in others)
+        each = sum(bytes_touched(scop, r, {d: sizes[d] for d in dims}) for r in others)
         again = each * (panels if each + whole // panels > held else 1)
         traffic = prod(sizes[d] for d in near[number:]) * (whole + SCATTERED * again)
         if traffic < WORTH * least:
@@ -51,7 +51,7 @@ def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
     return near[:best][::-1]
 
 
-def _moves(read: Access, dim: str) -> bool:
+def moves(read: Access, dim: str) -> bool:
     return any(mentions(i, (dim,)) for i in read.indices)
 
 
@@ -59,19 +59,19 @@ def _far(
     scop: Scop, reads: Iterable[Access], p: Product, sizes: Mapping[str, int], held: float
 ) -> Access | None:
     """The only constant operand that moves along the lanes, where a cache does not hold it."""
-    found = [r for r in reads if _moves(r, p.lanes)]
+    found = [r for r in reads if moves(r, p.lanes)]
     constant = len(found) == 1 and scop.tensor(found[0].tensor).role == "constant"
-    return found[0] if constant and _elements(scop, found[0], sizes) > held else None
+    return found[0] if constant and bytes_beside(scop, found[0], sizes) > held else None
 
 
-def _elements(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+def bytes_beside(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
     """Bytes of what ``read`` reads, side by side."""
     return scop.tensor(read.tensor).dtype.itemsize * prod(
-        n for d, n in sizes.items() if _moves(read, d)
+        n for d, n in sizes.items() if moves(read, d)
     )
 
 
-def _bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+def bytes_touched(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
     """What ``read`` touches as the dims of ``sizes`` run: of each row of memory as many lines as it
     lies in on average."""
     total, item = 1, scop.tensor(read.tensor).dtype.itemsize

@@ -20,6 +20,7 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.row_tiles import rows_together
 from weft.polyhedral.policy.blocked import together
 from weft.polyhedral.policy.confine import between, rows_of
+from weft.polyhedral.policy.far_lanes import far_lanes
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape
 from weft.polyhedral.policy.sizes import from_first, size_of, turns_of
@@ -39,7 +40,8 @@ def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None
     near = planner.machine.near
     large = [t for t in _temporaries(planner, group) if 2 * _bytes(planner, group, t) > near]
     products = {p.statement: p for p in products_of(planner, group)} if large else {}
-    if not products or _converts(planner, group, list(products.values())):
+    own = list(products.values())
+    if not own or _converts(planner, group, own) or _from_far(planner, group, own):
         return None
     found: tuple[Group, Hyperplane] | None = None
     known: dict[str, Expr] = {}
@@ -69,6 +71,14 @@ def _converts(planner: Planner, group: Group, products: Sequence[Product]) -> bo
     s, tensor = planner.scop.statement(products[0].statement), planner.scop.tensor
     kinds = {tensor(access.tensor).dtype for access in (*s.reads, *s.writes)}
     return len(kinds) > 1 and together(planner, group) is not None
+
+
+def _from_far(planner: Planner, group: Group, products: Sequence[Product]) -> bool:
+    """Whether ``group`` is one product for all rows of which lanes come in part by part, and what
+    begins and ends its sums."""
+    if len(products) != 1 or far_lanes(planner, products[0], shape(planner, products[0])) is None:
+        return False
+    return together(planner, group) is not None
 
 
 def _temporaries(planner: Planner, group: Group) -> list[str]:

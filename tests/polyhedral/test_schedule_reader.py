@@ -37,6 +37,12 @@ def test_what_is_printed_is_read(name: str) -> None:
     assert print_schedule(read_schedule(indented)) == text
 
 
+@pytest.mark.parametrize("more", ["", ", ahead=24", ", shared=True", ", ahead=24, shared=True"])
+def test_what_tiles_ask_for_is_read(more: str) -> None:
+    text = f"mark RegisterTile(rows=(8,), lanes=48{more})\n  S"
+    assert print_schedule(read_schedule(text)).strip() == text
+
+
 @pytest.mark.parametrize(
     ("text", "where", "why"),
     [
@@ -51,6 +57,9 @@ def test_what_is_printed_is_read(name: str) -> None:
         ("for i = {S i}\n  S", "line 1: for i = {S i}",
          "'{S i}' does not give each statement its value"),
         ("mark Fast(3)\n  S", "line 1: mark Fast(3)",
+         "no such mark is known: RegisterTile(rows=(8,), lanes=24)"),
+        ("mark RegisterTile(rows=(8,), lanes=48, shared=2)\n  S",
+         "line 1: mark RegisterTile(rows=(8,), lanes=48, shared=2)",
          "no such mark is known: RegisterTile(rows=(8,), lanes=24)"),
         ("mark RegisterTile(rows=(8,), lanes=48, instruction='vpdpbusd')\n  S",
          "line 1: mark RegisterTile(rows=(8,), lanes=48, instruction='vpdpbusd')",

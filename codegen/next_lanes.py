@@ -1,0 +1,166 @@
+"""What register tiles that read the same lanes ask for together: those of the next ones.
+
+    for j: for i: for k:                         for j: for i: for k:
+      tile[r, l] += A[i, r, k] * B[j, k, l]  →     prefetch the share of turn i in B[j + 1, …]
+                                                   tile[r, l] += A[i, r, k] * B[j, k, l]
+
+The first of them would wait for what comes from far, and none of the others asks for anything. So
+each asks for a share of the next lanes meanwhile, and no nearer than the second cache. Of panels,
+which lie from end to end, all have equal shares; in rows of memory each has lines of its own. The
+last lanes of a part of the stream are followed by the first ones of the next part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from weft.codegen.loop_ir import Prefetch, Stmt
+from weft.codegen.tile_bounds import ZERO, mentions_any
+from weft.codegen.tile_prefetch import CACHE_LINE, places_of
+from weft.codegen.tile_version import TileVersion
+from weft.frontend.scalar_affine import Affine, to_expr
+from weft.frontend.scalar_expr import Expr, Literal, Var, substitute
+from weft.polyhedral.analysis.quasi_affine import affine
+from weft.polyhedral.scop import Access
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """It has ``turns`` from ``begin`` on, or fewer."""
+
+    name: str
+    begin: Expr
+    turns: int
+
+    @property
+    def turn(self) -> Expr:
+        return Var(self.name) - self.begin
+
+
+def of_next_lanes(tile: TileVersion) -> list[Stmt]:
+    """Prefetches of this tile's share of the lanes that come after those that it reads, where the
+    mark says so, and loops have known numbers of turns."""
+    streams = [_loop(tile.domain.streams_hull[-1], name) for name in tile.domain.streams]
+    known = [loop for loop in streams if loop is not None]
+    found: list[Stmt] = []
+    for read in tile.statement.reads if tile.shared and len(known) == len(streams) else ():
+        places = places_of(tile, read)
+        moving = any(mentions_any(p, tile.domain.streams) for p in places)
+        around = _around(tile, places) if moving else None
+        if around is None or places[-1].coefficient(tile.domain.lane) != 1:
+            continue
+        mover, inside = around
+        later = _later(tile, mover)
+        at = [to_expr(p) for p in places]
+        width = tile.instances.tensor(read.tensor).shape[-1]
+        if isinstance(width, Literal) and not places[-1].coefficient(mover.name):
+            found += _of_panels(tile, read, int(width.value), at, later, inside, known)
+        else:
+            found += _of_rows(tile, read, at, later, inside, known)
+    return found
+
+
+def _of_panels(
+    tile: TileVersion,
+    read: Access,
+    width: int,
+    places: Sequence[Expr],
+    later: dict[str, Expr],
+    inside: Sequence[_Loop],
+    streams: Sequence[_Loop],
+) -> list[Stmt]:
+    """As many elements in each step as all tiles together need for one step."""
+    line = _line(tile, read)
+    each = -(-width // prod(loop.turns for loop in inside))
+    first = {s.name: substitute(s.begin, later) for s in streams}
+    *outer, last = (substitute(p, {**later, **first, tile.domain.lane: ZERO}) for p in places)
+    step = _turn(inside) * prod(s.turns for s in streams) + _turn(streams)
+    return [
+        Prefetch(read.tensor, (*outer, last + step * each + n * line), far=True)
+        for n in range(-(-each // line))
+    ]
+
+
+def _of_rows(
+    tile: TileVersion,
+    read: Access,
+    places: Sequence[Expr],
+    later: dict[str, Expr],
+    inside: Sequence[_Loop],
+    streams: Sequence[_Loop],
+) -> list[Stmt]:
+    """Some lines of the same step of the next part."""
+    line, share = _line(tile, read), prod(loop.turns for loop in inside)
+    lines = -(-tile.sizes[tile.domain.lane] // line)
+    first = _turn(inside) * lines // share * line
+    same = {s.name: s.turn + substitute(s.begin, later) for s in streams}
+    return [
+        Prefetch(
+            read.tensor,
+            tuple(
+                substitute(p, {**later, **same, tile.domain.lane: first + n * line}) for p in places
+            ),
+            far=True,
+        )
+        for n in range(-(-lines // share))
+    ]
+
+
+def _line(tile: TileVersion, read: Access) -> int:
+    return max(1, CACHE_LINE // tile.instances.tensor(read.tensor).dtype.itemsize)
+
+
+def _turn(loops: Iterable[_Loop]) -> Expr:
+    """Which of all turns of ``loops`` this is."""
+    total: Expr = ZERO
+    for loop in loops:
+        total = total * loop.turns + loop.turn
+    return total
+
+
+def _around(tile: TileVersion, places: Sequence[Affine]) -> tuple[_Loop, list[_Loop]] | None:
+    """The innermost loop outside that moves what is read, and those inside of it."""
+    above = [form for c in tile.domain.above for form in _forms(affine(c.expr), c.equality)]
+    inside: list[_Loop] = []
+    for name in reversed(tile.domain.outer):
+        loop = _loop(above, name)
+        if loop is None or _moves_streams(tile, name):
+            return None
+        if any(mentions_any(p, (name,)) for p in places):
+            return loop, inside[::-1]
+        inside.append(loop)
+    return None
+
+
+def _forms(form: Affine, equality: bool) -> list[Affine]:
+    return [form, form.scaled(-1)] if equality else [form]
+
+
+def _moves_streams(tile: TileVersion, name: str) -> bool:
+    hull = tile.domain.streams_hull[-1]
+    return any(f.coefficient(name) and mentions_any(f, tile.domain.streams) for f in hull)
+
+
+def _later(tile: TileVersion, mover: _Loop) -> dict[str, Expr]:
+    """The values of the loops outside in the next turn of ``mover``: after its last one, those of
+    the first one in the next turn of the loop around that cuts the streams."""
+    outer = tile.domain.outer[: tile.domain.outer.index(mover.name)]
+    part = next((name for name in reversed(outer) if _moves_streams(tile, name)), None)
+    if part is None:
+        return {mover.name: Var(mover.name) + 1}
+    over = (mover.turn + 1) // mover.turns
+    return {mover.name: Var(mover.name) + 1 - over * mover.turns, part: Var(part) + over}
+
+
+def _loop(forms: Iterable[Affine], name: str) -> _Loop | None:
+    """The loop ``name`` as ``forms`` bound it, where that tells how many turns it has at most."""
+    every = list(forms)
+    low = [f for f in every if f.coefficient(name) == 1]
+    high = [f for f in every if f.coefficient(name) == -1]
+    pairs = [(one + other, one) for one in low for other in high if (one + other).is_constant]
+    if not pairs:
+        return None
+    size, begin = min(pairs, key=lambda pair: pair[0].constant)
+    return _Loop(name, Var(name) - to_expr(begin), size.constant + 1)

@@ -1,0 +1,133 @@
+"""Lanes from beyond the second cache, for all rows: part by part, each asked for meanwhile.
+
+    for x_r: for j_r: registers over k        for k_t: for j_r: for x_r: registers over a part of k
+      s[x, j] += a[x, k] * w[j, k]       →      ask for a share of w[j_r + 1, k_t]
+                                                s[x, j] += a[x, k] * w[j, k]
+
+A slow last cache hands lanes out more slowly than register tiles use them. So all rows go inside,
+with a part of the stream for which their own operand stays in the second cache, and the lanes come
+in once, while those of the panel before are used (``codegen/next_lanes.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, gcd, inf, prod
+
+from weft.polyhedral.policy.cache_tiles import lanes_from_last, steps_at_once
+from weft.polyhedral.policy.far_constants import bytes_beside, bytes_touched, moves
+from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.planner import Planner
+from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.product_costs import PAGE, extents, stride
+from weft.polyhedral.policy.reuse import SHARE
+from weft.polyhedral.scop import Access
+
+OPERANDS, SUMS, LANES = 0.4, 0.35, 0.25  # of the second cache
+WHOLE = 0.32  # of it, for two panels that are not cut
+BUSY = 6  # times as long as lanes take to come in: arithmetic that hides that by itself
+LEAST = 32  # steps of a part
+PARTS = 2  # times the steps after which it takes little to bring sums in and back
+PAGES = 64  # that processors find at once
+
+
+@dataclass(frozen=True, slots=True)
+class FarLanes:
+    """``inside``: the outer dims whose loops go inside those over panels; ``cut``: the stream that
+    is cut into parts of so many ``steps``, none if 0; ``width``: lanes whose sums stay near."""
+
+    inside: tuple[str, ...]
+    cut: str
+    steps: int
+    width: int
+
+
+def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> FarLanes | None:
+    """How the lanes of ``p``, in register tiles of these rows and lanes, come in part by part; None
+    where that gains nothing."""
+    sizes = extents(planner.scop.statement(p.statement))
+    if p.window or not p.rows or sizes is None or lanes_from_last(planner.machine):
+        return None
+    read = _far(planner, p, sizes)
+    if p.instruction is not None or p.statement in planner.row_tiles or read is None:
+        return None
+    near = [d for d in p.outer if not moves(read, d)]
+    rows = prod(sizes[d] for d in p.rows)
+    tiles = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True))
+    for first in range(len(near) + 1):
+        inside = tuple(near[first:])
+        if tiles * prod(sizes[d] for d in inside) >= 2 and (inside or _waits(planner, rows)):
+            found = _parts(planner, p, read, tile[1], inside, sizes)
+            if found is not None:
+                return found
+    return None
+
+
+def _waits(planner: Planner, rows: int) -> bool:
+    """Whether lanes take a good part of the time in which ``rows`` use them to come in."""
+    machine = planner.machine
+    comes = machine.vector_bytes / machine.caches[-1].bandwidth
+    return rows / machine.fma_per_cycle <= BUSY * comes
+
+
+def _parts(
+    planner: Planner,
+    p: Product,
+    read: Access,
+    lanes: int,
+    inside: tuple[str, ...],
+    sizes: Mapping[str, int],
+) -> FarLanes | None:
+    """The longest parts for which the other operands stay in the second cache."""
+    s, scop, near = planner.scop.statement(p.statement), planner.scop, planner.machine.near
+    cut = max(p.stream, key=lambda d: sizes[d])
+    taps = prod(sizes[d] for d in p.stream if d != cut)
+    item = scop.tensor(s.writes[0].tensor).dtype.itemsize
+    all_rows = (*p.rows, *inside)
+    within = {d: sizes[d] for d in (*all_rows, *p.stream)}
+    in_sets = _in_sets(planner, read, cut)
+    most = min(PARTS * steps_at_once(planner.machine), in_sets)
+    width = int(SUMS * near) // (prod(sizes[d] for d in all_rows) * item)
+    for parts in range(1, sizes[cut] + 1):
+        steps = -(-sizes[cut] // parts)
+        if steps * taps < LEAST:
+            break
+        each = sum(bytes_touched(scop, r, within | {cut: steps}) for r in s.reads if r != read)
+        both = 2 * steps * taps * lanes * item
+        if each > OPERANDS * near:
+            continue
+        if parts == 1 and both <= WHOLE * near and steps * taps <= in_sets:
+            return FarLanes(inside, cut, 0, sizes[p.lanes])
+        enough = width >= min(4 * lanes, sizes[p.lanes])
+        if steps * taps <= most and both <= LANES * near and enough:
+            return FarLanes(inside, cut, steps, width)
+    return None
+
+
+def _in_sets(planner: Planner, read: Access, cut: str) -> float:
+    """How many steps along ``cut`` take half of the ways of the sets of the second cache that the
+    lanes fall into, where they lie rows of memory apart."""
+    tensor, near = planner.scop.tensor(read.tensor), planner.machine.caches[:2][-1]
+    if tensor.role == "constant":
+        return inf
+    apart = stride(tensor, read, cut)
+    sets = near.size // near.line // near.ways
+    pages = PAGES * PAGE / min(max(1, apart), PAGE)
+    return min(pages, sets // gcd(max(1, apart // near.line), sets) * near.ways / 2)
+
+
+def _far(planner: Planner, p: Product, sizes: Mapping[str, int]) -> Access | None:
+    """The only read that moves along the lanes, if it is a constant or lies along them, and no
+    near cache holds it."""
+    scop, s = planner.scop, planner.scop.statement(p.statement)
+    found = [r for r in s.reads if moves(r, p.lanes)]
+    if len(found) != 1 or found[0].may or found[0].tensor in planner.operands:
+        return None
+    (read,) = found
+    role = scop.tensor(read.tensor).role
+    if role != "constant" and (jumps(read, p.lanes) or any(moves(read, d) for d in p.outer)):
+        return None
+    if any(moves(read, d) for d in p.rows):
+        return None
+    return read if bytes_beside(scop, read, sizes) > SHARE * planner.machine.near else None

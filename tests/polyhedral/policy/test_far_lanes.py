@@ -1,0 +1,120 @@
+"""Lanes from beyond the second cache: all rows inside, part by part, where the last one is slow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.polyhedral.transform.integer_programs import promise, read
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, walk
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.scheduled import Scheduled
+
+SLOW, FAST = 4.0, 64.0  # bytes a cycle
+
+
+def product(rows: int, lanes: int, depth: int, *, constant: bool = False) -> Scop:
+    text = f"""
+    for i in range({rows}):
+        for j in range({lanes}):
+            for k in range({depth}):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    sizes = {"A": f"in {rows} {depth}", "B": f"in {depth} {lanes}", "C": f"io {rows} {lanes}"}
+    scop = read(text, "", **sizes)
+    roles = {"B": "constant"} if constant else {}
+    tensors = (replace(t, role=roles.get(t.name, t.role)) for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors))
+
+
+def image(size: tuple[int, int, int], depth: int, lanes: int, taps: int = 1) -> Scop:
+    images, rows, columns = size
+    text = f"""
+    for n in range({images}):
+        for y in range({rows}):
+            for x in range({columns}):
+                for j in range({lanes}):
+                    for k in range({depth}):
+                        for t in range({taps}):
+                            C[n, y, x, j] += A[n, k, 2*y + t, 2*x] * B[k, t, j]
+    """
+    held = f"in {images} {depth} {2 * rows + taps} {2 * columns}"
+    kept = f"io {images} {rows} {columns} {lanes}"
+    scop = read(text, "", A=held, B=f"in {depth} {taps} {lanes}", C=kept)
+    tensors = (replace(t, role="constant") if t.name == "B" else t for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors))
+
+
+def scheduled(scop: Scop, near: int, speed: float = SLOW, threads: int = 1) -> Scheduled:
+    caches = (Cache(1 << 10), Cache(near, bandwidth=speed, ways=64))
+    return schedule_loops(scop, Machine("small", 16, 16, caches), threads=threads)
+
+
+def marked(found: Scheduled) -> bool:
+    """Whether tiles ask for the next lanes."""
+    payloads = [node.payload for node in walk(found.tree) if isinstance(node, Mark)]
+    return any(isinstance(p, RegisterTile) and p.shared for p in payloads)
+
+
+def order(found: Scheduled) -> list[str]:
+    loops = [loop for node in walk(found.tree) if isinstance(node, Band) for loop in node.loops]
+    names = [loop.name for loop in loops if any("S0" in n for n in loop.at)]
+    return names[: names.index("k")]
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_lanes_come_in_once_for_all_rows(constant: bool) -> None:
+    found = scheduled(product(9, 40, 300, constant=constant), 20000)
+    assert marked(found) and order(found) == ["k_t", "j_r", "i_r"]
+
+
+def test_a_short_stream_is_not_cut() -> None:
+    found = scheduled(product(9, 200, 40, constant=True), 20000)
+    assert marked(found) and order(found)[0] == "j_t" and order(found)[-1] == "i_r"
+
+
+@pytest.mark.parametrize(
+    ("scop", "near", "speed"),
+    [
+        (product(9, 40, 300, constant=True), 20000, FAST),
+        (product(9, 40, 300, constant=True), 1 << 20, SLOW),
+        (product(2, 40, 300, constant=True), 20000, SLOW),
+    ],
+    ids=["a fast last cache", "lanes stay near", "one tile of rows"],
+)
+def test_where_nothing_is_gained(scop: Scop, near: int, speed: float) -> None:
+    assert not marked(scheduled(scop, near, speed))
+
+
+def test_pixels_go_inside_as_far_as_their_image_stays_near() -> None:
+    whole = scheduled(image((3, 2, 8), 64, 90), 60000)
+    assert marked(whole) and order(whole) == ["n", "j_t", "y", "x_r"]
+    parts = scheduled(image((3, 2, 8), 64, 64), 30000)
+    assert marked(parts) and order(parts) == ["n", "k_t", "j_r", "y", "x_r"]
+    rows = scheduled(image((3, 2, 8), 64, 64), 20000)
+    assert marked(rows) and order(rows) == ["n", "y", "k_t", "j_r", "x_r"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("rows", "lanes", "depth"), [(1, 1, 1), (7, 36, 33), (9, 13, 97), (8, 34, 35)]
+)
+@pytest.mark.parametrize("constant", [True, False])
+def test_products_are_what_they_were(
+    rows: int, lanes: int, depth: int, constant: bool, threads: int
+) -> None:
+    found = scheduled(
+        product(rows, lanes, depth, constant=constant and depth > 1), 12500, SLOW, threads
+    )
+    assert marked(found) or rows == 1
+    promise(found, {})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_windows_are_what_they_were(threads: int) -> None:
+    found = scheduled(image((1, 2, 7), 16, 36, 2), 12800, SLOW, threads)
+    assert marked(found)
+    promise(found, {})
