@@ -71,7 +71,7 @@ class Frame:
     bindings: dict[str, Binding] = field(default_factory=dict)
     loaded: dict[int, Value] = field(default_factory=dict)  # what loads are known to give, by id
     lanes: Lanes = field(default_factory=Lanes)
-    streams: bool = False  # some stores go past the caches, see ``llvm_memory.settle``
+    streams: bool = False  # some stores go past the caches, see ``llvm_store.settle``
     changing: frozenset[str] | None = None  # what a long vector loop around stores to, if any is
     around: Around | None = None  # the innermost loop around that is none of vectors
     before: dict[str, Value | Ramp] | None = None  # names before the innermost of all such loops

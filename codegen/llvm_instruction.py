@@ -23,7 +23,8 @@ from weft.codegen.llvm_builder import Builder, Ramp, Value, integer, register_ty
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
 from weft.codegen.llvm_interleave import interleaved
-from weft.codegen.llvm_memory import address, load, load_words, store
+from weft.codegen.llvm_memory import address, load, load_words
+from weft.codegen.llvm_store import store
 from weft.codegen.loop_ir import For, Update
 from weft.dtypes import DType
 from weft.frontend.scalar_affine import to_affine

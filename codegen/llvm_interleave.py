@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
-from weft.codegen.llvm_memory import address, first_lanes, store_vector
+from weft.codegen.llvm_memory import address, first_lanes
+from weft.codegen.llvm_store import store_vector
 from weft.codegen.loop_ir import Stmt, Store
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Load, walk

@@ -29,11 +29,11 @@ from weft.codegen.flat_indices import flat_indices
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
-from weft.codegen.llvm_memory import settle
 from weft.codegen.llvm_program import KernelSymbols
 from weft.codegen.llvm_region import SHARED, publish
 from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_statements import Emitter
+from weft.codegen.llvm_store import settle
 from weft.codegen.llvm_target import LlvmTarget
 from weft.codegen.loop_ir import Buffer, For, Kernel, Store, Update, expressions, walk
 from weft.codegen.spread_loop import spread_loop

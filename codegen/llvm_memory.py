@@ -1,4 +1,4 @@
-"""Loads and stores: how an address varies over the lanes decides the instruction.
+"""Addresses and loads: how an address varies over the lanes decides the instruction.
 
 The same address in all lanes is a scalar access, consecutive addresses (backwards as well) are a
 vector access, small constant strides whole vectors and shuffles, other strides an access for each
@@ -16,10 +16,8 @@ from weft.codegen.loop_ir import Prefetch
 from weft.dtypes import DType
 
 _SHUFFLED_STRIDES = (2, 3, 4)
-_STREAMED = 16  # bytes of the shortest vectors that go past the caches
 _LINE = 64
-_MASKED = 64  # bytes of vectors of processors that store under masks quickly
-_GATHERED = 4  # bytes of the narrowest elements that processors gather and scatter
+GATHERED = 4  # bytes of the narrowest elements that processors gather and scatter
 
 
 def memory_type(dtype: DType) -> str:
@@ -59,18 +57,18 @@ def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
     lanes = frame.lanes
     mask = lanes.mask
     if isinstance(offset, Ramp) and offset.stride.const == 1:
-        mask = None if _is_whole(buffer, offset) else mask
+        mask = None if is_whole(buffer, offset) else mask
         pointer = b.element(buffer.pointer, type_, offset.base)
         return _vector_load(frame, pointer, type_, offset.lanes, mask, align)
     if isinstance(offset, Ramp) and offset.stride.const == -1:
-        pointer = b.element(buffer.pointer, type_, b.materialise(_lowest(frame, offset)))
-        turned = None if mask is None else _backwards(frame, mask)
-        return _backwards(frame, _vector_load(frame, pointer, type_, offset.lanes, turned, align))
+        pointer = b.element(buffer.pointer, type_, b.materialise(lowest(frame, offset)))
+        turned = None if mask is None else backwards(frame, mask)
+        return backwards(frame, _vector_load(frame, pointer, type_, offset.lanes, turned, align))
     leading = integer(lanes.count) if mask is None else lanes.first
     if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES and leading:
         return _strided_load(frame, buffer, offset, type_, leading)
     if isinstance(offset, Ramp) and mask is None:
-        return _load_lanes(frame, _pointers(frame, buffer, offset, type_), type_, align)
+        return _load_lanes(frame, pointers_of(frame, buffer, offset, type_), type_, align)
     if isinstance(offset, Ramp) or offset.lanes:
         pointers = b.element(buffer.pointer, type_, b.materialise(offset))
         return _gather(frame, pointers, type_, mask, align)
@@ -80,7 +78,7 @@ def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
     return _guarded_load(frame, pointer, type_, mask, align)
 
 
-def _pointers(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> list[Value]:
+def pointers_of(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> list[Value]:
     """The address of each lane, one after the other by a stride."""
     b = frame.b
     places = [b.add(offset.base, b.mul(offset.stride, integer(k))) for k in range(offset.lanes)]
@@ -96,24 +94,24 @@ def _load_lanes(frame: Frame, pointers: list[Value], type_: str, align: int) -> 
     return vector
 
 
-def _lowest(frame: Frame, offset: Ramp) -> Value | Ramp:
+def lowest(frame: Frame, offset: Ramp) -> Value | Ramp:
     """The address of the last lane of a ramp that runs backwards, which is the first in memory."""
     return frame.b.add(offset.base, integer(1 - offset.lanes))
 
 
-def _backwards(frame: Frame, value: Value) -> Value:
+def backwards(frame: Frame, value: Value) -> Value:
     """The lanes of ``value`` in the opposite order."""
     return frame.b.shuffle(value, None, list(reversed(range(value.lanes))))
 
 
-def _is_whole(buffer: Binding, offset: Ramp) -> bool:
+def is_whole(buffer: Binding, offset: Ramp) -> bool:
     """All lanes of the access lie inside a register buffer, so that it needs no mask."""
     base = offset.base.const
     inside = base is not None and 0 <= base <= buffer.elements - offset.lanes
     return buffer.scope == "register" and inside
 
 
-def _fills_row(frame: Frame, buffer: Binding, offset: Ramp) -> bool:
+def fills_row(frame: Frame, buffer: Binding, offset: Ramp) -> bool:
     """The lanes that are masked off are those that pad a row of registers: they are nobody's."""
     base, first = offset.base.const, frame.lanes.first
     if not buffer.padded or base is None or first is None or first.const is None:
@@ -138,7 +136,7 @@ def _zero(type_: str) -> Value:
     return Value("0.0" if type_ in ("float", "double") else "0", type_)
 
 
-def _short(type_: str) -> str:
+def short_name(type_: str) -> str:
     return {"float": "f32", "double": "f64"}.get(type_, type_)
 
 
@@ -149,7 +147,7 @@ def _vector_load(
     if mask is None:
         return b.load(pointer, type_, lanes, align)
     full = vector_type(type_, lanes)
-    name = f"@llvm.masked.load.v{lanes}{_short(type_)}.p0"
+    name = f"@llvm.masked.load.v{lanes}{short_name(type_)}.p0"
     b.declare(f"{full} {name}(ptr, <{lanes} x i1>, {full})")
     call = f"call {full} {name}(ptr align {align} {pointer.text}, {mask}, {full} zeroinitializer)"
     return b.emit(call, type_, lanes)
@@ -158,9 +156,9 @@ def _vector_load(
 def _gather(frame: Frame, pointers: Value, type_: str, mask: Value | None, align: int) -> Value:
     b, lanes = frame.b, pointers.lanes
     full = vector_type(type_, lanes)
-    if align < _GATHERED:
+    if align < GATHERED:
         return _load_each(frame, pointers, type_, mask, align)
-    name = f"@llvm.masked.gather.v{lanes}{_short(type_)}.v{lanes}p0"
+    name = f"@llvm.masked.gather.v{lanes}{short_name(type_)}.v{lanes}p0"
     b.declare(f"{full} {name}(<{lanes} x ptr>, <{lanes} x i1>, {full})")
     active = mask or b.splat(integer(1, "i1"), lanes)
     at = f"<{lanes} x ptr> align {align} {pointers.text}"
@@ -232,64 +230,6 @@ def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:
     return b.compare("icmp ult", b.lane_numbers(lanes, type_), limit)
 
 
-def store(
-    frame: Frame,
-    buffer: Binding,
-    offset: Value | Ramp,
-    value: Value,
-    streams: Value | None = None,
-) -> None:
-    """Store ``value`` at ``offset`` in every active lane; in lane order where addresses meet.
-    Past the caches if ``streams``, an i1, and where processors can."""
-    store_stored(frame, buffer, offset, frame.ops.store_bits(value, buffer.dtype), streams)
-
-
-def store_stored(
-    frame: Frame,
-    buffer: Binding,
-    offset: Value | Ramp,
-    stored: Value,
-    streams: Value | None = None,
-) -> None:
-    """Like ``store``, of bits in ``memory_type``."""
-    b, align, mask = frame.b, buffer.dtype.itemsize, frame.lanes.mask
-    type_ = memory_type(buffer.dtype)
-    if isinstance(offset, Ramp) and offset.stride.const == 1:
-        stored = b.splat(stored, offset.lanes)
-        pointer = b.element(buffer.pointer, type_, offset.base)
-        if mask is not None and _fills_row(frame, buffer, offset):
-            mask = None
-        if mask is not None and _is_whole(buffer, offset):
-            stored = b.select(mask, stored, b.load(pointer, type_, offset.lanes, align))
-            mask = None
-        if mask is None and streams is not None:
-            _streaming_store(frame, pointer, stored, align, streams)
-        else:
-            _vector_store(frame, pointer, stored, mask, align)
-        return
-    if isinstance(offset, Ramp) and offset.stride.const == -1:
-        pointer = b.element(buffer.pointer, type_, b.materialise(_lowest(frame, offset)))
-        turned = None if mask is None else _backwards(frame, mask)
-        _vector_store(
-            frame, pointer, _backwards(frame, b.splat(stored, offset.lanes)), turned, align
-        )
-        return
-    if isinstance(offset, Value) and not offset.lanes and not stored.lanes:
-        b.store(stored, b.element(buffer.pointer, type_, offset), align)
-        return
-    lanes = frame.lanes.count
-    if isinstance(offset, Ramp) and offset.stride.const == 2 and _leaves_gaps(frame, buffer):
-        _every_other_store(frame, buffer, offset, b.splat(stored, lanes))
-        return
-    if isinstance(offset, Ramp) and mask is None:
-        stored = b.splat(stored, lanes)
-        for lane, pointer in enumerate(_pointers(frame, buffer, offset, type_)):
-            b.store(b.extract(stored, integer(lane)), pointer, align)
-        return
-    pointers = b.splat(b.element(buffer.pointer, type_, b.materialise(offset)), lanes)
-    _scatter(frame, pointers, b.splat(stored, lanes), mask, align)
-
-
 def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch) -> None:
     """Ask for the cache line at ``offset``, for each line of neighbouring lanes; a hint, so lanes
     that differ otherwise ask for nothing."""
@@ -305,95 +245,6 @@ def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch
         pointer = b.element(buffer.pointer, memory_type(buffer.dtype), at)
         hints = f"i32 {int(hint.write)}, i32 {2 if hint.far else 3}, i32 1"
         b.line(f"call void @llvm.prefetch.p0({pointer}, {hints})")
-
-
-def store_vector(
-    frame: Frame, buffer: Binding, offset: Value, stored: Value, mask: Value | None
-) -> None:
-    """Store bits in ``memory_type`` from the element at ``offset`` on, side by side."""
-    pointer = frame.b.element(buffer.pointer, memory_type(buffer.dtype), offset)
-    _vector_store(frame, pointer, stored, mask, buffer.dtype.itemsize)
-
-
-def _vector_store(
-    frame: Frame, pointer: Value, value: Value, mask: Value | None, align: int
-) -> None:
-    b, lanes = frame.b, value.lanes
-    if mask is None:
-        b.store(value, pointer, align)
-        return
-    name = f"@llvm.masked.store.v{lanes}{_short(value.type)}.p0"
-    b.declare(f"void {name}({value.full_type}, ptr, <{lanes} x i1>)")
-    b.line(f"call void {name}({value}, ptr align {align} {pointer.text}, {mask})")
-
-
-def _leaves_gaps(frame: Frame, buffer: Binding) -> bool:
-    """Whether two vectors under masks are quicker than an element at a time: where processors have
-    masks, and no load has to wait until what a mask let through has reached the cache."""
-    wide = frame.target.vector_bytes >= _MASKED
-    return wide and buffer.dtype.itemsize == _GATHERED and not buffer.loaded
-
-
-def _every_other_store(frame: Frame, buffer: Binding, offset: Ramp, value: Value) -> None:
-    """Two vectors with a gap behind each element, which the mask leaves as it is."""
-    b, lanes, type_ = frame.b, offset.lanes, memory_type(buffer.dtype)
-    mask = frame.lanes.mask or b.splat(integer(1, "i1"), lanes)
-    none = b.splat(integer(0, "i1"), lanes)
-    for start in (0, lanes):
-        picks = [(start + k) // 2 for k in range(lanes)]
-        spread = b.shuffle(value, None, [p if k % 2 == 0 else -1 for k, p in enumerate(picks)])
-        active = b.shuffle(mask, none, [p if k % 2 == 0 else lanes for k, p in enumerate(picks)])
-        place = b.materialise(b.add(offset.base, integer(start)))
-        pointer = b.element(buffer.pointer, type_, place)
-        _vector_store(frame, pointer, spread, active, buffer.dtype.itemsize)
-
-
-def _streaming_store(
-    frame: Frame, pointer: Value, value: Value, align: int, streams: Value
-) -> None:
-    """A vector store past the caches if ``streams`` and its address is a multiple of its size, or
-    of a register's, as processors demand; both are the same throughout a row, so that the jump
-    costs nothing."""
-    b, lanes = frame.b, min(value.lanes, frame.target.vector_bytes // align)
-    size = lanes * align
-    if size < _STREAMED or size & (size - 1) or value.lanes % lanes:
-        _vector_store(frame, pointer, value, None, align)
-        return
-    past, plain, after = b.new_label("past"), b.new_label("plain"), b.new_label("stored")
-    low = b.binary("and", b.cast("ptrtoint", pointer, "i64"), integer(size - 1))
-    lies = b.compare("icmp eq", low, integer(0))
-    b.branch(lies if streams.const else b.binary("and", streams, lies), past, plain)
-    b.at(past)
-    for k, part in enumerate(b.parts(value, lanes)):
-        place = b.element(pointer, value.type, integer(k * lanes))
-        b.store(part, place, size, streams=True)
-    b.jump(after)
-    b.at(plain)
-    b.store(value, pointer, align)
-    b.jump(after)
-    b.at(after)
-
-
-def settle(frame: Frame) -> None:
-    """What was stored past the caches is seen by whoever sees what is stored after this."""
-    if frame.streams and frame.target.triple.startswith(("x86_64", "i386", "i686")):
-        frame.b.declare("void @llvm.x86.sse.sfence()")
-        frame.b.line("call void @llvm.x86.sse.sfence()")
-
-
-def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, align: int) -> None:
-    b, lanes = frame.b, value.lanes
-    if align < _GATHERED:
-        if mask is not None:
-            pointers = b.select(mask, pointers, b.alloca("i64"))
-        for lane in map(integer, range(lanes)):
-            b.store(b.extract(value, lane), b.extract(pointers, lane), align)
-        return
-    name = f"@llvm.masked.scatter.v{lanes}{_short(value.type)}.v{lanes}p0"
-    b.declare(f"void {name}({value.full_type}, <{lanes} x ptr>, <{lanes} x i1>)")
-    active = mask or b.splat(integer(1, "i1"), lanes)
-    at = f"<{lanes} x ptr> align {align} {pointers.text}"
-    b.line(f"call void {name}({value}, {at}, {active})")
 
 
 def load_words(

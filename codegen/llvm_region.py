@@ -14,7 +14,7 @@ from typing import Protocol
 from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate_all
 from weft.codegen.llvm_frame import Frame
-from weft.codegen.llvm_memory import settle
+from weft.codegen.llvm_store import settle
 from weft.codegen.loop_ir import For, Stmt
 from weft.codegen.uneven import is_uneven
 

@@ -11,7 +11,8 @@ from weft.codegen.llvm_expressions import combine, evaluate, evaluate_all, strea
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
 from weft.codegen.llvm_instruction import emit_issue
 from weft.codegen.llvm_interleave import emit_interleaved
-from weft.codegen.llvm_memory import address, load, prefetch, store
+from weft.codegen.llvm_memory import address, load, prefetch
+from weft.codegen.llvm_store import store
 from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm_expressions import evaluate_all, streams_now
 from weft.codegen.llvm_frame import Binding, Frame, Lanes
-from weft.codegen.llvm_memory import address, first_lanes, load_stored, store_stored
+from weft.codegen.llvm_memory import address, first_lanes, load_stored
+from weft.codegen.llvm_store import store_stored
 from weft.codegen.loop_ir import For, Store
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
 
