@@ -204,10 +204,12 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
         copy = packed.scop.statements[-1].name
         if p.maker:
             packed = _in_order(inline(packed, p.maker), copy, p, kept)
-        *_, lanes, last = (loop.name for loop in loops_above(packed.tree, copy))
-        if p.inner and p.inner[0][0] != len(read.indices) - 1:  # rows of memory are interleaved
-            return unroll(vectorize(packed, lanes), last)
-        return vectorize(packed, last)
+        match [loop.name for loop in loops_above(packed.tree, copy)]:
+            case [*_, lanes, last] if p.inner and p.inner[0][0] != len(read.indices) - 1:
+                return unroll(vectorize(packed, lanes), last)  # rows of memory are interleaved
+            case [*_, last]:
+                return vectorize(packed, last)
+        return packed  # one element
     except IllegalScheduleError:
         return scheduled
 
@@ -215,8 +217,8 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
 def _in_order(scheduled: Scheduled, copy: str, p: Packing, kept: Collection[str]) -> Scheduled:
     """``scheduled`` with constants in the order in which ``copy`` reads them for panels."""
     statement = scheduled.scop.statement(copy)
-    *_, last = (loop.at[copy] for loop in loops_above(scheduled.tree, copy))
-    lanes = [d for d in statement.dims if mentions(last, (d,))]
+    inner = [loop.at[copy] for loop in loops_above(scheduled.tree, copy)][-1:]
+    lanes = [d for d in statement.dims if any(mentions(last, (d,)) for last in inner)]
     for number, read in enumerate(statement.reads):
         along = [d for d, index in enumerate(read.indices) if mentions(index, lanes)]
         constant = scheduled.scop.tensor(read.tensor).role == "constant"

@@ -25,7 +25,7 @@ Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -42,15 +42,16 @@ from weft.polyhedral.policy.cache_tiles import (
 from weft.polyhedral.policy.far_constants import inside_panels
 from weft.polyhedral.policy.far_lanes import FarLanes, far_lanes
 from weft.polyhedral.policy.operand_panels import from_panels
-from weft.polyhedral.policy.planner import At, Group, Packing, Planner
+from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
+from weft.polyhedral.policy.product_panels import copies_of, panels_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.streamed import STEPS, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.policy.upright_panels import from_upright_panels, upright_packings
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Access, Statement
+from weft.polyhedral.scop import Statement
 
 SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
 AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay
@@ -97,7 +98,7 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
     steps = [_part(planner, p), *((f"{d}_r", Var(d) // size, _SERIAL) for d, size in sizes)]
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     again = size >= AGAIN * prod(tile[0])
-    planner.packings += _packings(planner, p, loops[2].name, tile, again=again)
+    planner.packings += panels_of(planner, p, loops[2].name, tile, again=again)
     points = {
         d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
     }
@@ -206,7 +207,7 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
     p = replace(p, jumping=(*p.jumping, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*near, *inside)[0]
-    packings = _copies if tiling.copied else _packings
+    packings = copies_of if tiling.copied else panels_of
     planner.packings += packings(planner, p, first.name, tiling.tile)
     return _marked(planner, p, tiling, inside)
 
@@ -398,71 +399,6 @@ def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
     made = [reads[n] for n in p.jumping if planner.scop.tensor(reads[n].tensor).role != "constant"]
     indices = [i for read in made for i in read.indices]
     return tuple(d for d in p.outer if made and not any(mentions(i, (d,)) for i in indices))
-
-
-def _packings(
-    planner: Planner, p: Product, loop: str, tile: Tile, *, again: bool = False
-) -> Iterator[Packing]:
-    """Operands that jump along the lanes come from panels, made once for each tile; constants lie
-    in the order in which they are read, from the beginning."""
-    s = planner.scop.statement(p.statement)
-    rows, lanes = tile
-    for number, read in enumerate(s.reads):
-        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
-        inner = _interleaved(p, read)
-        if len(across) + len(down) != 1 and (across or not down or not inner):
-            continue
-        role = planner.scop.tensor(read.tensor).role
-        if p.window and role not in ("constant", "input"):
-            continue  # their panels are made before everything else, when nothing is in these yet
-        constant = role == "constant"
-        dim = (*across, *down)[0]
-        maker = planner.operands.get(read.tensor, "")
-        if across and maker:
-            yield Packing(p.statement, number, loop, dim, lanes, maker)
-            continue  # worked out tile by tile, where the next rows find it in the second cache
-        spread = planner.row_tiles.get(p.statement) and role == "input" and across
-        made = "" if constant or p.window or spread else loop
-        if across and (constant or number in p.jumping or again):
-            # Windows lie across panels: what slides is contiguous as it is.
-            width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes
-            yield Packing(p.statement, number, made, dim, width, inner=inner)
-        elif down and p.instruction and (constant or number in p.jumping):
-            yield Packing(p.statement, number, made, dim, 1, inner=inner)
-        elif down and (constant or number in p.jumping):
-            yield Packing(p.statement, number, made, dim, rows[-1])
-
-
-def _slides(s: Statement, index: Expr, dim: str) -> bool:
-    """Whether ``index`` moves with other dims besides ``dim``."""
-    return any(mentions(index, (d,)) for d in s.dims if d != dim)
-
-
-def _copies(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
-    """All operands that move along the rows or the lanes come from copies: in panels as wide as a
-    tile, but for rows that lie along the stream."""
-    s = planner.scop.statement(p.statement)
-    rows, lanes = tile
-    for number, read in enumerate(s.reads):
-        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
-        if len(across) + len(down) != 1:
-            continue
-        dim = (across or down)[0]
-        width = lanes if across else rows[0] if dim == len(read.indices) - 1 else 1
-        width = 1 if p.instruction and not across else width
-        maker = planner.operands.get(read.tensor, "")
-        inner = _interleaved(p, read) if across or number in p.jumping else ()
-        yield Packing(p.statement, number, loop, dim, width, maker, inner)
-
-
-def _interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
-    """The panels of ``read`` in which the steps that one instruction takes lie side by side."""
-    along = _dims_along(read, p.stream[-1:])
-    return ((along[0], p.depth),) if p.depth > 1 and len(along) == 1 else ()
-
-
-def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:
-    return [d for d, i in enumerate(access.indices) if mentions(i, moving)]
 
 
 def _with_loops(loops: Sequence[Loop], tree: Tree) -> Tree:

@@ -308,6 +308,22 @@ def test_rows_are_neighbours_in_memory() -> None:
     computes(scheduled(3, 18, 17, 5), {})
 
 
+@pytest.mark.parametrize("constant", ["A", "B"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1, 5), (1, 5, 1), (5, 1, 1)])
+def test_a_constant_of_one_element(constant: str, sizes: tuple[int, int, int]) -> None:
+    rows, lanes, steps = sizes
+    text = f"""
+    for i in range({rows}):
+        for j in range({lanes}):
+            for k in range({steps}):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    shapes = {"A": f"in {rows} {steps}", "B": f"in {steps} {lanes}", "C": f"io {rows} {lanes}"}
+    scop = read(text, "", **shapes)
+    tensors = (replace(t, role="constant") if t.name == constant else t for t in scop.tensors)
+    computes(schedule_loops(replace(scop, tensors=tuple(tensors)), WIDE), {})
+
+
 def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
     text = """
     for i in range(N):

@@ -1,0 +1,82 @@
+"""Panels of the operands of a product's register tiles: which of them are copied, and how they lie.
+
+In place, only what jumps along the lanes is copied (``panels_of``); where there are many rows,
+everything that is read again (``copies_of``), see ``blocked``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from weft.frontend.scalar_expr import Expr
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.policy.planner import Packing, Planner
+from weft.polyhedral.policy.product import Product
+from weft.polyhedral.scop import Access, Statement
+
+Tile = tuple[tuple[int, ...], int]  # rows and lanes
+
+
+def panels_of(
+    planner: Planner, p: Product, loop: str, tile: Tile, *, again: bool = False
+) -> Iterator[Packing]:
+    """Operands that jump along the lanes come from panels, made once for each tile; constants lie
+    in the order in which they are read, from the beginning."""
+    s = planner.scop.statement(p.statement)
+    rows, lanes = tile
+    for number, read in enumerate(s.reads):
+        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
+        inner = _interleaved(p, read)
+        if len(across) + len(down) != 1 and (across or not down or not inner):
+            continue
+        role = planner.scop.tensor(read.tensor).role
+        if p.window and role not in ("constant", "input"):
+            continue  # their panels are made before everything else, when nothing is in these yet
+        constant = role == "constant"
+        dim = (*across, *down)[0]
+        maker = planner.operands.get(read.tensor, "")
+        if across and maker:
+            yield Packing(p.statement, number, loop, dim, lanes, maker)
+            continue  # worked out tile by tile, where the next rows find it in the second cache
+        spread = planner.row_tiles.get(p.statement) and role == "input" and across
+        made = "" if constant or p.window or spread else loop
+        if across and (constant or number in p.jumping or again):
+            # Windows lie across panels: what slides is contiguous as it is.
+            width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes
+            yield Packing(p.statement, number, made, dim, width, inner=inner)
+        elif down and p.instruction and (constant or number in p.jumping):
+            yield Packing(p.statement, number, made, dim, 1, inner=inner)
+        elif down and (constant or number in p.jumping):
+            yield Packing(p.statement, number, made, dim, rows[-1])
+
+
+def _slides(s: Statement, index: Expr, dim: str) -> bool:
+    """Whether ``index`` moves with other dims besides ``dim``."""
+    return any(mentions(index, (d,)) for d in s.dims if d != dim)
+
+
+def copies_of(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
+    """All operands that move along the rows or the lanes come from copies: in panels as wide as a
+    tile, but for rows that lie along the stream."""
+    s = planner.scop.statement(p.statement)
+    rows, lanes = tile
+    for number, read in enumerate(s.reads):
+        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
+        if len(across) + len(down) != 1:
+            continue
+        dim = (across or down)[0]
+        width = lanes if across else rows[0] if dim == len(read.indices) - 1 else 1
+        width = 1 if p.instruction and not across else width
+        maker = planner.operands.get(read.tensor, "")
+        inner = _interleaved(p, read) if across or number in p.jumping else ()
+        yield Packing(p.statement, number, loop, dim, width, maker, inner)
+
+
+def _interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
+    """The panels of ``read`` in which the steps that one instruction takes lie side by side."""
+    along = _dims_along(read, p.stream[-1:])
+    return ((along[0], p.depth),) if p.depth > 1 and len(along) == 1 else ()
+
+
+def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:
+    return [d for d, i in enumerate(access.indices) if mentions(i, moving)]
