@@ -10,7 +10,8 @@ Where these are more than a tile has steps for, they are the next ones of each r
 
 Rows that lie side by side are one line in each step, of which every row loads an element: where it
 is not in the first cache, all of these loads wait and are tried again, with what depends on them.
-The line of some steps later is asked for once instead:
+Steps of half a page and less processors foresee; of longer ones, the line of some steps later is
+asked for once:
 
     for k in 0 … K:                          for k in 0 … K:
       tile[r, l] += A[k, r] * B[k, l]   →      prefetch A[k + 6, 0]
@@ -19,16 +20,19 @@ The line of some steps later is asked for once instead:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft.codegen.loop_ir import For, Prefetch, Stmt
 from weft.codegen.tile_bounds import ZERO, mentions_any, span
 from weft.codegen.tile_version import TileVersion, mentioned, targets_of
 from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.scop import Access
+from weft.polyhedral.scop import Access, Tensor
 
 CACHE_LINE = 64  # bytes
 ROWS_AHEAD = 6  # steps: longer than a line takes from the second cache
+FORESEEN = 2048  # bytes of the longest step that processors foresee
 WIDE = 2  # lines along the lanes from which on one more load in each step takes no time
 
 
@@ -103,11 +107,25 @@ def of_later_rows(tile: TileVersion, stream: str) -> list[Stmt]:
         *outer, last = places
         beside = last.coefficient(row) == 1 and not any(p.coefficient(row) for p in outer)
         along = any(p.coefficient(stream) for p in outer) and not last.coefficient(stream)
-        if beside and along and not any(mentions_any(p, (lane,)) for p in places):
+        step = _step(tensor, [p.coefficient(stream) for p in outer])
+        far = step is None or step > FORESEEN
+        if beside and along and far and not any(mentions_any(p, (lane,)) for p in places):
             later = tuple(to_expr(p.plus(p.coefficient(stream) * ROWS_AHEAD)) for p in places)
             hint = Prefetch(read.tensor, later, False)
             found.append(For(row, ZERO, literal(tile.sizes[row]), "unrolled", hint, line))
     return found
+
+
+def _step(tensor: Tensor, factors: Sequence[int]) -> int | None:
+    """Bytes of a step of so many elements along each but the last dim; None where sizes decide."""
+    total, apart = 0, tensor.dtype.itemsize
+    sizes = tensor.shape[len(tensor.shape) - len(factors) - 1 :]
+    for factor, size in zip(reversed(factors), reversed(sizes), strict=False):
+        if not isinstance(size, Literal):
+            return None
+        apart *= int(size.value)
+        total += factor * apart
+    return abs(total)
 
 
 def places_of(tile: TileVersion, read: Access) -> list[Affine]:

@@ -45,9 +45,13 @@ def interpret(
     values = bind_parameters(scop, inputs, parameters)
     memory = {t.name: _Memory(t, _shape(t, values), inputs.get(t.name)) for t in scop.tensors}
     evaluator = PointEvaluator()
+    points = [domain_points(s, values) for s in scop.statements]
+    known = [_Known.of(s, values, p) for s, p in zip(scop.statements, points, strict=True)]
     with np.errstate(all="ignore"):
-        for statement, point in instances(scop, values, tree):
-            _Instance(statement, memory, {**values, **point}, evaluator).run()
+        for number, k in _in_order(scop, values, points, tree):
+            statement = scop.statements[number]
+            point = {d: int(points[number][d][k]) for d in statement.dims}
+            _Instance(statement, known[number], k, memory, values | point, evaluator).run()
     return {t.name: memory[t.name].data for t in scop.tensors if t.role in ("output", "inout")}
 
 
@@ -92,20 +96,34 @@ def instances(
     scop: Scop, parameters: Mapping[str, int], tree: Tree | None = None
 ) -> Iterator[tuple[Statement, Point]]:
     """Every instance of every statement, in order."""
+    points = [domain_points(s, parameters) for s in scop.statements]
+    for number, k in _in_order(scop, parameters, points, tree):
+        statement = scop.statements[number]
+        yield statement, {d: int(points[number][d][k]) for d in statement.dims}
+
+
+def _in_order(
+    scop: Scop,
+    parameters: Mapping[str, int],
+    points: Sequence[Mapping[str, Array]],
+    tree: Tree | None,
+) -> list[tuple[int, int]]:
+    """The numbers of statements, and of their ``points``, in the order in which they run."""
     paths = {s.name: _textual_path(s) for s in scop.statements} if tree is None else _paths(tree)
-    everything: list[tuple[tuple[int, ...], int, Point]] = []
-    for number, statement in enumerate(scop.statements):
-        points = domain_points(statement, parameters)
-        columns = [
-            np.broadcast_to(evaluate(entry, {**parameters, **points}), _count(points))
-            for entry in paths[statement.name]
-        ]
-        for k in range(_count(points)):
-            time = tuple(int(column[k]) for column in columns)
-            everything.append((time, number, {d: int(points[d][k]) for d in statement.dims}))
-    everything.sort(key=lambda entry: entry[:2])
-    for _, number, point in everything:
-        yield scop.statements[number], point
+    everything: list[tuple[tuple[int, ...], int, int]] = []
+    for number, (statement, own) in enumerate(zip(scop.statements, points, strict=True)):
+        columns = [_column(entry, parameters, own) for entry in paths[statement.name]]
+        times = zip(*columns, strict=True) if columns else [()] * _count(own)
+        everything += ((time, number, k) for k, time in enumerate(times))
+    everything.sort()
+    return [(number, k) for _, number, k in everything]
+
+
+def _column(expr: Expr, parameters: Mapping[str, int], points: Mapping[str, Array]) -> list[int]:
+    """An affine expression at every one of ``points``."""
+    column = evaluate(expr, {**parameters, **points})
+    found: list[int] = np.broadcast_to(column, _count(points)).tolist()
+    return found
 
 
 def domain_points(statement: Statement, parameters: Mapping[str, int]) -> dict[str, Array]:
@@ -219,8 +237,31 @@ def _garbage(shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 @dataclass(slots=True)
+class _Known:
+    """The indices of accesses, by number, at every point: affine, so found for all of them at once.
+    None where data decides."""
+
+    reads: list[list[tuple[int, ...]] | None]
+    writes: list[list[tuple[int, ...]] | None]
+
+    @staticmethod
+    def of(s: Statement, parameters: Mapping[str, int], points: Mapping[str, Array]) -> _Known:
+        def indices(access: Access) -> list[tuple[int, ...]] | None:
+            if access.may:
+                return None
+            columns = [_column(index, parameters, points) for index in access.indices]
+            return list(zip(*columns, strict=True)) if columns else [()] * _count(points)
+
+        return _Known(list(map(indices, s.reads)), list(map(indices, s.writes)))
+
+
+@dataclass(slots=True)
 class _Instance:
+    """The ``k``-th of a statement."""
+
     statement: Statement
+    known: _Known
+    k: int
     memory: Mapping[str, _Memory]
     values: dict[str, Any]
     evaluator: PointEvaluator
@@ -234,13 +275,14 @@ class _Instance:
             if not all(self.holds(c) for write in statement.writes for c in write.guard):
                 return
             sides = dict(zip((v.name for v in update.monoid.right), results, strict=True))
-            for left, write in zip(update.monoid.left, statement.writes, strict=True):
-                memory, place = self.place(write)
+            lefts = zip(update.monoid.left, statement.writes, self.known.writes, strict=True)
+            for left, write, known in lefts:
+                memory, place = self.place(write, known)
                 sides[left.name] = memory.data[place]
             results = [self.evaluator.value(part, sides) for part in update.monoid.combined]
-        for write, result in zip(statement.writes, results, strict=True):
+        for write, known, result in zip(statement.writes, self.known.writes, results, strict=True):
             if all(map(self.holds, write.guard)):
-                memory, place = self.place(write)
+                memory, place = self.place(write, known)
                 memory.data[place] = result
 
     def body(self, expr: Expr) -> Any:
@@ -255,13 +297,17 @@ class _Instance:
         access = self.statement.reads[source]
         if not all(map(self.holds, access.guard)):
             raise self.broken(f"the guard of operand {source} is false where it is used")
-        memory, place = self.place(access)
+        memory, place = self.place(access, self.known.reads[source])
         return memory.data[place]
 
-    def place(self, access: Access) -> tuple[_Memory, tuple[int, ...]]:
+    def place(
+        self, access: Access, known: list[tuple[int, ...]] | None
+    ) -> tuple[_Memory, tuple[int, ...]]:
         memory = self.memory[access.tensor]
-        exprs: Sequence[Expr] = access.body_indices if access.may else access.indices
-        indices = tuple(int(self.body(index)) for index in exprs)
+        if known is None:
+            indices = tuple(int(self.body(index)) for index in access.body_indices)
+        else:
+            indices = known[self.k]
         if len(indices) != len(memory.shape):
             raise self.broken(f"{access.tensor} has {len(memory.shape)} dimensions")
         for dim, (index, size) in enumerate(zip(indices, memory.shape, strict=True)):

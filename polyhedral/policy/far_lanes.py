@@ -52,16 +52,35 @@ def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -
     read = _far(planner, p, sizes)
     if p.instruction is not None or p.statement in planner.row_tiles or read is None:
         return None
-    near = [d for d in p.outer if not moves(read, d)]
-    rows = prod(sizes[d] for d in p.rows)
+    near = tuple(d for d in p.outer if not moves(read, d))
     tiles = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True))
     for first in range(len(near) + 1):
-        inside = tuple(near[first:])
-        if tiles * prod(sizes[d] for d in inside) >= 2 and (inside or _waits(planner, rows)):
+        inside = near[first:]
+        less = inside[1:] if inside else None
+        if tiles * prod(sizes[d] for d in inside) >= 2 and _gains(planner, p, read, less, sizes):
             found = _parts(planner, p, read, tile[1], inside, sizes)
             if found is not None:
                 return found
     return None
+
+
+def _gains(
+    planner: Planner,
+    p: Product,
+    read: Access,
+    less: tuple[str, ...] | None,
+    sizes: Mapping[str, int],
+) -> bool:
+    """Whether lanes would have to be waited for with only the loops ``less`` inside, or with none
+    (None); or these would not keep the other operands near."""
+    s, scop = planner.scop.statement(p.statement), planner.scop
+    rows = (*p.rows, *(less or ()))
+    waits = _waits(planner, prod(sizes[d] for d in rows))
+    if waits or less is None:
+        return waits
+    within = {d: sizes[d] for d in (*rows, *p.stream)}
+    held = sum(bytes_touched(scop, r, within) for r in s.reads if r != read)
+    return held > SHARE * planner.machine.near
 
 
 def _waits(planner: Planner, rows: int) -> bool:

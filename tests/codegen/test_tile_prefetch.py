@@ -69,11 +69,12 @@ def test_nothing_else_is_asked_for(lines: int, place: tuple[Expr, Expr]) -> None
     assert not asked(optimise_kernel(build_kernel(scop, ahead(lines), "tile")))
 
 
-def upright(lanes: int, place: tuple[Expr, Expr]) -> Kernel:
-    """Tiles of 4 rows and ``lanes``, the rows of A at ``place``; right as plain loops are."""
+def upright(lanes: int, place: tuple[Expr, Expr], width: int = 520) -> Kernel:
+    """Tiles of 4 rows and ``lanes``, the rows of A, ``width`` elements each in memory, at
+    ``place``; right as plain loops are."""
     inside = (i, literal(8) - i, j, literal(79) - j, k, literal(69) - k)
     s = statement(inside, dtypes.float32, reads=(("A", place), ("B", (k, j))))
-    shapes = {"A": (literal(79),) * 2, "B": (literal(70), literal(80))}
+    shapes = {"A": (literal(79), literal(width)), "B": (literal(70), literal(80))}
     scop = program(s, dtypes.float32, {**shapes, "C": (literal(9), literal(80))})
     agree(scop, tiled(4, lanes, 70), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
     return optimise_kernel(build_kernel(scop, tiled(4, lanes, 70), "tile"))
@@ -81,6 +82,7 @@ def upright(lanes: int, place: tuple[Expr, Expr]) -> Kernel:
 
 def test_rows_side_by_side_are_asked_for_some_steps_ahead() -> None:
     assert set(asked(upright(32, (k, i)), "A")) == {ROWS_AHEAD}
+    assert not asked(upright(32, (k, i), width=512), "A")  # processors foresee such steps
 
 
 @pytest.mark.parametrize(
