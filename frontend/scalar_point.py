@@ -7,7 +7,9 @@ bools, all else is what ``scalar_interpreter`` holds.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,7 +57,7 @@ class PointEvaluator:
         if function is None:
             return evaluate(expr, names, load)[()]
         value = function(names, load or _no_load)
-        if expr.dtype in (dtypes.int64, dtypes.bool_):
+        if type(value) in (int, bool, expr.dtype.numpy.type):
             return value
         return value.astype(expr.dtype.numpy)[()]
 
@@ -84,6 +86,16 @@ def _function(node: Expr, inner: list[Function]) -> Function:
         case Literal(value, dtype):
             known = _plain(_NUMBER.literal(value, dtype), dtype)
             return lambda names, load: known
+        case Var(name, dtype) if dtype in _OWN:
+            scalar, lift = dtype.numpy.type, partial(_lift, dtype=dtype)
+            return lambda names, load: _as(names[name], scalar, lift)
+        case Load(source, _, dtype) if dtype in _OWN:
+            scalar, lift = dtype.numpy.type, partial(_lift, dtype=dtype)
+            return lambda names, load: _as(
+                load(source, tuple([f(names, load) for f in inner])), scalar, lift
+            )
+        case Var(name, dtype) if dtype == dtypes.int64:
+            return lambda names, load: _as(names[name], int, _to_int)
         case Var(name, dtype):
             return lambda names, load: _plain(_lift(names[name], dtype), dtype)
         case Load(source, _, dtype):
@@ -111,6 +123,14 @@ def _lift(value: Any, dtype: DType) -> Any:
     return np.asarray(value).astype(_NUMBER.held(dtype), copy=False)
 
 
+def _to_int(value: Any) -> int:
+    return int(value if type(value) is np.int64 else _lift(value, dtypes.int64))
+
+
+def _as(value: Any, scalar: type, lift: Callable[[Any], Any]) -> Any:
+    return value if type(value) is scalar else lift(value)
+
+
 def _plain(value: Any, dtype: DType) -> Any:
     if dtype == dtypes.int64:
         return int(value)
@@ -130,6 +150,14 @@ _BOOL: dict[str, Callable[[bool, bool], bool]] = {
 }
 
 
+_OWN = (dtypes.float32, dtypes.float64)  # computed in their own type, by NumPy's scalars as well
+_ROUNDED: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+}
+
+
 def _apply(op: str, dtype: DType, result: DType, inner: list[Function]) -> Function:
     """``op`` on operands of ``dtype``; both sides are always evaluated."""
     if dtype == dtypes.int64 and op in INTEGER_OPERATORS:
@@ -140,6 +168,9 @@ def _apply(op: str, dtype: DType, result: DType, inner: list[Function]) -> Funct
     if dtype == dtypes.bool_ and op in _BOOL:
         logical, (left, right) = _BOOL[op], inner
         return lambda names, load: logical(left(names, load), right(names, load))
+    if dtype in _OWN and op in _ROUNDED:
+        rounded, (left, right) = _ROUNDED[op], inner
+        return lambda names, load: rounded(left(names, load), right(names, load))
     return lambda names, load: _plain(
         _NUMBER.apply(op, [_lift(f(names, load), dtype) for f in inner], dtype), result
     )
