@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.conditions import parts_of
-from weft.codegen.guarded_nest import guarded_nest, loads_under, within
+from weft.codegen.guarded_nest import GuardedNest, guarded_nest, loads_under, within
 from weft.codegen.implied import opposite, slack
 from weft.codegen.loop_ir import (
     Allocate,
@@ -184,28 +184,13 @@ class _Fill:
         return frozenset(s.var for s in walk(self.stmt) if isinstance(s, For))
 
 
-def _nest(stmt: Stmt) -> tuple[list[For], Store] | None:
-    """(loops, store) where ``stmt`` is loops around one store."""
-    loops: list[For] = []
-    while not isinstance(stmt, Store):
-        match stmt:
-            case For(step=1) if stmt.kind != "parallel":
-                loops.append(stmt)
-                stmt = stmt.body
-            case Block(parts) if len(real := _real(parts)) == 1:
-                stmt = real[0]
-            case _:
-                return None
-    return loops, stmt
-
-
 def _real(parts: Sequence[Stmt]) -> list[Stmt]:
     return [part for part in parts if not isinstance(part, Comment)]
 
 
 def _fill(stmt: Stmt) -> _Fill | None:
-    match _nest(stmt):
-        case (loops, Store(buffer, indices, Literal() as value)):
+    match guarded_nest(stmt):
+        case GuardedNest(loops, (), Store(buffer, indices, Literal() as value), lets) if not lets:
             box = _box(indices, loops)
             return None if box is None else _Fill(stmt, buffer, box, value)
     return None
@@ -278,7 +263,11 @@ def _without_loads(fill: _Fill, stmt: Stmt, known: _Known) -> Stmt | None:
     found = guarded_nest(stmt)
     if found is None or _stores(found.store, fill.buffer):
         return None
-    outside = (*found.guards, *(bound for x in found.loops for bound in (x.lower, x.upper)))
+    outside = (
+        *found.lets.values(),
+        *found.guards,
+        *(bound for x in found.loops for bound in (x.lower, x.upper)),
+    )
     if any(n.source == fill.buffer for e in outside for n in walk_expr(e) if isinstance(n, Load)):
         return None
     for load, conditions in loads_under(found.store.value, fill.buffer):
@@ -292,7 +281,7 @@ def _without_loads(fill: _Fill, stmt: Stmt, known: _Known) -> Stmt | None:
             return fill.value if node.source == fill.buffer else None
         return node.if_true if isinstance(node, Select) and node.if_true == node.if_false else None
 
-    return map_all_expressions(stmt, lambda e: rewrite(rewrite(e, value), value))
+    return map_all_expressions(stmt, lambda e: rewrite(e, value))
 
 
 def _overwrites(stmt: Stmt, fill: _Fill, known: _Known) -> bool:

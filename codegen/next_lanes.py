@@ -39,6 +39,27 @@ class _Loop:
         return Var(self.name) - self.begin
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A read, as all of ``tile`` makes it at ``places``: the same in all turns of the loops
+    ``inside``. ``later``: the loops outside where the next lanes are read."""
+
+    tile: TileVersion
+    read: Access
+    places: tuple[Expr, ...]
+    later: dict[str, Expr]
+    inside: list[_Loop]
+    streams: list[_Loop]
+
+    @property
+    def line(self) -> int:
+        tensor = self.tile.instances.tensor(self.read.tensor)
+        return max(1, CACHE_LINE // tensor.dtype.itemsize)
+
+    def at(self, values: dict[str, Expr]) -> tuple[Expr, ...]:
+        return tuple(substitute(p, {**self.later, **values}) for p in self.places)
+
+
 def of_next_lanes(tile: TileVersion) -> list[Stmt]:
     """Prefetches of this tile's share of the lanes that come after those that it reads, where the
     mark says so, and loops have known numbers of turns."""
@@ -52,64 +73,38 @@ def of_next_lanes(tile: TileVersion) -> list[Stmt]:
         if around is None or places[-1].coefficient(tile.domain.lane) != 1:
             continue
         mover, inside = around
-        later = _later(tile, mover)
-        at = [to_expr(p) for p in places]
+        at = tuple(map(to_expr, places))
+        shared = _Shared(tile, read, at, _later(tile, mover), inside, known)
         width = tile.instances.tensor(read.tensor).shape[-1]
         if isinstance(width, Literal) and not places[-1].coefficient(mover.name):
-            found += _of_panels(tile, read, int(width.value), at, later, inside, known)
+            found += _of_panels(shared, int(width.value))
         else:
-            found += _of_rows(tile, read, at, later, inside, known)
+            found += _of_rows(shared)
     return found
 
 
-def _of_panels(
-    tile: TileVersion,
-    read: Access,
-    width: int,
-    places: Sequence[Expr],
-    later: dict[str, Expr],
-    inside: Sequence[_Loop],
-    streams: Sequence[_Loop],
-) -> list[Stmt]:
+def _of_panels(s: _Shared, width: int) -> list[Stmt]:
     """As many elements in each step as all tiles together need for one step."""
-    line = _line(tile, read)
-    each = -(-width // prod(loop.turns for loop in inside))
-    first = {s.name: substitute(s.begin, later) for s in streams}
-    *outer, last = (substitute(p, {**later, **first, tile.domain.lane: ZERO}) for p in places)
-    step = _turn(inside) * prod(s.turns for s in streams) + _turn(streams)
+    each = -(-width // prod(loop.turns for loop in s.inside))
+    first = {x.name: substitute(x.begin, s.later) for x in s.streams}
+    *outer, last = s.at({**first, s.tile.domain.lane: ZERO})
+    step = _turn(s.inside) * prod(x.turns for x in s.streams) + _turn(s.streams)
     return [
-        Prefetch(read.tensor, (*outer, last + step * each + n * line), far=True)
-        for n in range(-(-each // line))
+        Prefetch(s.read.tensor, (*outer, last + step * each + n * s.line), far=True)
+        for n in range(-(-each // s.line))
     ]
 
 
-def _of_rows(
-    tile: TileVersion,
-    read: Access,
-    places: Sequence[Expr],
-    later: dict[str, Expr],
-    inside: Sequence[_Loop],
-    streams: Sequence[_Loop],
-) -> list[Stmt]:
+def _of_rows(s: _Shared) -> list[Stmt]:
     """Some lines of the same step of the next part."""
-    line, share = _line(tile, read), prod(loop.turns for loop in inside)
-    lines = -(-tile.sizes[tile.domain.lane] // line)
-    first = _turn(inside) * lines // share * line
-    same = {s.name: s.turn + substitute(s.begin, later) for s in streams}
+    lane, share = s.tile.domain.lane, prod(loop.turns for loop in s.inside)
+    lines = -(-s.tile.sizes[lane] // s.line)
+    first = _turn(s.inside) * lines // share * s.line
+    same = {x.name: x.turn + substitute(x.begin, s.later) for x in s.streams}
     return [
-        Prefetch(
-            read.tensor,
-            tuple(
-                substitute(p, {**later, **same, tile.domain.lane: first + n * line}) for p in places
-            ),
-            far=True,
-        )
+        Prefetch(s.read.tensor, s.at({**same, lane: first + n * s.line}), far=True)
         for n in range(-(-lines // share))
     ]
-
-
-def _line(tile: TileVersion, read: Access) -> int:
-    return max(1, CACHE_LINE // tile.instances.tensor(read.tensor).dtype.itemsize)
 
 
 def _turn(loops: Iterable[_Loop]) -> Expr:

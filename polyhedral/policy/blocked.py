@@ -274,7 +274,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     block = block if planner.threads == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
     copies = from_panels(planner.scop, p, tile, width, planner.machine)
-    known = p.window or planner.streams.get(p.statement, False)
+    known = p.window or planner.short_streams.get(p.statement, False)
     short = known or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in (*beside, *inside))
     if p.statement in planner.row_tiles:  # all of its rows are in a cache

@@ -75,7 +75,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     short = _where_short(planner, group, p)
     if short is not None:
         edges = planner.versions(group, short)
-        planner.streams |= dict.fromkeys(group.names, True) | dict.fromkeys(edges, False)
+        planner.short_streams |= dict.fromkeys(group.names, True) | dict.fromkeys(edges, False)
         planner.notes.append("few steps: sums begin in registers, chosen when it runs")
         few = _prepared(planner, planner.group(group.names), p)
         return TreeSequence((few, planner.nest(planner.group(edges))))
@@ -93,7 +93,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     where = Constraint(found.size - MANY)
     edges = planner.versions(group, where)
     planner.in_place |= set(edges)
-    planner.streams |= dict.fromkeys(edges, planner.streams.get(p.statement, False))
+    planner.short_streams |= dict.fromkeys(edges, planner.short_streams.get(p.statement, False))
     planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
     many = _prepared(planner, planner.group(group.names), p, copied=True)
     return TreeSequence((many, planner.nest(planner.group(edges))))
@@ -105,7 +105,7 @@ def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | Non
     if p.window or group.above or len(p.stream) != 1 or len(group.names) == 1:
         return None
     s = planner.scop.statement(p.statement)
-    if p.statement in planner.streams or size_of(s, p.stream[0]) is not None:
+    if p.statement in planner.short_streams or size_of(s, p.stream[0]) is not None:
         return None
     found = bounds(planner.scop, [(s, Var(p.stream[0]))])
     if found is None or to_affine(found.size) is None:

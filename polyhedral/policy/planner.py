@@ -123,9 +123,7 @@ class Planner:
     untiled: set[str] = field(default_factory=set)  # statements for sizes that a cache holds
     operands: dict[str, str] = field(default_factory=dict)  # their tensors and what makes them
     in_place: set[str] = field(default_factory=set)  # products too small for copies of operands
-    streams: dict[str, bool] = field(
-        default_factory=dict
-    )  # statements → if streams are known short
+    short_streams: dict[str, bool] = field(default_factory=dict)  # by statement, where decided
     notes: list[str] = field(default_factory=list)  # which strategy took which statements
     blocks: list[At] = field(default_factory=list)  # loops over blocks of steps: serial, no tiles
     spread: list[At] = field(default_factory=list)  # parallel loops that statements share

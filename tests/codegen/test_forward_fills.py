@@ -177,3 +177,9 @@ def test_masks_that_leave_something_keep_fills() -> None:
     other = select(c < n, ZERO, at("x", r, c))
     beside = nest(Store("t", (r, c), other), r=(0, 4), c=(0, 8))
     assert "x[r, c]" in forwarded(fill(width=LEFT), tile(beside, masked_back(LEFT, some)))
+
+
+def test_what_names_stand_for_may_lie_beside_what_was_filled() -> None:
+    inside = Let("v", at("x", r, literal(9)), nest(Store("t", (r, c), Var("v")), c=(0, 8)))
+    load = For("r", ZERO, literal(4), "serial", inside)
+    assert "x[r, 9]" in forwarded(fill(), tile(load))

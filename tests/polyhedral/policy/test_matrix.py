@@ -7,6 +7,7 @@ from textwrap import dedent, indent
 
 import pytest
 
+from tests.polyhedral.policy import products
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
 from weft.frontend.scalar_expr import Var
@@ -311,17 +312,7 @@ def test_rows_are_neighbours_in_memory() -> None:
 @pytest.mark.parametrize("constant", ["A", "B"])
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1, 5), (1, 5, 1), (5, 1, 1)])
 def test_a_constant_of_one_element(constant: str, sizes: tuple[int, int, int]) -> None:
-    rows, lanes, steps = sizes
-    text = f"""
-    for i in range({rows}):
-        for j in range({lanes}):
-            for k in range({steps}):
-                C[i, j] += A[i, k] * B[k, j]
-    """
-    shapes = {"A": f"in {rows} {steps}", "B": f"in {steps} {lanes}", "C": f"io {rows} {lanes}"}
-    scop = read(text, "", **shapes)
-    tensors = (replace(t, role="constant") if t.name == constant else t for t in scop.tensors)
-    computes(schedule_loops(replace(scop, tensors=tuple(tensors)), WIDE), {})
+    computes(schedule_loops(products.product(*sizes, constant=constant), WIDE), {})
 
 
 def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:

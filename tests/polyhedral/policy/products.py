@@ -1,0 +1,22 @@
+"""Products of sizes that are known, one operand of which may be a constant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.polyhedral.transform.integer_programs import read
+from weft.polyhedral.scop import Scop
+
+
+def product(rows: int, lanes: int, steps: int, *, constant: str = "") -> Scop:
+    """``C += A @ B``, in place."""
+    text = f"""
+    for i in range({rows}):
+        for j in range({lanes}):
+            for k in range({steps}):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    shapes = {"A": f"in {rows} {steps}", "B": f"in {steps} {lanes}", "C": f"io {rows} {lanes}"}
+    scop = read(text, "", **shapes)
+    tensors = (replace(t, role="constant") if t.name == constant else t for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors))
