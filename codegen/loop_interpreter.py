@@ -95,22 +95,28 @@ class Machine:
 
     def _load(self, source: Hashable, indices: tuple[Any, ...]) -> Any:
         memory = self.memory[str(source)]
-        place = self._place(memory, [int(i) for i in indices])
-        assert memory.written[place], f"{source} is read before it is written"
+        return self._read(memory, self._place(memory, indices))
+
+    def _read(self, memory: Memory, place: int) -> Any:
+        assert memory.written[place], f"{memory.buffer.name} is read before it is written"
         self.touched(memory, place, writes=False)
         return memory.values[place]
 
     @staticmethod
-    def _place(memory: Memory, indices: Sequence[int]) -> int:
-        place = sum(i * s for i, s in zip(indices, memory.strides, strict=True))
+    def _place(memory: Memory, indices: Sequence[Any]) -> int:
+        place = 0
+        for index, stride in zip(indices, memory.strides, strict=True):
+            place += int(index) * stride
         inside = 0 <= place < memory.values.size
-        assert inside, f"{memory.buffer.name}{list(indices)} is outside its buffer"
+        assert inside, f"{memory.buffer.name}{list(map(int, indices))} is outside its buffer"
         return place
 
     def store(self, name: str, indices: tuple[Expr, ...], value: Any) -> None:
         memory = self.memory[name]
-        assert memory.buffer.writable, f"{name} is read only"
-        place = self._place(memory, [int(self.value(i)) for i in indices])
+        self._write(memory, self._place(memory, [self.value(i) for i in indices]), value)
+
+    def _write(self, memory: Memory, place: int, value: Any) -> None:
+        assert memory.buffer.writable, f"{memory.buffer.name} is read only"
         self.touched(memory, place, writes=True)
         memory.values[place] = value
         memory.written[place] = True
@@ -153,22 +159,23 @@ class Machine:
     def repeat(self, loop: For, turns: range) -> None:
         outer = self.names
         for index in turns:
-            self.names = {**outer, loop.var: np.int64(index)}
+            self.names = {**outer, loop.var: index}
             self.run(loop.body)
         self.names = outer
 
     def _update(self, stmt: Update) -> None:
         monoid = stmt.monoid
-        old = [
-            self._load(name, tuple(self.value(i) for i in indices))
-            for name, indices in stmt.targets
-        ]
+        targets = []
+        for name, indices in stmt.targets:
+            memory = self.memory[name]
+            targets.append((memory, self._place(memory, [self.value(i) for i in indices])))
+        old = [self._read(memory, place) for memory, place in targets]
         new = [self.value(v) for v in stmt.values]
         operands = {v.name: x for v, x in zip(monoid.left, old, strict=True)}
         operands |= {v.name: x for v, x in zip(monoid.right, new, strict=True)}
         results = [self.point.value(c, operands) for c in monoid.combined]
-        for (name, indices), result in zip(stmt.targets, results, strict=True):
-            self.store(name, indices, result)
+        for (memory, place), result in zip(targets, results, strict=True):
+            self._write(memory, place, result)
 
     def _allocate(self, stmt: Allocate) -> None:
         outer = self.memory

@@ -47,17 +47,19 @@ class PointEvaluator:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Expr, Function | None]] = {}  # the expression keeps its id
+        # With the expression, which keeps its id: its function, and what types values may have.
+        self._known: dict[int, tuple[Expr, Function | None, tuple[type, ...]]] = {}
 
     def value(self, expr: Expr, names: Names, load: LoadFunction | None = None) -> Any:
         found = self._known.get(id(expr))
         if found is None:
-            found = self._known[id(expr)] = (expr, function_of(expr))
-        function = found[1]
+            types: tuple[type, ...] = (int, bool, expr.dtype.numpy.type)
+            found = self._known[id(expr)] = (expr, function_of(expr), types)
+        _, function, known = found
         if function is None:
             return evaluate(expr, names, load)[()]
         value = function(names, load or _no_load)
-        if type(value) in (int, bool, expr.dtype.numpy.type):
+        if type(value) in known:
             return value
         return value.astype(expr.dtype.numpy)[()]
 
@@ -96,6 +98,10 @@ def _function(node: Expr, inner: list[Function]) -> Function:
             )
         case Var(name, dtype) if dtype == dtypes.int64:
             return lambda names, load: _as(names[name], int, _to_int)
+        case Load(source, _, dtype) if dtype == dtypes.int64:
+            return lambda names, load: _as(
+                load(source, tuple([f(names, load) for f in inner])), int, _to_int
+            )
         case Var(name, dtype):
             return lambda names, load: _plain(_lift(names[name], dtype), dtype)
         case Load(source, _, dtype):

@@ -46,12 +46,13 @@ def interpret(
     memory = {t.name: _Memory(t, _shape(t, values), inputs.get(t.name)) for t in scop.tensors}
     evaluator = PointEvaluator()
     points = [domain_points(s, values) for s in scop.statements]
-    known = [_Known.of(s, values, p) for s, p in zip(scop.statements, points, strict=True)]
+    every = [
+        _Instances(s, memory, values, p, evaluator)
+        for s, p in zip(scop.statements, points, strict=True)
+    ]
     with np.errstate(all="ignore"):
         for number, k in _in_order(scop, values, points, tree):
-            statement = scop.statements[number]
-            point = {d: int(points[number][d][k]) for d in statement.dims}
-            _Instance(statement, known[number], k, memory, values | point, evaluator).run()
+            every[number].run(k)
     return {t.name: memory[t.name].data for t in scop.tensors if t.role in ("output", "inout")}
 
 
@@ -237,87 +238,119 @@ def _garbage(shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 @dataclass(slots=True)
-class _Known:
-    """The indices of accesses, by number, at every point: affine, so found for all of them at once.
-    None where data decides."""
+class _Place:
+    """Where an access goes, at every point of its statement: affine indices are found for all
+    points at once. ``known`` is None where data decides, ``wrong`` where none is out of range.
+    """
 
-    reads: list[list[tuple[int, ...]] | None]
-    writes: list[list[tuple[int, ...]] | None]
+    access: Access
+    memory: _Memory
+    known: list[tuple[int, ...]] | None
+    wrong: list[bool] | None
 
     @staticmethod
-    def of(s: Statement, parameters: Mapping[str, int], points: Mapping[str, Array]) -> _Known:
-        def indices(access: Access) -> list[tuple[int, ...]] | None:
-            if access.may:
-                return None
-            columns = [_column(index, parameters, points) for index in access.indices]
-            return list(zip(*columns, strict=True)) if columns else [()] * _count(points)
+    def of(
+        access: Access,
+        memory: Mapping[str, _Memory],
+        parameters: Mapping[str, int],
+        points: Mapping[str, Array],
+    ) -> _Place:
+        own = memory[access.tensor]
+        if access.may or len(access.indices) != len(own.shape):
+            return _Place(access, own, None, None)
+        count = _count(points)
+        columns = [_column(index, parameters, points) for index in access.indices]
+        outside = np.zeros(count, bool)
+        for column, size in zip(columns, own.shape, strict=True):
+            indices = np.array(column, np.int64)
+            outside |= (indices < 0) | (indices >= size)
+        known: list[tuple[int, ...]] = [()] * count
+        known = list(zip(*columns, strict=True)) if columns else known
+        return _Place(access, own, known, outside.tolist() if outside.any() else None)
 
-        return _Known(list(map(indices, s.reads)), list(map(indices, s.writes)))
 
+class _Instances:
+    """All instances of a statement, to be run one by one."""
 
-@dataclass(slots=True)
-class _Instance:
-    """The ``k``-th of a statement."""
+    def __init__(
+        self,
+        statement: Statement,
+        memory: Mapping[str, _Memory],
+        parameters: Mapping[str, int],
+        points: Mapping[str, Array],
+        evaluator: PointEvaluator,
+    ) -> None:
+        self.statement, self.evaluator = statement, evaluator
+        self.parameters = parameters
+        self.columns = [(d, points[d].tolist()) for d in statement.dims]
+        self.reads = [_Place.of(a, memory, parameters, points) for a in statement.reads]
+        self.writes = [_Place.of(a, memory, parameters, points) for a in statement.writes]
+        self.k = 0
+        self.values: dict[str, Any] = {}
 
-    statement: Statement
-    known: _Known
-    k: int
-    memory: Mapping[str, _Memory]
-    values: dict[str, Any]
-    evaluator: PointEvaluator
-
-    def run(self) -> None:
-        statement, update = self.statement, self.statement.update
+    def run(self, k: int) -> None:
+        """The ``k``-th."""
+        statement, update, value = self.statement, self.statement.update, self.evaluator.value
+        self.k, self.values = k, dict(self.parameters)
+        for dim, column in self.columns:
+            self.values[dim] = column[k]
         for name, expr in statement.body.lets:
-            self.values[name] = self.body(expr)
-        results = [self.body(result) for result in statement.body.results]
+            self.values[name] = value(expr, self.values, self.read)
+        results = [value(result, self.values, self.read) for result in statement.body.results]
         if update is not None:
-            if not all(self.holds(c) for write in statement.writes for c in write.guard):
+            if not all(self.holds(write.access) for write in self.writes):
                 return
             sides = dict(zip((v.name for v in update.monoid.right), results, strict=True))
-            lefts = zip(update.monoid.left, statement.writes, self.known.writes, strict=True)
-            for left, write, known in lefts:
-                memory, place = self.place(write, known)
-                sides[left.name] = memory.data[place]
-            results = [self.evaluator.value(part, sides) for part in update.monoid.combined]
-        for write, known, result in zip(statement.writes, self.known.writes, results, strict=True):
-            if all(map(self.holds, write.guard)):
-                memory, place = self.place(write, known)
-                memory.data[place] = result
+            for left, write in zip(update.monoid.left, self.writes, strict=True):
+                where = self.place(write)  # it may begin another tile, in other memory
+                sides[left.name] = write.memory.data[where]
+            results = [value(part, sides) for part in update.monoid.combined]
+        for write, result in zip(self.writes, results, strict=True):
+            if update is not None or self.holds(write.access):
+                where = self.place(write)
+                write.memory.data[where] = result
 
-    def body(self, expr: Expr) -> Any:
-        return self.evaluator.value(expr, self.values, self.read)
-
-    def holds(self, constraint: Constraint) -> bool:
-        value = self.body(constraint.expr)
-        return bool(value == 0 if constraint.equality else value >= 0)
+    def holds(self, access: Access) -> bool:
+        for constraint in access.guard:
+            value = self.evaluator.value(constraint.expr, self.values, self.read)
+            if not (value == 0 if constraint.equality else value >= 0):
+                return False
+        return True
 
     def read(self, source: Hashable, _: tuple[Any, ...]) -> Any:
         assert isinstance(source, int)
-        access = self.statement.reads[source]
-        if not all(map(self.holds, access.guard)):
+        place = self.reads[source]
+        if place.access.guard and not self.holds(place.access):
             raise self.broken(f"the guard of operand {source} is false where it is used")
-        memory, place = self.place(access, self.known.reads[source])
-        return memory.data[place]
+        where = self.place(place)
+        return place.memory.data[where]
 
-    def place(
-        self, access: Access, known: list[tuple[int, ...]] | None
-    ) -> tuple[_Memory, tuple[int, ...]]:
-        memory = self.memory[access.tensor]
-        if known is None:
-            indices = tuple(int(self.body(index)) for index in access.body_indices)
+    def place(self, place: _Place) -> tuple[int, ...]:
+        """Where in its memory's data this instance goes."""
+        if place.known is None or (place.wrong is not None and place.wrong[self.k]):
+            indices = self.examined(place)
         else:
-            indices = known[self.k]
-        if len(indices) != len(memory.shape):
-            raise self.broken(f"{access.tensor} has {len(memory.shape)} dimensions")
-        for dim, (index, size) in enumerate(zip(indices, memory.shape, strict=True)):
+            indices = place.known[self.k]
+        return place.memory.at(indices) if place.memory.tensor.contracted else indices
+
+    def examined(self, place: _Place) -> tuple[int, ...]:
+        """The indices, if they are in range."""
+        access, shape = place.access, place.memory.shape
+        if place.known is not None:
+            indices = place.known[self.k]
+        else:
+            value = self.evaluator.value
+            indices = tuple(int(value(x, self.values, self.read)) for x in access.body_indices)
+        if len(indices) != len(shape):
+            raise self.broken(f"{access.tensor} has {len(shape)} dimensions")
+        for dim, (index, size) in enumerate(zip(indices, shape, strict=True)):
             if not 0 <= index < size:
                 what = f"index {index} in dimension {dim} of {access.tensor}, whose size is {size}"
                 if not access.may:
                     raise self.broken(f"{what}, is out of range")
                 where = self.statement.origin.source if self.statement.origin else ""
                 raise ExecutionError("WEFT-E0140", f"{what}, is out of range", where=where)
-        return memory, memory.at(indices)
+        return indices
 
     def broken(self, what: str) -> InternalError:
         point = {dim: int(self.values[dim]) for dim in self.statement.dims}
