@@ -1,5 +1,6 @@
 """Tests leave the user's own cache of compiled programs alone, and no clock decides about one."""
 
+import gc
 import os
 
 import pytest
@@ -7,6 +8,13 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("weft")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: no collection of garbage need look at them again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)
