@@ -22,11 +22,11 @@ i, N = Var("i"), Var("N")
 
 
 def product(n: Expr, width: Expr, place: tuple[Expr, Expr] = (k, j)) -> Scop:
-    """9 rows and 70 steps, ``n`` lanes in rows of ``width``."""
-    inside = (i, literal(8) - i, j, n - 1 - j, k, literal(69) - k)
+    """5 rows and 70 steps, ``n`` lanes in rows of ``width``."""
+    inside = (i, literal(4) - i, j, n - 1 - j, k, literal(69) - k)
     s = statement(inside, dtypes.float32, reads=(("A", (i, k)), ("B", place)))
     stored = (width, width) if place != (k, j) else (literal(70), width)
-    shapes = {"A": (literal(9), literal(70)), "B": stored, "C": (literal(9), n)}
+    shapes = {"A": (literal(5), literal(70)), "B": stored, "C": (literal(5), n)}
     return program(s, dtypes.float32, shapes)
 
 
@@ -71,13 +71,13 @@ def test_nothing_else_is_asked_for(lines: int, place: tuple[Expr, Expr]) -> None
 
 def upright(lanes: int, place: tuple[Expr, Expr], width: int = 520) -> Kernel:
     """Tiles of 4 rows and ``lanes``, the rows of A, ``width`` elements each in memory, at
-    ``place``; right as plain loops are."""
-    inside = (i, literal(8) - i, j, literal(79) - j, k, literal(69) - k)
+    ``place``, of a product of 5 rows, 37 lanes and 41 steps; right as plain loops are."""
+    inside = (i, literal(4) - i, j, literal(36) - j, k, literal(40) - k)
     s = statement(inside, dtypes.float32, reads=(("A", place), ("B", (k, j))))
-    shapes = {"A": (literal(79), literal(width)), "B": (literal(70), literal(80))}
-    scop = program(s, dtypes.float32, {**shapes, "C": (literal(9), literal(80))})
-    agree(scop, tiled(4, lanes, 70), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
-    return optimise_kernel(build_kernel(scop, tiled(4, lanes, 70), "tile"))
+    shapes = {"A": (literal(46), literal(width)), "B": (literal(41), literal(37))}
+    scop = program(s, dtypes.float32, {**shapes, "C": (literal(5), literal(37))})
+    agree(scop, tiled(4, lanes, 41), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
+    return optimise_kernel(build_kernel(scop, tiled(4, lanes, 41), "tile"))
 
 
 def test_rows_side_by_side_are_asked_for_some_steps_ahead() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
 from weft import dtypes
@@ -106,32 +106,36 @@ def nest(name: str, *values: Index, prefix: str = "") -> Tree:
 
 def evaluate(expr: Expr, env: Mapping[str, int]) -> int:
     """The value of an index expression, by the definition in ``scalar_expr``."""
+    known = _KNOWN.get(id(expr))
+    if known is None:
+        known = _KNOWN[id(expr)] = (expr, eval(f"lambda env: {_python(expr)}"))
+    return known[1](env)
+
+
+# Expressions, which keep their ids, as functions: all points of a box are many.
+_KNOWN: dict[int, tuple[Expr, Callable[[Mapping[str, int]], int]]] = {}
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+
+
+def _python(expr: Expr) -> str:
     match expr:
         case Literal(value):
-            return int(value)
+            return f"({int(value)})"
         case Var(name):
-            return env[name]
-        case Apply(op, args):
-            values = [evaluate(a, env) for a in args]
-            match op:
-                case "add":
-                    return values[0] + values[1]
-                case "sub":
-                    return values[0] - values[1]
-                case "mul":
-                    return values[0] * values[1]
-                case "neg":
-                    return -values[0]
-                case "floordiv":
-                    return values[0] // values[1]
-                case "mod":
-                    return values[0] % values[1]
+            return f"env[{name!r}]"
+        case Apply("neg", (arg,)):
+            return f"(-{_python(arg)})"
+        case Apply(op, (left, right)) if op in _SIGNS:
+            return f"({_python(left)} {_SIGNS[op]} {_python(right)})"
     raise AssertionError(expr)
 
 
 def holds(constraints: tuple[Constraint, ...], env: Mapping[str, int]) -> bool:
-    values = [(evaluate(c.expr, env), c.equality) for c in constraints]
-    return all(v == 0 if equality else v >= 0 for v, equality in values)
+    for c in constraints:
+        value = evaluate(c.expr, env)
+        if not (value == 0 if c.equality else value >= 0):
+            return False
+    return True
 
 
 def instances(

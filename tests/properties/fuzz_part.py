@@ -6,7 +6,7 @@ from tests.properties.examine import Effort
 from tests.properties.fuzz import LEGAL, Tally, run_here
 from tests.properties.random_schedules import SCHEDULES
 
-PAIRS = 504  # of each part, four parts
+PAIRS = 256  # of each part, four parts
 EFFORT = Effort(kinds=0.02, all_sizes=0.02, loop_ir=0.02, native=0.004)
 
 

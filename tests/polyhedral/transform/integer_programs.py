@@ -176,22 +176,29 @@ def _size(size: Expr, sizes: Mapping[str, int]) -> int:
     return int(evaluate(size, dict(sizes)))
 
 
-def promise(now: Scheduled, *sizes: Mapping[str, int]) -> None:
-    """``now`` is well-formed, legal, valid, within bounds, and computes what its original does."""
+Run = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # what was given, what comes out
+
+
+def promise(now: Scheduled, *sizes: Mapping[str, int]) -> list[Run]:
+    """``now`` is well-formed, legal, valid, within bounds, and computes what its original does:
+    what that is, for each of ``sizes``."""
     verify(now.scop)
     check_bounds(now.scop)
     check(now.scop, now.tree)
     validate(now.original, now.scop, now.tree)
-    same(now, *sizes)
+    return same(now, *sizes)
 
 
-def same(now: Scheduled, *sizes: Mapping[str, int]) -> None:
+def same(now: Scheduled, *sizes: Mapping[str, int]) -> list[Run]:
+    runs = []
     for values in sizes:
         given = arrays(now.original, values)
         expected = interpret(now.original, given, values)
         found = interpret(now.scop, given, values, tree=now.tree)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=f"{name} at {values}")
+        runs.append((given, expected))
+    return runs
 
 
 def every(scop: Scop, sizes: tuple[int, ...] = SIZES) -> list[dict[str, int]]:

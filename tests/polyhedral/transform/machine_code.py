@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tests.codegen.kernel_runner import Compiled
-from tests.polyhedral.transform.integer_programs import arrays, every, promise
+from tests.polyhedral.transform.integer_programs import every, promise
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.llvm_target import host_target
 from weft.codegen.loop_verifier import verify_kernel
@@ -15,7 +15,6 @@ from weft.codegen.optimise_kernel import optimise_kernel
 from weft.codegen.size_arithmetic import evaluate
 from weft.polyhedral.schedule_tree import Band, Leaf, Sequence, Tree, children
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import interpret
 from weft.polyhedral.transform.scheduled import Scheduled
 
 
@@ -40,13 +39,12 @@ def _outline(tree: Tree) -> str:
 
 def computes(now: Scheduled, *sizes: Mapping[str, int]) -> None:
     """``now`` keeps every promise, and so does its machine code, on all sizes by default."""
-    promise(now, *(sizes or every(now.original)))
+    tried = sizes or every(now.original)
+    runs = promise(now, *tried)
     kernel = optimise_kernel(build_kernel(now.scop, now.tree, "test"))
     verify_kernel(kernel)
     compiled = Compiled(kernel, host_target())
-    for values in (sizes or every(now.original))[-2:]:
-        given = arrays(now.original, values)
-        expected = interpret(now.original, given, values)
+    for values, (given, expected) in zip(tried[-2:], runs[-2:], strict=True):
         found, status = compiled(values, _memory(now.scop, given, values))
         assert status.code == 0
         for name, value in expected.items():
