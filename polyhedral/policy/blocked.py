@@ -318,10 +318,11 @@ def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tilin
     across = [step for step in _near(planner, p, tile) if mentions(step[1], (p.lanes,))]
     down = [step for step in _near(planner, p, tile) if not mentions(step[1], (p.lanes,))]
     rows = (*((d, Var(d), _SERIAL) for d in far.inside), *down)
-    if not far.steps:
-        return Tiling(tile, tuple(around), (), rows, shared=True)
-    part: Step = (f"{far.cut}_t", from_first(s, far.cut) // far.steps, _SERIAL)
-    return Tiling(tile, tuple(around), (part,), (*across, *rows), shared=True)
+    part: Step = (f"{far.cut}_t", from_first(s, far.cut) // max(1, far.steps), _SERIAL)
+    outer = ((part, *across) if far.copied else (part,)) if far.steps else ()
+    near = rows if far.copied or not far.steps else (*across, *rows)
+    shared = not far.copied
+    return Tiling(tile, tuple(around), outer, near, panels=far.copied, shared=shared)
 
 
 def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:

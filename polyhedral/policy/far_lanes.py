@@ -7,6 +7,10 @@
 A slow last cache hands lanes out more slowly than register tiles use them. So all rows go inside,
 with a part of the stream for which their own operand stays in the second cache, and the lanes come
 in once, while those of the panel before are used (``codegen/next_lanes.py``).
+
+Those that lie in rows of memory can only be read so in short parts, with few lines in each set of
+the caches. Where rows are so many that lanes are there in a small part of the time in which these
+use them, each panel is copied instead, and the parts are as long as those of constants.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, gcd, inf, prod
 
+from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.cache_tiles import lanes_from_last, steps_at_once
 from weft.polyhedral.policy.far_constants import bytes_beside, bytes_touched, moves
 from weft.polyhedral.policy.lanes import jumps
@@ -27,6 +32,7 @@ from weft.polyhedral.scop import Access
 OPERANDS, SUMS, LANES = 0.4, 0.35, 0.25  # of the second cache
 WHOLE = 0.32  # of it, for two panels that are not cut
 BUSY = 6  # times as long as lanes take to come in: arithmetic that hides that by itself
+LONG = 4  # the same, of arithmetic beside which it takes little to copy them
 LEAST = 32  # steps of a part
 PARTS = 2  # times the steps after which it takes little to bring sums in and back
 PAGES = 64  # that processors find at once
@@ -35,12 +41,14 @@ PAGES = 64  # that processors find at once
 @dataclass(frozen=True, slots=True)
 class FarLanes:
     """``inside``: the outer dims whose loops go inside those over panels; ``cut``: the stream that
-    is cut into parts of so many ``steps``, none if 0; ``width``: lanes whose sums stay near."""
+    is cut into parts of so many ``steps``, none if 0; ``width``: lanes whose sums stay near;
+    ``copied``: the numbers of the reads that are copied panel by panel."""
 
     inside: tuple[str, ...]
     cut: str
     steps: int
     width: int
+    copied: tuple[int, ...] = ()
 
 
 def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> FarLanes | None:
@@ -75,7 +83,7 @@ def _gains(
     (None); or these would not keep the other operands near."""
     s, scop = planner.scop.statement(p.statement), planner.scop
     rows = (*p.rows, *(less or ()))
-    waits = _waits(planner, prod(sizes[d] for d in rows))
+    waits = _busy(planner, prod(sizes[d] for d in rows)) <= BUSY
     if waits or less is None:
         return waits
     within = {d: sizes[d] for d in (*rows, *p.stream)}
@@ -83,11 +91,11 @@ def _gains(
     return held > SHARE * planner.machine.near
 
 
-def _waits(planner: Planner, rows: int) -> bool:
-    """Whether lanes take a good part of the time in which ``rows`` use them to come in."""
+def _busy(planner: Planner, rows: int) -> float:
+    """How many times as long as lanes take to come in ``rows`` take to use them."""
     machine = planner.machine
     comes = machine.vector_bytes / machine.caches[-1].bandwidth
-    return rows / machine.fma_per_cycle <= BUSY * comes
+    return rows / machine.fma_per_cycle / comes
 
 
 def _parts(
@@ -105,7 +113,11 @@ def _parts(
     item = scop.tensor(s.writes[0].tensor).dtype.itemsize
     all_rows = (*p.rows, *inside)
     within = {d: sizes[d] for d in (*all_rows, *p.stream)}
-    in_sets = _in_sets(planner, read, cut)
+    in_rows = scop.tensor(read.tensor).role != "constant"
+    busy = in_rows and _busy(planner, prod(sizes[d] for d in all_rows)) >= LONG
+    long = busy and not mentions(read.indices[-1], p.stream)
+    copied = tuple(n for n, r in enumerate(s.reads) if long and r == read)
+    in_sets = _in_sets(planner, read, cut) if in_rows and not long else inf
     most = min(PARTS * steps_at_once(planner.machine), in_sets)
     width = int(SUMS * near) // (prod(sizes[d] for d in all_rows) * item)
     for parts in range(1, sizes[cut] + 1):
@@ -117,19 +129,17 @@ def _parts(
         if each > OPERANDS * near:
             continue
         if parts == 1 and both <= WHOLE * near and steps * taps <= in_sets:
-            return FarLanes(inside, cut, 0, sizes[p.lanes])
+            return FarLanes(inside, cut, 0, sizes[p.lanes], copied)
         enough = width >= min(4 * lanes, sizes[p.lanes])
         if steps * taps <= most and both <= LANES * near and enough:
-            return FarLanes(inside, cut, steps, width)
+            return FarLanes(inside, cut, steps, width, copied)
     return None
 
 
 def _in_sets(planner: Planner, read: Access, cut: str) -> float:
     """How many steps along ``cut`` take half of the ways of the sets of the second cache that the
-    lanes fall into, where they lie rows of memory apart."""
+    lanes fall into, as they lie rows of memory apart."""
     tensor, near = planner.scop.tensor(read.tensor), planner.machine.caches[:2][-1]
-    if tensor.role == "constant":
-        return inf
     apart = stride(tensor, read, cut)
     sets = near.size // near.line // near.ways
     pages = PAGES * PAGE / min(max(1, apart), PAGE)

@@ -12,7 +12,7 @@ from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, walk
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
 SLOW, FAST = 4.0, 64.0  # bytes a cycle
 
@@ -63,6 +63,19 @@ def test_a_short_stream_is_not_cut() -> None:
     assert marked(found) and order(found)[0] == "j_t" and order(found)[-1] == "i_r"
 
 
+@pytest.mark.parametrize(("depth", "lanes"), [(300, 40), (40, 300)], ids=["in parts", "whole"])
+def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, lanes: int) -> None:
+    found = scheduled(product(40, lanes, depth), 40000)
+    around = loops_above(found.tree, "copy_B_packed")
+    assert not marked(found)
+    assert [x.name for x in around if "S0" in x.at] == order(found)[:-1]
+    assert order(found)[-1] == "i_r"
+    few = scheduled(product(30, lanes, depth), 40000)
+    assert marked(few) and "copy_B_packed" not in [s.name for s in few.scop.statements]
+    constant = scheduled(product(40, lanes, depth, constant="B"), 40000)
+    assert marked(constant)
+
+
 @pytest.mark.parametrize(
     ("scop", "near", "speed"),
     [
@@ -97,6 +110,17 @@ def test_products_are_what_they_were(
         product(rows, lanes, depth, constant=constant if depth > 1 else ""), 12500, SLOW, threads
     )
     assert marked(found) or rows == 1
+    promise(found, {})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("rows", "lanes", "depth"), [(33, 41, 97), (40, 65, 65), (37, 97, 43)])
+def test_products_of_copies_are_what_they_were(
+    rows: int, lanes: int, depth: int, threads: int
+) -> None:
+    found = scheduled(product(rows, lanes, depth), 42000, SLOW, threads)
+    assert not marked(found) and order(found)[-1] == "i_r" and "i_t" not in order(found)
+    assert "copy_B_packed" in [s.name for s in found.scop.statements]
     promise(found, {})
 
 
