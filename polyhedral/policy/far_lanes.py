@@ -10,7 +10,8 @@ in once, while those of the panel before are used (``codegen/next_lanes.py``).
 
 Those that lie in rows of memory can only be read so in short parts, with few lines in each set of
 the caches. Where rows are so many that lanes are there in a small part of the time in which these
-use them, each panel is copied instead, and the parts are as long as those of constants.
+use them, each panel is copied instead, if then all of the stream can run at once; and, in parts as
+long as those of constants, if each step is on another page.
 """
 
 from __future__ import annotations
@@ -113,11 +114,10 @@ def _parts(
     item = scop.tensor(s.writes[0].tensor).dtype.itemsize
     all_rows = (*p.rows, *inside)
     within = {d: sizes[d] for d in (*all_rows, *p.stream)}
+    whole = _copied(planner, p, read, prod(sizes[d] for d in all_rows))
+    copied = whole if stride(scop.tensor(read.tensor), read, cut) >= PAGE else ()
     in_rows = scop.tensor(read.tensor).role != "constant"
-    busy = in_rows and _busy(planner, prod(sizes[d] for d in all_rows)) >= LONG
-    long = busy and not mentions(read.indices[-1], p.stream)
-    copied = tuple(n for n, r in enumerate(s.reads) if long and r == read)
-    in_sets = _in_sets(planner, read, cut) if in_rows and not long else inf
+    in_sets = _in_sets(planner, read, cut) if in_rows and not copied else inf
     most = min(PARTS * steps_at_once(planner.machine), in_sets)
     width = int(SUMS * near) // (prod(sizes[d] for d in all_rows) * item)
     for parts in range(1, sizes[cut] + 1):
@@ -128,12 +128,21 @@ def _parts(
         both = 2 * steps * taps * lanes * item
         if each > OPERANDS * near:
             continue
-        if parts == 1 and both <= WHOLE * near and steps * taps <= in_sets:
-            return FarLanes(inside, cut, 0, sizes[p.lanes], copied)
+        if parts == 1 and both <= WHOLE * near and (whole or steps * taps <= in_sets):
+            return FarLanes(inside, cut, 0, sizes[p.lanes], whole)
         enough = width >= min(4 * lanes, sizes[p.lanes])
         if steps * taps <= most and both <= LANES * near and enough:
             return FarLanes(inside, cut, steps, width, copied)
     return None
+
+
+def _copied(planner: Planner, p: Product, read: Access, rows: int) -> tuple[int, ...]:
+    """The number of ``read`` if it lies in rows of memory, and so many rows use it that it may as
+    well be copied."""
+    s, role = planner.scop.statement(p.statement), planner.scop.tensor(read.tensor).role
+    if role == "constant" or mentions(read.indices[-1], p.stream) or _busy(planner, rows) < LONG:
+        return ()
+    return tuple(n for n, r in enumerate(s.reads) if r == read)
 
 
 def _in_sets(planner: Planner, read: Access, cut: str) -> float:

@@ -9,6 +9,7 @@ import pytest
 from tests.polyhedral.policy.products import product
 from tests.polyhedral.transform.integer_programs import promise, read
 from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy.product_costs import PAGE
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, walk
 from weft.polyhedral.scop import Scop
@@ -63,17 +64,20 @@ def test_a_short_stream_is_not_cut() -> None:
     assert marked(found) and order(found)[0] == "j_t" and order(found)[-1] == "i_r"
 
 
-@pytest.mark.parametrize(("depth", "lanes"), [(300, 40), (40, 300)], ids=["in parts", "whole"])
-def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, lanes: int) -> None:
-    found = scheduled(product(40, lanes, depth), 40000)
+@pytest.mark.parametrize(("depth", "apart"), [(300, PAGE), (40, 0)], ids=["in parts", "whole"])
+def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, apart: int) -> None:
+    def of(rows: int, apart: int, constant: str = "") -> Scheduled:
+        return scheduled(product(rows, 300, depth, constant=constant, apart=apart), 40000)
+
+    found = of(40, apart)
     around = loops_above(found.tree, "copy_B_packed")
     assert not marked(found)
     assert [x.name for x in around if "S0" in x.at] == order(found)[:-1]
     assert order(found)[-1] == "i_r"
-    few = scheduled(product(30, lanes, depth), 40000)
+    few = of(30, apart)
     assert marked(few) and "copy_B_packed" not in [s.name for s in few.scop.statements]
-    constant = scheduled(product(40, lanes, depth, constant="B"), 40000)
-    assert marked(constant)
+    assert marked(of(40, apart, "B"))
+    assert marked(of(40, 0)) == (apart > 0)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_products_are_what_they_were(
 def test_products_of_copies_are_what_they_were(
     rows: int, lanes: int, depth: int, threads: int
 ) -> None:
-    found = scheduled(product(rows, lanes, depth), 42000, SLOW, threads)
+    found = scheduled(product(rows, lanes, depth, apart=PAGE), 42000, SLOW, threads)
     assert not marked(found) and order(found)[-1] == "i_r" and "i_t" not in order(found)
     assert "copy_B_packed" in [s.name for s in found.scop.statements]
     promise(found, {})
