@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
 from weft import dtypes
@@ -126,6 +127,7 @@ def _is_division(piece: str) -> bool:
     return " // " in piece and not piece.endswith(")")
 
 
+@lru_cache(maxsize=4096)
 def variable(name: str) -> Affine:
     return Affine(((name, 1),))
 

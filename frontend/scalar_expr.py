@@ -304,7 +304,7 @@ def apply(op: str, *args: Expr) -> Expr:
                 f"{op} does not take operands of dtype {arg.dtype}",
                 hint=f"cast first; {op} takes {', '.join(sorted(row.kinds))}",
             )
-        if arg.dtype != args[0].dtype:
+        if arg.dtype is not args[0].dtype and arg.dtype != args[0].dtype:
             raise ExpressionError(
                 "WEFT-E0104",
                 f"{op} of {args[0].dtype} and {arg.dtype}",
@@ -376,9 +376,10 @@ def select(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> 
 
 def _fold_index(op: str, args: tuple[Expr, ...]) -> Expr | None:
     """Constants and units of int64 and bool arithmetic, so that index expressions stay readable."""
-    if args[0].dtype == dtypes.bool_:
+    dtype = args[0].dtype
+    if dtype.kind == "bool":
         return _fold_bool(op, args)
-    if args[0].dtype != dtypes.int64 or op not in INTEGER_OPERATORS:
+    if (dtype is not dtypes.int64 and dtype != dtypes.int64) or op not in INTEGER_OPERATORS:
         return None
     left, right = args
     a = left.value if isinstance(left, Literal) else None
