@@ -133,7 +133,7 @@ def test_an_update_in_place_is_split_twice() -> None:
     made = schedule_loops(read(LU, A="io N N"), MACHINE)
     assert in_registers(made) == {"S0", "S0_edge", "S2", "S2_edge"}
     promise(made, *({"N": n} for n in (0, 1, 12, 13, 14)))
-    computes(made, {"N": 11}, {"N": 37})
+    computes(made, {"N": 11}, {"N": 25})
 
 
 def test_lanes_of_an_update_in_place_are_copied_where_many_rows_use_them(
@@ -144,7 +144,7 @@ def test_lanes_of_an_update_in_place_are_copied_where_many_rows_use_them(
     made = schedule_loops(read(LU, A="io N N"), MACHINE)
     assert copies(made)
     promise(made, *({"N": n} for n in (0, 1, 12, 13, 14)))
-    computes(made, {"N": 11}, {"N": 37})
+    computes(made, {"N": 11}, {"N": 25})
 
 
 def test_steps_that_meet_the_tile_are_none_of_its_registers() -> None:
