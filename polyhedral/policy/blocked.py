@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 
 from weft.frontend.scalar_expr import Expr, Var, literal, substitute
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
@@ -55,6 +55,7 @@ from weft.polyhedral.scop import Statement
 
 SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
 AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay
+AMPLE = 16  # iterations for each thread, one more of which is nothing
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 _SERIAL: Kind = "serial"
@@ -271,7 +272,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     inside = () if beside else inside_panels(planner, p, lanes)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
     block = best.shared_rows if shared else best.rows
-    block = block if planner.threads == 1 else min(block, SHARED_OUT)
+    sharers = _sharers(planner, s, around)
+    block = block if sharers == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
     copies = from_panels(planner.scop, p, tile, width, planner.machine)
     known = p.window or planner.short_streams.get(p.statement, False)
@@ -290,17 +292,17 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         if short:
             near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
             return Tiling(tile, (), (), near)
-        sizes.append((p.lanes, _even(planner, size_of(s, p.lanes), lanes, width), _PARALLEL))
+        sizes.append((p.lanes, _even(sharers, size_of(s, p.lanes), lanes, width), _PARALLEL))
     else:
         for row, size in zip(p.rows, rows, strict=True):
-            sizes.append((row, _even(planner, size_of(s, row), size, block), _PARALLEL))
+            sizes.append((row, _even(sharers, size_of(s, row), size, block), _PARALLEL))
         kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
             around.append((f"{dim}_t", from_first(s, dim) // size, kind))
     if beside and not around:
-        size = _even(planner, size_of(s, beside[0]), 1, BESIDE)
+        size = _even(sharers, size_of(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
     near = (*again, *_near(planner, p, tile))
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
@@ -312,7 +314,8 @@ def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tilin
     """The loops of ``p`` where lanes come in part by part, for all rows."""
     s, lanes = planner.scop.statement(p.statement), tile[1]
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in far.inside]
-    width = _even(planner, size_of(s, p.lanes), lanes, far.width) if far.steps else lanes
+    sharers = _sharers(planner, s, around)
+    width = _even(sharers, size_of(s, p.lanes), lanes, far.width) if far.steps else lanes
     if _cut(s, p.lanes, width):
         around.append((f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL))
     across = [step for step in _near(planner, p, tile) if mentions(step[1], (p.lanes,))]
@@ -329,7 +332,8 @@ def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[S
     """The loops of ``p`` where what it reads along the lanes is used once: strips of sums that stay
     in the first cache, through which a few steps go at a time."""
     s, (step,) = planner.scop.statement(p.statement), p.stream
-    width = _even(planner, size_of(s, p.lanes), tile[1], strip_of(planner, p, tile))
+    sharers, strip = _sharers(planner, s, around), strip_of(planner, p, tile)
+    width = _even(sharers, size_of(s, p.lanes), tile[1], strip)
     strips: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
     cut = (strips,) if _cut(s, p.lanes, width) else ()
     part: Step = (f"{step}_t", Var(step) // STEPS, _SERIAL)
@@ -347,15 +351,26 @@ def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
     return len(known) == len(rows) and lanes is not None and prod(known) <= lanes
 
 
-def _even(planner: Planner, total: int | None, size: int, block: int) -> int:
+def _sharers(planner: Planner, s: Statement, around: Sequence[Step]) -> int:
+    """How many threads have to share out what is inside of the parallel loops ``around``, which are
+    along dims of ``s``: 1 where each thread has as many iterations of these as any other."""
+    sizes = [size_of(s, dim) for dim, _, _ in around]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return planner.threads
+    found = prod(known)
+    return 1 if found >= AMPLE * planner.threads else planner.threads // gcd(planner.threads, found)
+
+
+def _even(sharers: int, total: int | None, size: int, block: int) -> int:
     """Rows of a cache tile, in whole register tiles of ``size`` rows: about ``block``, or less of a
-    known ``total``, so that threads have equal shares of it."""
+    known ``total``, so that ``sharers`` threads have equal shares of it."""
     most = max(1, block // size)
-    if total is None or planner.threads == 1:
+    if total is None or sharers == 1:
         return size * most
     tiles = -(-total // size)
     parts = -(-tiles // most)
-    parts = -(-parts // planner.threads) * planner.threads
+    parts = -(-parts // sharers) * sharers
     return size * max(1, -(-tiles // parts))
 
 
@@ -369,7 +384,7 @@ def _copied_tiles(planner: Planner, p: Product) -> Tiling:
     best = _sizes(planner, p)
     around: list[Step] = []
     for row, size in zip(p.rows, rows, strict=True):
-        block = _even(planner, size_of(s, row), size, best.copied_rows)
+        block = _even(planner.threads, size_of(s, row), size, best.copied_rows)
         around.append((f"{row}_t", from_first(s, row) // block, _PARALLEL))
     width = lanes * max(1, best.copied_width // lanes)
     across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
