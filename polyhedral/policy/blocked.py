@@ -176,11 +176,7 @@ def shared_tiles(
     tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, shared=True)
     shared = tiling.around if tiling.stream else (*tiling.around, *tiling.near)
     dims = {dim: plane.at for dim, plane in planes.items()}
-    loops: list[Loop] = []
-    for hint, value, kind in shared:
-        (dim,) = (d for d in dims if mentions(value, (d,)))
-        at = {n: substitute(value, {dim: e}) for n, e in dims[dim].items()}
-        loops.append(planner.loop(hint, at, kind))
+    loops = [planner.loop(hint, _for_all(dims, value), kind) for hint, value, kind in shared]
     inside = group.inside(*(dict(loop.at) for loop in loops))
 
     def sums(planner: Planner, _: Group) -> Tree:
@@ -189,14 +185,18 @@ def shared_tiles(
         return _with_loops(own, _registers(planner, p, tiling, [*loops, *own]))
 
     planner.planned[p.statement] = sums
-    if not tiling.stream:
-        points = [
-            {n: substitute(value, {dim: e}) for n, e in dims[dim].items()}
-            for dim, value in _in_tile(planner.scop.statement(p.statement), p, tiling.tile).items()
-        ]
-        elements = prod(tiling.tile[0]) * tiling.tile[1]
-        planner.planned |= turned_ends(planner, inside, p.statement, points, elements)
+    in_tile = _in_tile(planner.scop.statement(p.statement), p, tiling.tile).values()
+    points = [_for_all(dims, value) for value in in_tile]
+    near = [_for_all(dims, value) for _, value, _ in tiling.near] if tiling.stream else []
+    elements = prod(tiling.tile[0]) * tiling.tile[1]
+    planner.planned |= turned_ends(planner, inside, p.statement, points, elements, near)
     return _with_loops(loops, planner.nest(inside))
+
+
+def _for_all(dims: Mapping[str, At], value: Expr) -> At:
+    """What ``value``, over one of ``dims`` of the sums, is for each statement."""
+    (dim,) = (d for d in dims if mentions(value, (d,)))
+    return {name: substitute(value, {dim: same}) for name, same in dims[dim].items()}
 
 
 def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loop]) -> Tree:

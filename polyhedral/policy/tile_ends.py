@@ -27,27 +27,40 @@ WRITTEN_OUT = 200  # vector operations for all elements of a tile
 
 
 def turned_ends(
-    planner: Planner, group: Group, sums: str, points: Sequence[At], elements: int
+    planner: Planner,
+    group: Group,
+    sums: str,
+    points: Sequence[At],
+    elements: int,
+    near: Sequence[At] = (),
 ) -> dict[str, Strategy]:
     """Strategies for the statements of ``group``, inside the loops over tiles, beside ``sums``;
     none where they are better off as they are. ``points``: the rows and the lanes of a tile, by
-    statement; it has so many ``elements``."""
+    statement; it has so many ``elements``. ``near``: loops over tiles that sums have for themselves
+    as they come in parts; then it pays where results lie along the rows."""
     target = planner.scop.statement(sums).writes[0].tensor
     others = [s for s in planner.statements(group) if s.name != sums]
     vectors = elements / planner.machine.lanes(planner.scop.tensor(target).dtype)
     written = vectors * sum(map(operations, others)) <= WRITTEN_OUT
     if len(points) < 2 or not written:
         return {}
-    if not all(_fits(planner, group, s, target, points) for s in others):
+    dims = {s.name: _dims([at[s.name] for at in (*near, *points)]) for s in others}
+    if any(dims[s.name] != set(planner.free(group, s.name)) for s in others):
         return {}
-    return {s.name: partial(_in_order, [at[s.name] for at in points]) for s in others}
+    if not all(_fits(s, target, points) for s in others):
+        return {}
+    if near and not any(_across(s, w, points) for s in others for w in s.writes):
+        return {}
+    order = partial(_in_order, len(near))
+    return {s.name: partial(order, [at[s.name] for at in (*near, *points)]) for s in others}
 
 
-def _in_order(values: Sequence[Expr], planner: Planner, group: Group) -> Tree | None:
+def _in_order(near: int, values: Sequence[Expr], planner: Planner, group: Group) -> Tree | None:
+    """Loops along ``values``, so many of them over tiles and the others within one."""
     (name,) = group.names
     if not _dims(values) <= set(planner.free(group, name)):
         return None  # it shares some of these loops with others
-    kinds: list[Kind] = ["unrolled" for _ in values]
+    kinds: list[Kind] = ["serial" if n < near else "unrolled" for n in range(len(values))]
     kinds[-1] = "vector"
     loops = [
         planner.loop(hint, {name: value}, kind)
@@ -57,10 +70,8 @@ def _in_order(values: Sequence[Expr], planner: Planner, group: Group) -> Tree | 
     return Band(tuple(loops), Leaf(name))
 
 
-def _fits(planner: Planner, group: Group, s: Statement, target: str, points: Sequence[At]) -> bool:
+def _fits(s: Statement, target: str, points: Sequence[At]) -> bool:
     """Whether all that ``s`` accesses besides the sums lies along the lanes, or across them."""
-    if _dims([at[s.name] for at in points]) != set(planner.free(group, s.name)):
-        return False
     (lane,) = _dims([points[-1][s.name]])
     others = (a for a in (*s.reads, *s.writes) if a.tensor != target)
     return s.update is None and all(
