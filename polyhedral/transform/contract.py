@@ -14,6 +14,7 @@ TVM ``set_scope``, Exo ``sink_alloc`` + ``reduce_dim``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
@@ -25,9 +26,9 @@ from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.order_check import keeps_order
 from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Scope, Statement
+from weft.polyhedral.scop import Access, Scope, Statement, Tensor
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.local_tile import LocalTile, layout_of, local_tile
+from weft.polyhedral.transform.local_tile import layout_of, local_tile
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 
@@ -40,7 +41,7 @@ def contract(
     stored in ``order`` (default: as they come).
 
     What one iteration touches along each dim is a window (``analysis.window``) whose size is the
-    dim's new size; a dim of size 1 disappears. Where nothing becomes smaller, nothing changes.
+    dim's new size; a dim of size 1 disappears. Where nothing becomes smaller, only the order does.
     Raises ``IllegalScheduleError`` (WEFT-E0464) for a tensor that outlives the Scop, is local
     already, or is accessed at data-dependent indices.
     """
@@ -60,7 +61,7 @@ def contract(
     loops = _private(scheduled, tensor, [s for s, _ in uses])
     boxes = windows(scheduled.scop, uses, loops) if loops else None
     if boxes is None:
-        return scheduled
+        return _in_order(scheduled, old, order)
     used = max((k for box in boxes for k, step in enumerate(box.steps) if step), default=-1) + 1
     everyone = range(used)
     moving = [k for k in everyone if any(box.steps[k] for box in boxes)]
@@ -71,10 +72,10 @@ def contract(
         layout = layout_of(inside, order, None)
         tile = tile or local_tile(scheduled.scop, tensor, old, uses, around, inside, layout, scope)
     if not used or tile is None:
-        return scheduled
+        return _in_order(scheduled, old, order)
     scop = scheduled.scop
     tensors = tuple(tile.tensor if t is old else t for t in scop.tensors)
-    statements = tuple(_redirect(s, tensor, tile) for s in scop.statements)
+    statements = tuple(_redirect(s, tensor, tile.redirected) for s in scop.statements)
     return replace(scheduled, scop=replace(scop, tensors=tensors, statements=statements))
 
 
@@ -103,9 +104,26 @@ def _private(scheduled: Scheduled, tensor: str, users: Seq[Statement]) -> tuple[
     return tuple(shared)
 
 
-def _redirect(statement: Statement, tensor: str, tile: LocalTile) -> Statement:
+def _in_order(scheduled: Scheduled, tensor: Tensor, order: Seq[int] | None) -> Scheduled:
+    """``scheduled`` with the dims of ``tensor`` stored in ``order``."""
+    if order is None or list(order) == sorted(order):
+        return scheduled
+    scop = scheduled.scop
+
+    def turned(access: Access, _: str) -> Access:
+        return replace(access, indices=tuple(access.indices[d] for d in order))
+
+    turned_tensor = replace(tensor, shape=tuple(tensor.shape[d] for d in order))
+    tensors = tuple(turned_tensor if t is tensor else t for t in scop.tensors)
+    statements = tuple(_redirect(s, tensor.name, turned) for s in scop.statements)
+    return replace(scheduled, scop=replace(scop, tensors=tensors, statements=statements))
+
+
+def _redirect(
+    statement: Statement, tensor: str, redirected: Callable[[Access, str], Access]
+) -> Statement:
     def change(access: Access) -> Access:
-        return tile.redirected(access, statement.name) if access.tensor == tensor else access
+        return redirected(access, statement.name) if access.tensor == tensor else access
 
     return replace(
         statement,

@@ -39,3 +39,19 @@ def test_the_dim_of_the_lanes_is_last(lanes: tuple[str, ...], order: tuple[int, 
     assert storage_order(scheduled, "T") == order
     small = contract(scheduled, "T", order=order)
     promise(small, {"N": 0}, {"N": 1}, {"N": 4})
+
+
+def test_what_cannot_be_smaller_is_turned_as_well() -> None:
+    text = """
+    for j in range(N):
+        for k in range(3):
+            T[k, j] = A[j] + k
+    for j in range(N):
+        for k in range(3):
+            B[j, k] = T[k, j]
+    """
+    scheduled = initial(read(text, A="in N", T="tmp 3 N", B="out N 3"))
+    turned = contract(scheduled, "T", order=(1, 0))
+    assert turned.tensor("T").shape == tuple(reversed(scheduled.tensor("T").shape))
+    promise(turned, {"N": 0}, {"N": 1}, {"N": 4})
+    assert contract(scheduled, "T", order=(0, 1)).tensor("T") == scheduled.tensor("T")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.polyhedral.transform.integer_programs import read
@@ -12,19 +14,22 @@ from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
+SLOW = Machine("slow", 16, 16, (Cache(1 << 10), Cache(20000, bandwidth=4.0, ways=64)))
 
 
-def product(filters: int, pixels: int, after: str) -> Scop:
+def product(filters: int, pixels: int, after: str, steps: int = 17, x: str = "p, c") -> Scop:
     """A product whose filters, being fewer, are the cheaper ones to copy into panels."""
+    size = {"p": pixels, "c": steps}
+    shape = " ".join(str(size[d]) for d in x.split(", "))
     text = f"""
     for f in range({filters}):
         for p in range({pixels}):
             S[f, p] = 0
-            for c in range(17):
-                S[f, p] += W[f, c] * X[p, c]
+            for c in range({steps}):
+                S[f, p] += W[f, c] * X[{x}]
             Y[f, p] = {after}
     """
-    return read(text, "", W=f"in {filters} 17", X=f"in {pixels} 17", B=f"in {filters}",
+    return read(text, "", W=f"in {filters} {steps}", X=f"in {shape}", B=f"in {filters}",
                 Z=f"in {filters} {2 * pixels}", S=f"tmp {filters} {pixels}",
                 Y=f"out {filters} {pixels}")  # fmt: skip
 
@@ -44,4 +49,16 @@ def test_results_across_the_lanes_are_turned_in_registers() -> None:
 def test_what_does_not_fit_the_tile_stays_as_it_was(after: str) -> None:
     made = schedule_loops(product(24, 8, after), WIDE)
     assert "f_2!unrolled" not in outline(made) and "p_2!unrolled" not in outline(made)
+    computes(made, {})
+
+
+@pytest.mark.parametrize("filters", [40, 100])  # more of them come in tiles of their own
+@pytest.mark.parametrize("pixels", [7, 9])
+def test_sums_that_come_in_parts_lie_as_tiles_do(filters: int, pixels: int) -> None:
+    scop = product(filters, pixels, "S[f, p] + B[f] * Z[f, p]", steps=300, x="c, p")
+    tensors = (replace(t, role="constant") if t.name == "W" else t for t in scop.tensors)
+    made = schedule_loops(replace(scop, tensors=tuple(tensors)), SLOW)
+    assert "c_t f_r p_r" in outline(made) and "p_4!unrolled f_4!vector { S2 }" in outline(made)
+    sums = made.tensor("S")
+    assert sums.shape[sums.contracted :][0] == literal(pixels)
     computes(made, {})
