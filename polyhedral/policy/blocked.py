@@ -35,6 +35,7 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
     cache_tiles,
+    copied_part,
     lanes_from_last,
     nearest,
     steps_at_once,
@@ -381,16 +382,21 @@ def _copied_tiles(planner: Planner, p: Product) -> Tiling:
     enough to stay nearer."""
     s = planner.scop.statement(p.statement)
     rows, lanes = tile = shape(planner, p)
-    best = _sizes(planner, p)
+    best, dim, far = _sizes(planner, p), p.stream[-1], lanes_from_last(planner.machine)
     around: list[Step] = []
+    steps = best.copied_steps
     for row, size in zip(p.rows, rows, strict=True):
-        block = _even(planner.threads, size_of(s, row), size, best.copied_rows)
+        most = best.copied_rows
+        if not far:
+            steps, most = copied_part(best, size_of(s, dim), size_of(s, row), size)
+        block = _even(planner.threads, size_of(s, row), size, most)
         around.append((f"{row}_t", from_first(s, row) // block, _PARALLEL))
     width = lanes * max(1, best.copied_width // lanes)
     across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
     near = tuple(_near(planner, p, tile))
-    near = near[::-1] if lanes_from_last(planner.machine) else near
-    return Tiling(tile, tuple(around), (_part(planner, p), across), near, copied=True)
+    near = near[::-1] if far else near
+    part: Step = (f"{dim}_t", Var(dim) // steps, _SERIAL)
+    return Tiling(tile, tuple(around), (part, across), near, copied=True)
 
 
 def _part(planner: Planner, p: Product) -> Step:

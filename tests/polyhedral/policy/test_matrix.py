@@ -30,7 +30,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in {"PANEL": 3, "MANY": 9}.items():
         monkeypatch.setattr(matrix, name, size)
     monkeypatch.setattr(blocked, "BESIDE", 2)
-    sizes = CacheTiles(5, 12, 8, 4, 16, 12, 12)
+    sizes = CacheTiles(5, 12, 8, 4, 5, 16, 12, 12)
     for module in (blocked, matrix):
         monkeypatch.setattr(module, "cache_tiles", lambda machine, itemsize: sizes)
     for module in (blocked, matrix, reuse):
