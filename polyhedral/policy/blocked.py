@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 
-from weft.frontend.scalar_expr import Expr, Var, literal, substitute
-from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
+from weft.frontend.scalar_expr import Expr, Var, substitute
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
@@ -40,6 +40,7 @@ from weft.polyhedral.policy.cache_tiles import (
     nearest,
     steps_at_once,
 )
+from weft.polyhedral.policy.even_tiles import even, sharers_of
 from weft.polyhedral.policy.far_constants import inside_panels
 from weft.polyhedral.policy.far_lanes import FarLanes, far_lanes
 from weft.polyhedral.policy.operand_panels import from_panels
@@ -56,7 +57,6 @@ from weft.polyhedral.scop import Statement
 
 SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
 AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay
-AMPLE = 16  # iterations for each thread, one more of which is nothing
 BESIDE = 64  # iterations that share panels of what none of them moves through
 
 _SERIAL: Kind = "serial"
@@ -106,66 +106,6 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
     }
     marked = _marked(planner, p, Tiling(tile, (), (), ()), _points(planner, p, points))
     return _with_loops(loops, marked)
-
-
-def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
-    """The loops around the only sums of ``group`` that all its other statements can
-    share, by the dims of the sums: each of them does something to the element that is summed up.
-    """
-    sums = sums_of(planner, group)
-    if len(sums) != 1 or any(n in planner.planned for n in group.names):
-        return None
-    (p,) = sums
-    if (p.statement,) not in group.components():
-        return None
-    target = planner.scop.statement(p.statement).writes[0].tensor
-    moving = (*p.outer, *p.rows, p.lanes)
-    for s in planner.statements(group):
-        touches = any(a.tensor == target for a in (*s.reads, *s.writes))
-        if not touches or (
-            s.name != p.statement and len(planner.free(group, s.name)) > len(moving)
-        ):
-            return None
-    search = group.search()
-    others = [n for n in group.names if n != p.statement]
-    own = {n: [Var(d) for d in planner.free(group, n) if not _folds(planner, n, d)] for n in others}
-    found: dict[str, Hyperplane] = {}
-    for dim in moving:
-        at: At = {p.statement: Var(dim)}
-        for name in others:
-            pair = group.part((p.statement, name)).search()
-            same = (e for e in own[name] if _coincident(pair, {p.statement: Var(dim), name: e}))
-            value = next(same, None)
-            if value is None:
-                return None
-            own[name].remove(value)
-            at[name] = value
-        plane = search.valid(at)
-        if plane is None or not plane.coincident:
-            return None
-        found[dim] = plane
-    return None if any(_scatters(planner, p, n, found) for n in others) else found
-
-
-def _scatters(planner: Planner, p: Product, name: str, planes: Mapping[str, Hyperplane]) -> bool:
-    """Whether neither rows nor lanes of a tile lie side by side where ``name`` writes, other than
-    where the sums do."""
-    target = planner.scop.statement(p.statement).writes[0].tensor
-    inside = [planes[d].at[name] for d in (*p.rows, p.lanes)]
-    dims = [value.name for value in inside if isinstance(value, Var)]
-    writes = [w for w in planner.scop.statement(name).writes if w.tensor != target and w.indices]
-    return any(w.indices[-1] != literal(0) and not mentions(w.indices[-1], dims) for w in writes)
-
-
-def _folds(planner: Planner, name: str, dim: str) -> bool:
-    """Whether iterations along ``dim`` meet in an element that the statement updates."""
-    update = planner.scop.statement(name).update
-    return update is not None and dim in update.dims
-
-
-def _coincident(search: Hyperplanes, at: At) -> bool:
-    plane = search.valid(at)
-    return plane is not None and plane.coincident
 
 
 def shared_tiles(
@@ -273,7 +213,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     inside = () if beside else inside_panels(planner, p, lanes)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
     block = best.shared_rows if shared else best.rows
-    sharers = _sharers(planner, s, around)
+    sharers = sharers_of(planner, s, [d for d, _, _ in around])
     block = block if sharers == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
     copies = from_panels(planner.scop, p, tile, width, planner.machine)
@@ -293,17 +233,17 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         if short:
             near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
             return Tiling(tile, (), (), near)
-        sizes.append((p.lanes, _even(sharers, size_of(s, p.lanes), lanes, width), _PARALLEL))
+        sizes.append((p.lanes, even(sharers, size_of(s, p.lanes), lanes, width), _PARALLEL))
     else:
         for row, size in zip(p.rows, rows, strict=True):
-            sizes.append((row, _even(sharers, size_of(s, row), size, block), _PARALLEL))
+            sizes.append((row, even(sharers, size_of(s, row), size, block), _PARALLEL))
         kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
             around.append((f"{dim}_t", from_first(s, dim) // size, kind))
     if beside and not around:
-        size = _even(sharers, size_of(s, beside[0]), 1, BESIDE)
+        size = even(sharers, size_of(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
     near = (*again, *_near(planner, p, tile))
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
@@ -315,8 +255,8 @@ def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tilin
     """The loops of ``p`` where lanes come in part by part, for all rows."""
     s, lanes = planner.scop.statement(p.statement), tile[1]
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in far.inside]
-    sharers = _sharers(planner, s, around)
-    width = _even(sharers, size_of(s, p.lanes), lanes, far.width) if far.steps else lanes
+    sharers = sharers_of(planner, s, [d for d, _, _ in around])
+    width = even(sharers, size_of(s, p.lanes), lanes, far.width) if far.steps else lanes
     if _cut(s, p.lanes, width):
         around.append((f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL))
     across = [step for step in _near(planner, p, tile) if mentions(step[1], (p.lanes,))]
@@ -333,8 +273,8 @@ def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[S
     """The loops of ``p`` where what it reads along the lanes is used once: strips of sums that stay
     in the first cache, through which a few steps go at a time."""
     s, (step,) = planner.scop.statement(p.statement), p.stream
-    sharers, strip = _sharers(planner, s, around), strip_of(planner, p, tile)
-    width = _even(sharers, size_of(s, p.lanes), tile[1], strip)
+    sharers, strip = sharers_of(planner, s, [d for d, _, _ in around]), strip_of(planner, p, tile)
+    width = even(sharers, size_of(s, p.lanes), tile[1], strip)
     strips: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
     cut = (strips,) if _cut(s, p.lanes, width) else ()
     part: Step = (f"{step}_t", Var(step) // STEPS, _SERIAL)
@@ -352,29 +292,6 @@ def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
     return len(known) == len(rows) and lanes is not None and prod(known) <= lanes
 
 
-def _sharers(planner: Planner, s: Statement, around: Sequence[Step]) -> int:
-    """How many threads have to share out what is inside of the parallel loops ``around``, which are
-    along dims of ``s``: 1 where each thread has as many iterations of these as any other."""
-    sizes = [size_of(s, dim) for dim, _, _ in around]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
-        return planner.threads
-    found = prod(known)
-    return 1 if found >= AMPLE * planner.threads else planner.threads // gcd(planner.threads, found)
-
-
-def _even(sharers: int, total: int | None, size: int, block: int) -> int:
-    """Rows of a cache tile, in whole register tiles of ``size`` rows: about ``block``, or less of a
-    known ``total``, so that ``sharers`` threads have equal shares of it."""
-    most = max(1, block // size)
-    if total is None or sharers == 1:
-        return size * most
-    tiles = -(-total // size)
-    parts = -(-tiles // most)
-    parts = -(-parts // sharers) * sharers
-    return size * max(1, -(-tiles // parts))
-
-
 def _copied_tiles(planner: Planner, p: Product) -> Tiling:
     """The loops of ``p`` where its operands are copied: lanes inside of one part of the stream, so
     that rows are copied once for all of them. Register tiles go along the lanes first where the
@@ -389,7 +306,7 @@ def _copied_tiles(planner: Planner, p: Product) -> Tiling:
         most = best.copied_rows
         if not far:
             steps, most = copied_part(best, size_of(s, dim), size_of(s, row), size)
-        block = _even(planner.threads, size_of(s, row), size, most)
+        block = even(planner.threads, size_of(s, row), size, most)
         around.append((f"{row}_t", from_first(s, row) // block, _PARALLEL))
     width = lanes * max(1, best.copied_width // lanes)
     across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")

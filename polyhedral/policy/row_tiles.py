@@ -18,12 +18,12 @@ from weft.frontend.scalar_expr import Expr, Literal, Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.row_tiles import rows_together
-from weft.polyhedral.policy.blocked import together
 from weft.polyhedral.policy.confine import between, rows_of
 from weft.polyhedral.policy.far_lanes import far_lanes
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape
 from weft.polyhedral.policy.sizes import from_first, size_of, turns_of
+from weft.polyhedral.policy.together import together
 from weft.polyhedral.scop import Access, Statement
 from weft.polyhedral.transform.edit import accesses_of
 
