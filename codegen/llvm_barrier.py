@@ -35,12 +35,14 @@ define internal i64 @now() {
   ret i64 %both
 }
 
-; The same, and between two looks whoever waits for this processor has it.
-define internal i1 @yield_while(ptr %word, i32 %old) {
+; The same for up to %longest nanoseconds, and between two looks whoever waits for this processor
+; has it; whether it has changed. Not on a processor that somebody else needs.
+define internal i1 @yield_while(ptr %word, i32 %old, i64 %longest) {
 entry:
   %start = call i64 @now()
   br label %look
 look:
+  %before = phi i64 [ %start, %entry ], [ %time, %again ]
   %now = load atomic i32, ptr %word acquire, align 4
   %changed = icmp ne i32 %now, %old
   br i1 %changed, label %done, label %again
@@ -48,7 +50,10 @@ again:
   %failed = call i32 @sched_yield()
   %time = call i64 @now()
   %spent = sub i64 %time, %start
-  %more = icmp slt i64 %spent, $YIELDS
+  %soon = icmp slt i64 %spent, %longest
+  %away = sub i64 %time, %before
+  %free = icmp slt i64 %away, $YIELDS
+  %more = and i1 %soon, %free
   br i1 %more, label %look, label %done
 done:
   ret i1 %changed
@@ -134,7 +139,7 @@ come:
   %soon = call i1 @spin_while(ptr @meetings, i32 %now)
   br i1 %soon, label %done, label %linger
 linger:
-  %after = call i1 @yield_while(ptr @meetings, i32 %now)
+  %after = call i1 @yield_while(ptr @meetings, i32 %now, i64 $PATIENCE)
   br i1 %after, label %done, label %late
 late:
   %one.more = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 4

@@ -19,9 +19,11 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
   its own thread, so that the machine is never oversubscribed and nobody waits.
 * Workers wait on a mailbox of their own (one cache line each); the leader waits for them in the
   same way, and so do threads at a barrier (``llvm_barrier``). Whoever waits spins for a moment,
-  then yields its processor between two looks, for longer than it takes to sleep and be woken up
-  (40 µs, on virtual machines 200), and sleeps in a futex at last. Both sides publish before they
-  look (sequentially consistent), so no wake-up is lost.
+  then yields its processor between two looks, and sleeps in a futex at last. Both sides publish
+  before they look (sequentially consistent), so no wake-up is lost.
+* Being woken up takes 40 µs, on virtual machines 200, or a thousand when the host is busy. So who
+  waits for others of its launch is patient: else it would sleep while they wake up, and they,
+  having worked, while it does, at every launch. Workers without work sleep sooner.
 * Yielding costs nothing where a processor is free, and gives it away where it is not. A leader that
   slept instead was woken up on its worker's processor, which then waited for it in turn: 16 ms a
   call instead of 4 were seen.
@@ -39,6 +41,7 @@ MAX_WORKERS = 255
 SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call
 MISSED = 4  # launches that were not worth a wake-up each; together they are
 YIELDS = 300_000  # nanoseconds; some 600 looks where nobody waits for the processor
+PATIENCE = 20_000_000  # nanoseconds: the same within a launch, whose threads are about to be done
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {
@@ -67,6 +70,7 @@ def runtime_ir(triple: str) -> str:
         "WORKERS": str(MAX_WORKERS),
         "SPINS": str(SPINS),
         "YIELDS": str(YIELDS),
+        "PATIENCE": str(PATIENCE),
         "MISSED": str(MISSED),
     }
     text = _TEMPLATE + BARRIER_TEMPLATE
@@ -172,7 +176,7 @@ loop:
   %called = call i1 @spin_while(ptr %word, i32 %seen)
   br i1 %called, label %work, label %linger
 linger:
-  %late = call i1 @yield_while(ptr %word, i32 %seen)
+  %late = call i1 @yield_while(ptr %word, i32 %seen, i64 $YIELDS)
   br i1 %late, label %work, label %rest
 rest:
   store atomic i32 1, ptr %sleeps seq_cst, align 4
@@ -381,7 +385,7 @@ not.yet:
   %soon = call i1 @spin_while(ptr @pending, i32 %left)
   br i1 %soon, label %wait, label %linger
 linger:
-  %after = call i1 @yield_while(ptr @pending, i32 %left)
+  %after = call i1 @yield_while(ptr @pending, i32 %left, i64 $PATIENCE)
   br i1 %after, label %wait, label %late
 late:
   store atomic i32 1, ptr @leader_sleeps seq_cst, align 4
