@@ -18,6 +18,12 @@ BARRIER_TEMPLATE = r"""
 @sleepers = internal global i32 0, align 4         ; threads that may sleep on it
 @waker = internal global i32 -1, align 64          ; processor of whoever last woke up others
 
+@handles = internal global [$WORKERS x i64] zeroinitializer        ; of workers
+@masks = internal global [$WORKERS x [128 x i8]] zeroinitializer   ; their sets of processors,
+@narrowed = internal global [$WORKERS x i32] zeroinitializer       ; where they have smaller ones
+
+declare i32 @pthread_getaffinity_np(i64, i64, ptr)
+declare i32 @pthread_setaffinity_np(i64, i64, ptr)
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
 declare i32 @sched_getcpu()
@@ -77,6 +83,54 @@ done:
 define internal void @note_waker() {
   %cpu = call i32 @sched_getcpu()
   store atomic i32 %cpu, ptr @waker monotonic, align 4
+  ret void
+}
+
+; For a leader, before it wakes worker %i up: not on this processor, where it would wait its turn
+; though others are free. The worker gets its set of processors back (``widen``).
+define internal void @narrow(i64 %i) {
+  %handle.p = getelementptr [$WORKERS x i64], ptr @handles, i64 0, i64 %i
+  %handle = load i64, ptr %handle.p, align 8
+  %mask = getelementptr [$WORKERS x [128 x i8]], ptr @masks, i64 0, i64 %i
+  %narrowed = getelementptr [$WORKERS x i32], ptr @narrowed, i64 0, i64 %i
+  %cpu = call i32 @sched_getcpu()
+  %failed = call i32 @pthread_getaffinity_np(i64 %handle, i64 128, ptr %mask)
+  %known = icmp eq i32 %failed, 0
+  %listed = icmp ult i32 %cpu, 1024
+  %try = and i1 %known, %listed
+  br i1 %try, label %move, label %done
+move:
+  %byte = lshr i32 %cpu, 3
+  %at = getelementptr i8, ptr %mask, i32 %byte
+  %all = load i8, ptr %at, align 1
+  %low = trunc i32 %cpu to i8
+  %place = and i8 %low, 7
+  %bit = shl i8 1, %place
+  %rest = xor i8 %bit, -1
+  %others = and i8 %all, %rest
+  store i8 %others, ptr %at, align 1
+  %nowhere = call i32 @pthread_setaffinity_np(i64 %handle, i64 128, ptr %mask)
+  store i8 %all, ptr %at, align 1
+  %moved = icmp eq i32 %nowhere, 0
+  br i1 %moved, label %note, label %done
+note:
+  store atomic i32 1, ptr %narrowed seq_cst, align 4
+  br label %done
+done:
+  ret void
+}
+
+; For worker %i, when it is awake.
+define internal void @widen(i64 %i) {
+  %narrowed = getelementptr [$WORKERS x i32], ptr @narrowed, i64 0, i64 %i
+  %was = atomicrmw xchg ptr %narrowed, i32 0 seq_cst, align 4
+  %must = icmp ne i32 %was, 0
+  br i1 %must, label %restore, label %done
+restore:
+  %mask = getelementptr [$WORKERS x [128 x i8]], ptr @masks, i64 0, i64 %i
+  %failed = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  br label %done
+done:
   ret void
 }
 

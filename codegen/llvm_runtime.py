@@ -183,6 +183,7 @@ rest:
   call void @sleep_while(ptr %word, i32 %seen)
   store atomic i32 0, ptr %sleeps seq_cst, align 4
   call void @keep_apart()
+  call void @widen(i64 %i)
   br label %work
 work:
   call void @share(i64 %t)
@@ -215,6 +216,8 @@ define internal i1 @spawn() {
   br i1 %ok, label %started, label %refused
 started:
   %handle = load i64, ptr %thread, align 8
+  %handle.p = getelementptr [$WORKERS x i64], ptr @handles, i64 0, i64 %n64
+  store i64 %handle, ptr %handle.p, align 8
   %d = call i32 @pthread_detach(i64 %handle)
   %n1 = add i32 %n, 1
   store i32 %n1, ptr @workers, align 4
@@ -368,6 +371,7 @@ post:
   br i1 %must, label %wake, label %posted
 wake:
   call void @note_waker()
+  call void @narrow(i64 %i)
   call void @futex_wake(ptr %word, i64 1)
   br label %posted
 posted:
