@@ -36,6 +36,7 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 from __future__ import annotations
 
 from weft.codegen.llvm_barrier import BARRIER_TEMPLATE
+from weft.codegen.llvm_launch import LAUNCH_TEMPLATE
 
 MAX_WORKERS = 255
 SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call
@@ -73,7 +74,7 @@ def runtime_ir(triple: str) -> str:
         "PATIENCE": str(PATIENCE),
         "MISSED": str(MISSED),
     }
-    text = _TEMPLATE + BARRIER_TEMPLATE
+    text = _TEMPLATE + LAUNCH_TEMPLATE + BARRIER_TEMPLATE
     for key, value in values.items():
         text = text.replace(f"${key}", value)
     return text
@@ -82,7 +83,7 @@ def runtime_ir(triple: str) -> str:
 _TEMPLATE = r"""
 target triple = "$TRIPLE"
 
-%Slot = type { i32, i32, [56 x i8] }               ; mailbox word, worker sleeps
+%Slot = type { i32, i32, [56 x i8] }  ; mailbox word (odd: a share is to be taken), worker sleeps
 %Job = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i64 }  ; launch's arguments, team as i64
 
 @slots = internal global [$WORKERS x %Slot] zeroinitializer, align 64
@@ -171,20 +172,30 @@ entry:
   %sleeps = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %i, i32 1
   br label %loop
 loop:
-  %seen = phi i32 [ 0, %entry ], [ %next, %work ], [ %next, %last ], [ %next, %wake ]
-  %next = add i32 %seen, 1
+  %seen = phi i32 [ 0, %entry ], [ %value, %look ],
+                  [ %taken, %work ], [ %taken, %last ], [ %taken, %wake ]
   %called = call i1 @spin_while(ptr %word, i32 %seen)
-  br i1 %called, label %work, label %linger
+  br i1 %called, label %look, label %linger
 linger:
   %late = call i1 @yield_while(ptr %word, i32 %seen, i64 $YIELDS)
-  br i1 %late, label %work, label %rest
+  br i1 %late, label %look, label %rest
 rest:
   store atomic i32 1, ptr %sleeps seq_cst, align 4
   call void @sleep_while(ptr %word, i32 %seen)
   store atomic i32 0, ptr %sleeps seq_cst, align 4
   call void @keep_apart()
   call void @widen(i64 %i)
-  br label %work
+  br label %look
+look:
+  %value = load atomic i32, ptr %word acquire, align 4
+  %odd = and i32 %value, 1
+  %open = icmp ne i32 %odd, 0
+  br i1 %open, label %take, label %loop
+take:
+  %taken = add i32 %value, 1
+  %pair = cmpxchg ptr %word, i32 %value, i32 %taken seq_cst monotonic, align 4
+  %mine = extractvalue { i32, i1 } %pair, 1
+  br i1 %mine, label %work, label %look
 work:
   call void @share(i64 %t)
   %left = atomicrmw sub ptr @pending, i32 1 seq_cst, align 4
@@ -323,84 +334,5 @@ all:
   ret i32 %awake
 alone:
   ret i32 1
-}
-
-define i32 @weft_launch(ptr %kernel, ptr %buffers, ptr %params, ptr %status, ptr %scratch,
-                        i64 %stride, i64 %extent, i32 %team) {
-entry:
-  %any = icmp ne i64 %extent, 0
-  br i1 %any, label %some, label %done
-some:
-  %region = icmp slt i64 %extent, 0
-  %team64 = sext i32 %team to i64
-  %least = call i64 @llvm.smin.i64(i64 %team64, i64 %extent)
-  %n = select i1 %region, i64 %team64, i64 %least
-  %many = icmp sgt i64 %n, 1
-  br i1 %many, label %spread, label %alone
-alone:
-  %all = select i1 %region, i64 1, i64 %extent
-  call void %kernel(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 0, i64 %all)
-  br label %done
-spread:
-  store ptr %kernel, ptr @job, align 8
-  %buffers.p = getelementptr %Job, ptr @job, i32 0, i32 1
-  store ptr %buffers, ptr %buffers.p, align 8
-  %params.p = getelementptr %Job, ptr @job, i32 0, i32 2
-  store ptr %params, ptr %params.p, align 8
-  %status.p = getelementptr %Job, ptr @job, i32 0, i32 3
-  store ptr %status, ptr %status.p, align 8
-  %scratch.p = getelementptr %Job, ptr @job, i32 0, i32 4
-  store ptr %scratch, ptr %scratch.p, align 8
-  %stride.p = getelementptr %Job, ptr @job, i32 0, i32 5
-  store i64 %stride, ptr %stride.p, align 8
-  %extent.p = getelementptr %Job, ptr @job, i32 0, i32 6
-  store i64 %extent, ptr %extent.p, align 8
-  %team.p = getelementptr %Job, ptr @job, i32 0, i32 7
-  store i64 %n, ptr %team.p, align 8
-  %helpers = sub i64 %n, 1
-  %helpers32 = trunc i64 %helpers to i32
-  store atomic i32 %helpers32, ptr @pending seq_cst, align 4
-  br label %post
-post:
-  %i = phi i64 [ 0, %spread ], [ %i1, %posted ]
-  %word = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %i, i32 0
-  %sleeps = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %i, i32 1
-  %old = atomicrmw add ptr %word, i32 1 seq_cst, align 4
-  %asleep = load atomic i32, ptr %sleeps seq_cst, align 4
-  %must = icmp ne i32 %asleep, 0
-  br i1 %must, label %wake, label %posted
-wake:
-  call void @note_waker()
-  call void @narrow(i64 %i)
-  call void @futex_wake(ptr %word, i64 1)
-  br label %posted
-posted:
-  %i1 = add i64 %i, 1
-  %more = icmp slt i64 %i1, %helpers
-  br i1 %more, label %post, label %own
-own:
-  call void @share(i64 0)
-  br label %wait
-wait:
-  %left = load atomic i32, ptr @pending seq_cst, align 4
-  %finished = icmp eq i32 %left, 0
-  br i1 %finished, label %done, label %not.yet
-not.yet:
-  %soon = call i1 @spin_while(ptr @pending, i32 %left)
-  br i1 %soon, label %wait, label %linger
-linger:
-  %after = call i1 @yield_while(ptr @pending, i32 %left, i64 $PATIENCE)
-  br i1 %after, label %wait, label %late
-late:
-  store atomic i32 1, ptr @leader_sleeps seq_cst, align 4
-  call void @sleep_while(ptr @pending, i32 %left)
-  store atomic i32 0, ptr @leader_sleeps seq_cst, align 4
-  call void @keep_apart()
-  br label %wait
-done:
-  %code.p = getelementptr i64, ptr %status, i64 1
-  %code64 = load i64, ptr %code.p, align 8
-  %code = trunc i64 %code64 to i32
-  ret i32 %code
 }
 """
