@@ -58,7 +58,7 @@ again:
   %spent = sub i64 %time, %start
   %soon = icmp slt i64 %spent, %longest
   %away = sub i64 %time, %before
-  %free = icmp slt i64 %away, $YIELDS
+  %free = icmp slt i64 %away, $AWAY
   %more = and i1 %soon, %free
   br i1 %more, label %look, label %done
 done:
@@ -86,19 +86,24 @@ define internal void @note_waker() {
   ret void
 }
 
-; For a leader, before it wakes worker %i up: not on this processor, where it would wait its turn
-; though others are free. The worker gets its set of processors back (``widen``).
+; For a leader, before it wakes worker %i up or where it did not begin: not on this processor, where
+; it would wait its turn though others are free. The worker gets its set of processors back itself.
 define internal void @narrow(i64 %i) {
-  %handle.p = getelementptr [$WORKERS x i64], ptr @handles, i64 0, i64 %i
-  %handle = load i64, ptr %handle.p, align 8
   %mask = getelementptr [$WORKERS x [128 x i8]], ptr @masks, i64 0, i64 %i
   %narrowed = getelementptr [$WORKERS x i32], ptr @narrowed, i64 0, i64 %i
-  %cpu = call i32 @sched_getcpu()
+  %handle.p = getelementptr [$WORKERS x i64], ptr @handles, i64 0, i64 %i
+  %handle = load i64, ptr %handle.p, align 8
+  %was = load atomic i32, ptr %narrowed seq_cst, align 4
+  %fresh = icmp eq i32 %was, 0
+  br i1 %fresh, label %ask, label %known
+ask:
   %failed = call i32 @pthread_getaffinity_np(i64 %handle, i64 128, ptr %mask)
-  %known = icmp eq i32 %failed, 0
+  %found = icmp eq i32 %failed, 0
+  br i1 %found, label %known, label %done
+known:
+  %cpu = call i32 @sched_getcpu()
   %listed = icmp ult i32 %cpu, 1024
-  %try = and i1 %known, %listed
-  br i1 %try, label %move, label %done
+  br i1 %listed, label %move, label %done
 move:
   %byte = lshr i32 %cpu, 3
   %at = getelementptr i8, ptr %mask, i32 %byte
@@ -123,10 +128,11 @@ done:
 ; For worker %i, when it is awake.
 define internal void @widen(i64 %i) {
   %narrowed = getelementptr [$WORKERS x i32], ptr @narrowed, i64 0, i64 %i
-  %was = atomicrmw xchg ptr %narrowed, i32 0 seq_cst, align 4
-  %must = icmp ne i32 %was, 0
+  %is = load atomic i32, ptr %narrowed seq_cst, align 4
+  %must = icmp ne i32 %is, 0
   br i1 %must, label %restore, label %done
 restore:
+  store atomic i32 0, ptr %narrowed seq_cst, align 4
   %mask = getelementptr [$WORKERS x [128 x i8]], ptr @masks, i64 0, i64 %i
   %failed = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
   br label %done

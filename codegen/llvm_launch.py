@@ -80,6 +80,7 @@ take:
   %mine = extractvalue { i32, i1 } %pair, 1
   br i1 %mine, label %instead, label %helped
 instead:
+  call void @narrow(i64 %j)
   call void @share(i64 %j1)
   %fewer = atomicrmw sub ptr @pending, i32 1 seq_cst, align 4
   br label %helped

@@ -41,8 +41,10 @@ from weft.codegen.llvm_launch import LAUNCH_TEMPLATE
 MAX_WORKERS = 255
 SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call
 MISSED = 4  # launches that were not worth a wake-up each; together they are
-YIELDS = 300_000  # nanoseconds; some 600 looks where nobody waits for the processor
-PATIENCE = 20_000_000  # nanoseconds: the same within a launch, whose threads are about to be done
+# Nanoseconds: a look that took so long gave the processor to somebody else, who needs it.
+AWAY = 300_000
+IDLE = 2_000_000  # that workers without work look for some: twice a wake-up on a busy host
+PATIENCE = 20_000_000  # that threads of a launch look for each other, who are about to be done
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {
@@ -70,7 +72,8 @@ def runtime_ir(triple: str) -> str:
         "SLOT_BYTES": str(MAX_WORKERS * 64),
         "WORKERS": str(MAX_WORKERS),
         "SPINS": str(SPINS),
-        "YIELDS": str(YIELDS),
+        "AWAY": str(AWAY),
+        "IDLE": str(IDLE),
         "PATIENCE": str(PATIENCE),
         "MISSED": str(MISSED),
     }
@@ -177,16 +180,16 @@ loop:
   %called = call i1 @spin_while(ptr %word, i32 %seen)
   br i1 %called, label %look, label %linger
 linger:
-  %late = call i1 @yield_while(ptr %word, i32 %seen, i64 $YIELDS)
+  %late = call i1 @yield_while(ptr %word, i32 %seen, i64 $IDLE)
   br i1 %late, label %look, label %rest
 rest:
   store atomic i32 1, ptr %sleeps seq_cst, align 4
   call void @sleep_while(ptr %word, i32 %seen)
   store atomic i32 0, ptr %sleeps seq_cst, align 4
   call void @keep_apart()
-  call void @widen(i64 %i)
   br label %look
 look:
+  call void @widen(i64 %i)
   %value = load atomic i32, ptr %word acquire, align 4
   %odd = and i32 %value, 1
   %open = icmp ne i32 %odd, 0
