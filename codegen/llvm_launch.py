@@ -75,12 +75,12 @@ help:
   %open = icmp ne i32 %odd, 0
   br i1 %open, label %take, label %helped
 take:
+  call void @narrow(i64 %j)
   %taken = add i32 %state, 1
   %pair = cmpxchg ptr %theirs, i32 %state, i32 %taken seq_cst monotonic, align 4
   %mine = extractvalue { i32, i1 } %pair, 1
   br i1 %mine, label %instead, label %helped
 instead:
-  call void @narrow(i64 %j)
   call void @share(i64 %j1)
   %fewer = atomicrmw sub ptr @pending, i32 1 seq_cst, align 4
   br label %helped

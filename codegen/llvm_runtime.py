@@ -70,6 +70,8 @@ def runtime_ir(triple: str) -> str:
         "PAUSE": _PAUSE[machine],
         "DECLARE": _DECLARE[machine],
         "SLOT_BYTES": str(MAX_WORKERS * 64),
+        "HANDLE_BYTES": str(MAX_WORKERS * 8),
+        "FLAG_BYTES": str(MAX_WORKERS * 4),
         "WORKERS": str(MAX_WORKERS),
         "SPINS": str(SPINS),
         "AWAY": str(AWAY),
@@ -183,6 +185,7 @@ linger:
   %late = call i1 @yield_while(ptr %word, i32 %seen, i64 $IDLE)
   br i1 %late, label %look, label %rest
 rest:
+  call void @widen(i64 %i)
   store atomic i32 1, ptr %sleeps seq_cst, align 4
   call void @sleep_while(ptr %word, i32 %seen)
   store atomic i32 0, ptr %sleeps seq_cst, align 4
@@ -268,6 +271,8 @@ held:
   br i1 %ours, label %grow, label %afresh
 afresh:
   call void @llvm.memset.p0.i64(ptr align 64 @slots, i8 0, i64 $SLOT_BYTES, i1 false)
+  call void @llvm.memset.p0.i64(ptr align 8 @handles, i8 0, i64 $HANDLE_BYTES, i1 false)
+  call void @llvm.memset.p0.i64(ptr align 4 @narrowed, i8 0, i64 $FLAG_BYTES, i1 false)
   store i32 0, ptr @workers, align 4
   store i32 0, ptr @pending, align 4
   store i32 0, ptr @leader_sleeps, align 4

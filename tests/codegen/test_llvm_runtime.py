@@ -65,6 +65,37 @@ def test_the_pool_grows_to_the_largest_team_and_no_further() -> None:
     assert in_a_process(script) == "0 0\n" * 3 + "1 1\n" + "2 2\n" * 3
 
 
+def test_leaders_run_what_no_worker_begins() -> None:
+    """A launch on more threads than there are: the shares of those that never come."""
+    script = """
+        import ctypes, os, threading, time
+        from weft.codegen.native_library import runtime, workers
+        Kernel = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
+        number, place = ctypes.c_int32, ctypes.c_void_p
+        acquire = ctypes.CFUNCTYPE(number, number)(runtime()["weft_acquire"])
+        release = ctypes.CFUNCTYPE(None, number)(runtime()["weft_release"])
+        launch = ctypes.CFUNCTYPE(number, Kernel, *[place] * 4, *[ctypes.c_int64] * 2, number)(
+            runtime()["weft_launch"])
+        status, me, sets = (ctypes.c_int64 * 4)(), threading.get_native_id(), set()
+        mine = os.sched_getaffinity(0)
+        for turn in range(200):
+            done = []
+            @Kernel
+            def kernel(buffers, parameters, status, scratch, begin, end):
+                done.append((begin, end, threading.get_native_id()))
+            assert acquire(2) == 2
+            launch(kernel, None, None, ctypes.addressof(status), None, 0, 50, 5)
+            release(2)
+            assert sorted(x[:2] for x in done) == [(k, k + 10) for k in range(0, 50, 10)]
+            assert {who for begin, _, who in done if begin not in (0, 10)} == {me}
+            time.sleep(0.003 if turn % 8 == 0 else 0)  # workers sleep, and are woken up
+        time.sleep(0.1)
+        tasks = [int(task) for task in os.listdir("/proc/self/task")]
+        assert workers() == 1 and all(os.sched_getaffinity(task) == mine for task in tasks)
+    """
+    assert in_a_process(script) == ""
+
+
 def test_concurrent_callers_run_on_their_own_threads() -> None:
     """Twelve Python threads call at once, for a while; every result is right."""
     native = NativeCall(long_chain(20, literal(1000)))
