@@ -22,7 +22,6 @@ from weft.codegen.implied import opposite, slack
 from weft.codegen.loop_ir import (
     Allocate,
     Block,
-    Comment,
     For,
     If,
     Kernel,
@@ -182,10 +181,6 @@ class _Fill:
     def names(self) -> frozenset[str]:
         """That it binds."""
         return frozenset(s.var for s in walk(self.stmt) if isinstance(s, For))
-
-
-def _real(parts: Sequence[Stmt]) -> list[Stmt]:
-    return [part for part in parts if not isinstance(part, Comment)]
 
 
 def _fill(stmt: Stmt) -> _Fill | None:

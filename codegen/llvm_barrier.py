@@ -87,6 +87,27 @@ define internal void @note_waker() {
   ret void
 }
 
+; Set %others to %mask without the processor that this runs on.
+define internal void @all_but_this(ptr %mask, ptr %others) {
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %others, ptr align 8 %mask, i64 128, i1 false)
+  %cpu = call i32 @sched_getcpu()
+  %listed = icmp ult i32 %cpu, 1024
+  br i1 %listed, label %drop, label %done
+drop:
+  %byte = lshr i32 %cpu, 3
+  %at = getelementptr i8, ptr %others, i32 %byte
+  %all = load i8, ptr %at, align 1
+  %low = trunc i32 %cpu to i8
+  %place = and i8 %low, 7
+  %bit = shl i8 1, %place
+  %rest = xor i8 %bit, -1
+  %fewer = and i8 %all, %rest
+  store i8 %fewer, ptr %at, align 1
+  br label %done
+done:
+  ret void
+}
+
 ; For a leader, before it wakes worker %i up or where it did not begin: not on this processor, where
 ; it would wait its turn though others are free. The worker gets its set of processors back itself,
 ; from @masks, which is written only while @narrowed is 0. Counted before and after, so that it
@@ -108,20 +129,7 @@ ask:
   %found = icmp eq i32 %failed, 0
   br i1 %found, label %known, label %done
 known:
-  %cpu = call i32 @sched_getcpu()
-  %listed = icmp ult i32 %cpu, 1024
-  br i1 %listed, label %move, label %done
-move:
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %others, ptr align 8 %mask, i64 128, i1 false)
-  %byte = lshr i32 %cpu, 3
-  %at = getelementptr i8, ptr %others, i32 %byte
-  %all = load i8, ptr %at, align 1
-  %low = trunc i32 %cpu to i8
-  %place = and i8 %low, 7
-  %bit = shl i8 1, %place
-  %rest = xor i8 %bit, -1
-  %fewer = and i8 %all, %rest
-  store i8 %fewer, ptr %at, align 1
+  call void @all_but_this(ptr %mask, ptr %others)
   %one.more = atomicrmw add ptr %narrowed, i32 1 seq_cst, align 4
   %nowhere = call i32 @pthread_setaffinity_np(i64 %handle, i64 128, ptr %others)
   %again = atomicrmw add ptr %narrowed, i32 1 seq_cst, align 4
@@ -152,6 +160,7 @@ done:
 ; own, it moves to any other, if there is one.
 define internal void @keep_apart() {
   %mask = alloca [128 x i8], align 8
+  %others = alloca [128 x i8], align 8
   %cpu = call i32 @sched_getcpu()
   %other = load atomic i32, ptr @waker monotonic, align 4
   %same = icmp eq i32 %cpu, %other
@@ -159,24 +168,13 @@ define internal void @keep_apart() {
 look:
   %failed = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
   %known = icmp eq i32 %failed, 0
-  %listed = icmp ult i32 %cpu, 1024
-  %try = and i1 %known, %listed
-  br i1 %try, label %move, label %done
+  br i1 %known, label %move, label %done
 move:
-  %byte = lshr i32 %cpu, 3
-  %at = getelementptr i8, ptr %mask, i32 %byte
-  %all = load i8, ptr %at, align 1
-  %low = trunc i32 %cpu to i8
-  %place = and i8 %low, 7
-  %bit = shl i8 1, %place
-  %rest = xor i8 %bit, -1
-  %others = and i8 %all, %rest
-  store i8 %others, ptr %at, align 1
-  %nowhere = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  call void @all_but_this(ptr %mask, ptr %others)
+  %nowhere = call i32 @sched_setaffinity(i32 0, i64 128, ptr %others)
   %moved = icmp eq i32 %nowhere, 0
   br i1 %moved, label %restore, label %done
 restore:
-  store i8 %all, ptr %at, align 1
   %restored = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
   br label %done
 done:
