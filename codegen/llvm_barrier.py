@@ -7,7 +7,7 @@ module.
 * Threads that take turns sleeping look to Linux like one, and where no processor is idle it keeps
   them on the same (seen: 20 µs a step, one thread 7 µs, apart 5 µs). On virtual machines idle ones
   look busy, too (``vcpu_is_preempted``). So a thread that is woken up on its waker's processor
-  moves away; its set of processors stays as it was. A worker is woken up elsewhere at once.
+  moves away; its set of processors stays as it was. A launch wakes workers up elsewhere at once.
 """
 
 from __future__ import annotations
@@ -108,12 +108,14 @@ done:
   ret void
 }
 
-; For a leader, before it wakes worker %i up or where it did not begin: not on this processor, where
-; it would wait its turn though others are free. The worker gets its set of processors back itself,
-; from @masks, which is written only while @narrowed is 0. Counted before and after, so that it
-; never takes itself for restored while it is being narrowed.
-define internal void @narrow(i64 %i) {
+; For a leader whose launch worker %i sleeps through, or has not begun: wake it up, but not on this
+; processor, where it would wait its turn though others are free. The worker itself gets its set of
+; processors back from @masks, which is written only while @narrowed is 0. That counts before and
+; after, so that the worker never takes itself for restored while it is being narrowed; and the
+; mailbox has two more afterwards, so that it does not sleep before it has looked.
+define internal void @call_elsewhere(i64 %i) {
   %others = alloca [128 x i8], align 8
+  %word = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %i, i32 0
   %mask = getelementptr [$WORKERS x [128 x i8]], ptr @masks, i64 0, i64 %i
   %narrowed = getelementptr [$WORKERS x i32], ptr @narrowed, i64 0, i64 %i
   %handle.p = getelementptr [$WORKERS x i64], ptr @handles, i64 0, i64 %i
@@ -127,12 +129,16 @@ begin:
 ask:
   %failed = call i32 @pthread_getaffinity_np(i64 %handle, i64 128, ptr %mask)
   %found = icmp eq i32 %failed, 0
-  br i1 %found, label %known, label %done
+  br i1 %found, label %known, label %tell
 known:
   call void @all_but_this(ptr %mask, ptr %others)
   %one.more = atomicrmw add ptr %narrowed, i32 1 seq_cst, align 4
   %nowhere = call i32 @pthread_setaffinity_np(i64 %handle, i64 128, ptr %others)
   %again = atomicrmw add ptr %narrowed, i32 1 seq_cst, align 4
+  br label %tell
+tell:
+  %told = atomicrmw add ptr %word, i32 2 seq_cst, align 4
+  call void @futex_wake(ptr %word, i64 1)
   br label %done
 done:
   ret void

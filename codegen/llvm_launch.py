@@ -55,9 +55,7 @@ post:
   %must = icmp ne i32 %asleep, 0
   br i1 %must, label %wake, label %posted
 wake:
-  call void @note_waker()
-  call void @narrow(i64 %i)
-  call void @futex_wake(ptr %word, i64 1)
+  call void @call_elsewhere(i64 %i)
   br label %posted
 posted:
   %i1 = add i64 %i, 1
@@ -69,13 +67,18 @@ own:
 help:
   %j = phi i64 [ 0, %own ], [ %j1, %helped ]
   %theirs = getelementptr [$WORKERS x %Slot], ptr @slots, i64 0, i64 %j, i32 0
-  %state = load atomic i32, ptr %theirs monotonic, align 4
   %j1 = add i64 %j, 1
-  %odd = and i32 %state, 1
+  %before = load atomic i32, ptr %theirs monotonic, align 4
+  %odd = and i32 %before, 1
   %open = icmp ne i32 %odd, 0
-  br i1 %open, label %take, label %helped
+  br i1 %open, label %call, label %helped
+call:
+  call void @call_elsewhere(i64 %j)
+  %state = load atomic i32, ptr %theirs monotonic, align 4
+  %still.odd = and i32 %state, 1
+  %still = icmp ne i32 %still.odd, 0
+  br i1 %still, label %take, label %helped
 take:
-  call void @narrow(i64 %j)
   %taken = add i32 %state, 1
   %pair = cmpxchg ptr %theirs, i32 %state, i32 %taken seq_cst monotonic, align 4
   %mine = extractvalue { i32, i1 } %pair, 1

@@ -88,7 +88,7 @@ def runtime_ir(triple: str) -> str:
 _TEMPLATE = r"""
 target triple = "$TRIPLE"
 
-%Slot = type { i32, i32, [56 x i8] }  ; mailbox word (odd: a share is to be taken), worker sleeps
+%Slot = type { i32, i32, [56 x i8] }  ; mailbox (odd: a share is to be taken), worker sleeps
 %Job = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i64 }  ; launch's arguments, team as i64
 
 @slots = internal global [$WORKERS x %Slot] zeroinitializer, align 64
@@ -189,7 +189,6 @@ rest:
   store atomic i32 1, ptr %sleeps seq_cst, align 4
   call void @sleep_while(ptr %word, i32 %seen)
   store atomic i32 0, ptr %sleeps seq_cst, align 4
-  call void @keep_apart()
   br label %look
 look:
   call void @widen(i64 %i)

@@ -65,10 +65,8 @@ def test_the_pool_grows_to_the_largest_team_and_no_further() -> None:
     assert in_a_process(script) == "0 0\n" * 3 + "1 1\n" + "2 2\n" * 3
 
 
-def test_leaders_run_what_no_worker_begins() -> None:
-    """A launch on more threads than there are: the shares of those that never come."""
-    script = """
-        import ctypes, os, threading, time
+LAUNCHES = """
+        import ctypes, os, subprocess, sys, threading, time
         from weft.codegen.native_library import runtime, workers
         Kernel = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
         number, place = ctypes.c_int32, ctypes.c_void_p
@@ -76,8 +74,18 @@ def test_leaders_run_what_no_worker_begins() -> None:
         release = ctypes.CFUNCTYPE(None, number)(runtime()["weft_release"])
         launch = ctypes.CFUNCTYPE(number, Kernel, *[place] * 4, *[ctypes.c_int64] * 2, number)(
             runtime()["weft_launch"])
-        status, me, sets = (ctypes.c_int64 * 4)(), threading.get_native_id(), set()
-        mine = os.sched_getaffinity(0)
+        status, mine = (ctypes.c_int64 * 4)(), os.sched_getaffinity(0)
+        def narrowed():
+            time.sleep(0.1)
+            tasks = [int(task) for task in os.listdir("/proc/self/task")]
+            return [task for task in tasks if os.sched_getaffinity(task) != mine]
+"""
+
+
+def test_leaders_run_what_no_worker_begins() -> None:
+    """A launch on more threads than there are: the shares of those that never come."""
+    script = """
+        me = threading.get_native_id()
         for turn in range(200):
             done = []
             @Kernel
@@ -89,11 +97,30 @@ def test_leaders_run_what_no_worker_begins() -> None:
             assert sorted(x[:2] for x in done) == [(k, k + 10) for k in range(0, 50, 10)]
             assert {who for begin, _, who in done if begin not in (0, 10)} == {me}
             time.sleep(0.003 if turn % 8 == 0 else 0)  # workers sleep, and are woken up
-        time.sleep(0.1)
-        tasks = [int(task) for task in os.listdir("/proc/self/task")]
-        assert workers() == 1 and all(os.sched_getaffinity(task) == mine for task in tasks)
+        assert workers() == 1 and not narrowed()
     """
-    assert in_a_process(script) == ""
+    assert in_a_process(LAUNCHES + script) == ""
+
+
+def test_workers_keep_their_processors() -> None:
+    """Leaders call sleeping workers elsewhere, which is over when they sleep again: beside others
+    that need the processors, and so stop both sides anywhere."""
+    script = """
+        ran = []
+        kernel = Kernel(lambda *args: ran.append(args[4]))
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        try:
+            for turn in range(1000):
+                assert acquire(8) == 8
+                launch(kernel, None, None, ctypes.addressof(status), None, 0, 50, 8)
+                release(8)
+                time.sleep(0.003 if turn % 4 == 0 else 0)
+                assert turn % 250 != 249 or not narrowed()
+        finally:
+            for process in busy: process.kill()
+        assert len(ran) == 8000 and workers() == 7
+    """
+    assert in_a_process(LAUNCHES + script) == ""
 
 
 def test_concurrent_callers_run_on_their_own_threads() -> None:
