@@ -6,8 +6,8 @@ Integers, so that any order of the wrong kind shows; the serial oracle is NumPy 
 from __future__ import annotations
 
 import os
-import time
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
