@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, TypeVar, cast
 
 from weft.errors import BudgetError
 from weft.frontend.scalar_affine import Affine, to_affine
@@ -35,6 +36,7 @@ from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
+T = TypeVar("T")
 STEPS = 150_000  # of ``Quota``: about 5 s, ten times what the largest of PolyBench takes
 
 
@@ -130,6 +132,7 @@ class Planner:
     given_up: list[str] = field(default_factory=list)  # what a budget did not suffice for
     quota: Quota = field(default_factory=lambda: Quota(STEPS))
     _taken: set[str] = field(default_factory=set)
+    _found: dict[tuple[Any, ...], tuple[Scop, Any]] = field(default_factory=dict)
 
     def everything(self) -> Group:
         """All statements, with all dependences."""
@@ -247,6 +250,14 @@ class Planner:
             self.notes.append(f"{strategy}: {names}")
 
     # ---- what strategies ask -------------------------------------------------------------------
+
+    def once(self, find: Callable[..., T], name: str, free: tuple[str, ...]) -> T:
+        """``find(scop, statement, free, machine)``: several strategies ask the same."""
+        key = (find, id(self.scop), name, free)
+        if key not in self._found:  # together with the Scop, whose id is then nobody else's
+            found = find(self.scop, self.scop.statement(name), free, self.machine)
+            self._found[key] = self.scop, found
+        return cast("T", self._found[key][1])
 
     def statements(self, group: Group) -> list[Statement]:
         return [self.scop.statement(name) for name in group.names]

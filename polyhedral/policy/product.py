@@ -325,13 +325,18 @@ def find_vertical(
 def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
     """The statement ``name`` as an outer product, else as a window, else in upright tiles; these
     also where an outer product of multiply-adds takes longer."""
-    statement, free = planner.scop.statement(name), planner.free(group, name)
+    return planner.once(_best_sum, name, planner.free(group, name))
+
+
+def _best_sum(
+    scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
+) -> Product | None:
     for find in (find_product, find_row, find_window, find_vertical):
-        found = find(planner.scop, statement, free, planner.machine)
+        found = find(scop, statement, free, machine)
         if found is not None:
             better = None
             if not found.window and found.instruction is None:
-                better = find_vertical(planner.scop, statement, free, planner.machine)
+                better = find_vertical(scop, statement, free, machine)
             return better or found
     return None
 
