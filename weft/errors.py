@@ -9,6 +9,7 @@ try. ``str(error)`` prints them one to a line. Codes are never reused; ranges be
     E02xx ONNX models                     E07xx artifacts and the cache
     E03xx the operator graph              E08xx the command line
     E04xx affine statements, schedules    E09xx what no stage owns, and bugs in Weft
+    E10xx accelerators
 """
 
 from __future__ import annotations
@@ -95,6 +96,10 @@ class ExecutionError(WeftError, RuntimeError):
 
 class ArtifactError(WeftError):
     """A saved artifact is unreadable, corrupt or for another machine (E07xx)."""
+
+
+class StreamError(WeftError, ValueError):
+    """A stream of instructions is malformed, or its machine would never end it (E10xx)."""
 
 
 class WeftWarning(UserWarning):

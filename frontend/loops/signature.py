@@ -51,17 +51,18 @@ def signature(source: Source) -> tuple[Argument, ...]:
 
 
 def _argument(source: Source, arg: ast.arg) -> Argument:
-    if arg.annotation is None:
-        _refuse(source, arg, f"argument {arg.arg} has no type")
     # Python has evaluated the annotation, in a scope that may be gone, unless all are kept as text.
     evaluated = source.function.__annotations__.get(arg.arg)
+    if arg.annotation is None and evaluated is None:
+        _refuse(source, arg, f"argument {arg.arg} has no type")
+    # Whoever makes a function may say what types its text leaves out.
+    node = arg.annotation or ast.copy_location(ast.Name(arg.arg, ast.Load()), arg)
     if evaluated is None or isinstance(evaluated, str):
-        kind = _annotation(source, arg.annotation)
+        kind = _annotation(source, node)
     else:
-        kind = _evaluated(source, arg.annotation, evaluated)
+        kind = _evaluated(source, node, evaluated)
     if kind is None:
-        text = source.code(arg.annotation)
-        _refuse(source, arg.annotation, f"{text} is no type of an argument")
+        _refuse(source, node, f"{source.code(node)} is no type of an argument")
     dtype, shape = kind
     if shape is not None:
         return Argument(arg.arg, "array", dtype, shape, arg)

@@ -1,0 +1,116 @@
+"""Accelerators as data: memories, queues that run at the same time, tokens, instructions.
+
+    Accelerator ::= name, memories: Memory…, queues: Queue…, wires: Wire…, operations: Operation…,
+                    channels: Channel…
+    Memory      ::= name, dtype, shape, depth      ``depth`` elements of ``shape``; None: main
+    Operation   ::= name, queue, encoding, cost, semantics, memories
+
+* Instructions are delivered in program order, one a cycle, each to the queue of its operation; the
+  queues run them in order, each on its own, and wait for each other by tokens alone. A ``Wire``
+  counts the tokens from one queue to another: an instruction with the flag ``push`` adds one at its
+  end, one with ``pop`` takes one before it begins, or waits.
+* ``semantics`` is a function in the language of loop kernels: its arguments are memories, as arrays
+  of ``(depth, *shape)``, and fields of the encoding, as integers. Instruction selection, simulation
+  and checks come from it.
+* ``cost`` says what an instruction takes, by its fields; ``timing`` says what comes of many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from weft.accel.bit_fields import Encoding
+from weft.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    depth: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """``depth``: instructions that wait in it at most; then the next is not delivered, nor any
+    after it."""
+
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """``push`` and ``pop``: the flags, fields of the encodings; ``most``: tokens that it counts."""
+
+    source: str
+    sink: str
+    push: str
+    pop: str
+    most: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.source} to {self.sink}"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """What carries one beat a cycle, for the first of ``queues`` that wants one."""
+
+    name: str
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """In cycles: ``latency``, which is hidden where the channel is busy with another queue's beats;
+    ``beats`` on ``channel``; ``cycles`` more."""
+
+    cycles: int = 0
+    channel: str = ""
+    latency: int = 0
+    beats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Fields with a value tell it apart from others. ``memories``: the arguments of ``semantics``
+    that are memories of another name. Without ``semantics`` it does nothing but wait and be waited
+    for."""
+
+    name: str
+    queue: str
+    encoding: Encoding
+    cost: Callable[[Any], Cost]
+    semantics: Callable[..., None] | None = None
+    memories: Mapping[str, str] = field(default_factory=dict)
+
+    def takes(self, values: Mapping[str, int]) -> Cost:
+        """What an instruction with these fields costs, those that are not given 0."""
+        every = {each.name: each.value or 0 for each in self.encoding.fields}
+        return self.cost(SimpleNamespace(**{**every, **values}))
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    name: str
+    memories: tuple[Memory, ...]
+    queues: tuple[Queue, ...]
+    wires: tuple[Wire, ...]
+    operations: tuple[Operation, ...]
+    channels: tuple[Channel, ...] = ()
+    _operation: dict[str, Operation] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_operation", {each.name: each for each in self.operations})
+
+    def operation(self, name: str) -> Operation:
+        return self._operation[name]
+
+    def memory(self, name: str) -> Memory:
+        return next(each for each in self.memories if each.name == name)

@@ -1,0 +1,289 @@
+"""VTA, the accelerator of the TVM project (Moreau et al., IEEE Micro 2019), in all configurations.
+
+Five instructions of 128 bits in three queues, and micro-operations of 32 bits that GEMM and ALU
+step through. ``Config`` has the names of ``vta_config.json``. Widths of fields follow the memories:
+positions are those of the C bit-fields of the hardware's own headers.
+
+What is stored is what GEMM and ALU wrote last, in a memory of its own beside the accumulators
+(``out``), into which LOAD and a resetting GEMM do not write. Main memory is seen as elements of
+whatever is loaded or stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any
+
+from weft.accel.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
+from weft.accel.bit_fields import Encoding, Field
+from weft.accel.machines import vta_semantics as semantics
+from weft.dtypes import i8, i32, u32
+from weft.errors import CompileError
+
+LOAD, STORE, GEMM, FINISH, ALU = range(5)
+UOP, WGT, INP, ACC, OUT = range(5)
+DEPTH = 512  # instructions that a queue holds
+TOKENS = 255  # that a counter between two queues holds
+LATENCY, BUS = 16, 8  # of main memory, in cycles; bytes a cycle
+PIPELINE = 8  # cycles that a GEMM or ALU instruction takes beside its micro-operations
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Logarithms to the base 2: widths in bits, batch and block in elements, memories in bytes.
+
+    Raises ``CompileError`` (WEFT-E1010) for what is no machine.
+    """
+
+    log_inp_width: int = 3
+    log_wgt_width: int = 3
+    log_acc_width: int = 5
+    log_batch: int = 0
+    log_block: int = 4
+    log_uop_buff_size: int = 15
+    log_inp_buff_size: int = 15
+    log_wgt_buff_size: int = 18
+    log_acc_buff_size: int = 17
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if type(value) is not int or not 0 <= value <= 40:
+                raise _impossible(f"{each.name.upper()} = {value!r}", "0 to 40 are possible")
+        if (self.log_inp_width, self.log_wgt_width, self.log_acc_width) != (3, 3, 5):
+            widths = (self.log_inp_width, self.log_wgt_width, self.log_acc_width)
+            raise _impossible(
+                f"widths of {', '.join(str(1 << w) for w in widths)} bits",
+                "operands have 8 bits, accumulators 32",
+            )
+        for name in MEMORIES:
+            if self.log_depth(name) < 1:
+                size = 1 << self.log_size(name)
+                raise _impossible(
+                    f"an {name} memory of {size} bytes",
+                    f"one element has {self.element_bytes(name)}, and two have to fit",
+                )
+        if max(map(self.log_depth, ("inp", "wgt", "acc"))) > 16:
+            raise _impossible("a memory of more than 65,536 elements", "sram_base has 16 bits")
+        for encoding in (_gemm(self, 0), _alu(self, 0, 0), micro_op(self)):
+            assert encoding.places  # it fits, or has said why not
+
+    @staticmethod
+    def read(text: str) -> Config:
+        """Of the text of a ``vta_config.json``, whose other entries do not matter here."""
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise _impossible("no JSON", str(error)) from None
+        if not isinstance(given, Mapping):
+            raise _impossible("no JSON object", f"it is a {type(given).__name__}")
+        names = {each.name.upper(): each.name for each in fields(Config)}
+        return Config(**{names[key]: value for key, value in given.items() if key in names})
+
+    @property
+    def batch(self) -> int:
+        return 1 << self.log_batch
+
+    @property
+    def block(self) -> int:
+        return 1 << self.log_block
+
+    def shape(self, memory: str) -> tuple[int, ...]:
+        """Of one element: what one address holds."""
+        return {
+            "uop": (),
+            "wgt": (self.block, self.block),
+            "inp": (self.batch, self.block),
+            "acc": (self.batch, self.block),
+            "out": (self.batch, self.block),
+        }[memory]
+
+    def element_bytes(self, memory: str) -> int:
+        return prod(self.shape(memory)) * (4 if memory in ("uop", "acc") else 1)
+
+    def log_size(self, memory: str) -> int:
+        """Of its bytes; what is stored has as many elements as are accumulated."""
+        if memory == "out":
+            return self.log_acc_buff_size + self.log_inp_width - self.log_acc_width
+        size: int = getattr(self, f"log_{memory}_buff_size")
+        return size
+
+    def log_depth(self, memory: str) -> int:
+        """Of its elements."""
+        return self.log_size(memory) - (self.element_bytes(memory).bit_length() - 1)
+
+    def depth(self, memory: str) -> int:
+        return 1 << self.log_depth(memory)
+
+
+MEMORIES = {"uop": UOP, "wgt": WGT, "inp": INP, "acc": ACC, "out": OUT}
+
+
+def _impossible(what: str, why: str) -> CompileError:
+    return CompileError("WEFT-E1010", f"no VTA configuration: {what}", why=why)
+
+
+# ---- the machine ---------------------------------------------------------------------------------
+
+
+def vta(config: Config | None = None) -> Accelerator:
+    """The machine of that configuration, by default of the one without a ``vta_config.json``."""
+    config = config or Config()
+    elements = {"wgt": i8, "inp": i8, "acc": i32, "out": i8, "uop": u32}
+    memories = [Memory(n, t, config.shape(n), config.depth(n)) for n, t in elements.items()]
+    main = [Memory(f"dram_{n}", t, config.shape(n), None) for n, t in elements.items()]
+    return Accelerator(
+        "vta",
+        (*memories, *main),
+        (Queue("load", DEPTH), Queue("compute", DEPTH), Queue("store", DEPTH)),
+        (
+            Wire("load", "compute", "push_next", "pop_prev", TOKENS),
+            Wire("compute", "load", "push_prev", "pop_next", TOKENS),
+            Wire("compute", "store", "push_next", "pop_prev", TOKENS),
+            Wire("store", "compute", "push_prev", "pop_next", TOKENS),
+        ),
+        (*_transfers(config), *_computations(config)),
+        (Channel("read", ("compute", "load")), Channel("write", ("store",))),
+    )
+
+
+def _transfers(config: Config) -> list[Operation]:
+    """LOAD of each memory, and STORE."""
+
+    def cost(memory: str) -> Callable[[Any], Cost]:
+        size = config.element_bytes(memory)
+
+        def takes(f: Any) -> Cost:
+            if not f.x_size:
+                return Cost(1)
+            padded = (f.y_pad_0 + f.y_size + f.y_pad_1) * (f.x_pad_0 + f.x_size + f.x_pad_1)
+            beats = f.y_size * -(-f.x_size * size // BUS)
+            return Cost(padded - f.y_size * f.x_size, "read", LATENCY, beats)
+
+        return takes
+
+    def micro_ops(f: Any) -> Cost:
+        return Cost(0, "read", LATENCY, -(-f.x_size * 4 // BUS)) if f.x_size else Cost(1)
+
+    def stored(f: Any) -> Cost:
+        units = -(-f.y_size * f.x_size * config.element_bytes("out") // 16)
+        return Cost(0, "write", LATENCY, 3 * units) if units else Cost(1)
+
+    def load(name: str, queue: str) -> Operation:
+        shape = config.shape(name)
+        own = semantics.load((shape[0], shape[1])) if shape else semantics.load_micro_ops
+        takes = cost(name) if shape else micro_ops
+        places = {"sram": name, "dram": f"dram_{name}"}
+        return Operation(f"load_{name}", queue, _transfer(LOAD, MEMORIES[name]), takes, own, places)
+
+    return [
+        load("uop", "compute"),
+        load("acc", "compute"),
+        load("wgt", "load"),
+        load("inp", "load"),
+        Operation(
+            "store",
+            "store",
+            _transfer(STORE, OUT),
+            stored,
+            semantics.store((config.batch, config.block)),
+            {"sram": "out", "dram": "dram_out"},
+        ),
+    ]
+
+
+def _computations(config: Config) -> list[Operation]:
+    """GEMM, ALU with each of its operations, FINISH."""
+
+    def count(f: Any) -> int:
+        turns: int = f.iter_out * f.iter_in * max(0, f.uop_end - f.uop_bgn)
+        return turns
+
+    def once(f: Any) -> Cost:
+        return Cost(count(f) + PIPELINE)
+
+    def twice(f: Any) -> Cost:
+        return Cost(2 * count(f) + PIPELINE)
+
+    at = semantics.Places(micro_op(config))
+    sizes = config.batch, config.block, at
+    found = [
+        Operation("gemm", "compute", _gemm(config, 0), once, semantics.gemm(*sizes)),
+        Operation("reset", "compute", _gemm(config, 1), once, semantics.reset(*sizes)),
+    ]
+    for number, (name, combine) in enumerate(semantics.OPERATIONS.items()):
+        tensors, immediate = _alu(config, number, 0), _alu(config, number, 1)
+        other, own = (f(*sizes, combine) for f in (semantics.with_tensor, semantics.with_number))
+        found += [
+            Operation(name, "compute", tensors, twice, other),
+            Operation(f"{name}_imm", "compute", immediate, once, own),
+        ]
+    finish = Encoding(_head(FINISH), 128)
+    return [*found, Operation("finish", "compute", finish, lambda f: Cost(1))]
+
+
+# ---- encodings ----------------------------------------------------------------------------------
+
+
+def _head(opcode: int) -> tuple[Field, ...]:
+    flags = ("pop_prev", "pop_next", "push_prev", "push_next")
+    return (Field("opcode", 3, value=opcode), *(Field(flag, 1) for flag in flags))
+
+
+def _transfer(opcode: int, memory: int) -> Encoding:
+    pads = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+    return Encoding(
+        (
+            *_head(opcode),
+            Field("memory_type", 3, value=memory),
+            Field("sram_base", 16),
+            Field("dram_base", 32),
+            *(Field(name, 16) for name in ("y_size", "x_size", "x_stride")),
+            *(Field(name, 4) for name in pads),
+        ),
+        128,
+    )
+
+
+def _gemm(config: Config, reset: int) -> Encoding:
+    a, i, w = map(config.log_depth, ("acc", "inp", "wgt"))
+    return Encoding((*_loops(config, GEMM, reset), *_factors(dst=a, src=i, wgt=w)), 128)
+
+
+def _alu(config: Config, opcode: int, use_imm: int) -> Encoding:
+    a = config.log_depth("acc")
+    more = (
+        Field("alu_opcode", 3, value=opcode),
+        Field("use_imm", 1, value=use_imm),
+        Field("imm", 16, signed=True),
+    )
+    return Encoding((*_loops(config, ALU, None), *_factors(dst=a, src=a), *more), 128)
+
+
+def _loops(config: Config, opcode: int, reset: int | None) -> tuple[Field, ...]:
+    u = config.log_depth("uop")
+    return (
+        *_head(opcode),
+        Field("reset", 1, value=reset),
+        Field("uop_bgn", u),
+        Field("uop_end", u + 1),
+        Field("iter_out", 14),
+        Field("iter_in", 14),
+    )
+
+
+def _factors(**widths: int) -> tuple[Field, ...]:
+    """How far each operand moves in a turn of either loop."""
+    return tuple(
+        Field(f"{name}_factor_{loop}", width)
+        for name, width in widths.items()
+        for loop in ("out", "in")
+    )
+
+
+def micro_op(config: Config) -> Encoding:
+    a, i, w = map(config.log_depth, ("acc", "inp", "wgt"))
+    return Encoding((Field("dst", a), Field("src", max(a, i)), Field("wgt", w)), 32, 32)
