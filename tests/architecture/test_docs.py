@@ -9,7 +9,10 @@ from weft.codegen.optimise_kernel import PASSES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ROOMS = ("weft", "frontend", "graph", "polyhedral", "codegen", "benchmarks", "tests", "examples")
+ROOMS = (
+    "weft", "frontend", "graph", "polyhedral", "codegen", "accel", "tuner", "benchmarks", "tests",
+    "examples",
+)  # fmt: skip
 FILES = {path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
 
 
