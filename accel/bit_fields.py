@@ -10,7 +10,7 @@ field with a ``value`` has no other: it tells the instructions of a machine apar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weft.errors import CompileError, StreamError
@@ -128,9 +128,3 @@ def choose(encodings: Mapping[str, Encoding], data: bytes) -> str:
 def _holds(encoding: Encoding, each: Field, word: int) -> bool:
     value = (word >> encoding.places[each.name]) & ((1 << each.width) - 1)
     return each.value is None or value == each.value
-
-
-def fields(*pairs: tuple[str, int], **fixed: Sequence[int]) -> tuple[Field, ...]:
-    """Unsigned fields by name and width, after those that are ``fixed``: name=(width, value)."""
-    constant = (Field(name, width, value=value) for name, (width, value) in fixed.items())
-    return (*constant, *(Field(name, width) for name, width in pairs))

@@ -86,8 +86,8 @@ class _Simulation:
         while left:
             if self._next < len(self._spans) and delivered < self._now and self._deliver():
                 delivered = self._now
-            while sum(self._begin(unit) for unit in self._units.values()):
-                pass  # what has begun may have made room, or taken no time
+            for unit in self._units.values():
+                self._begin(unit)
             steps = [self._until(unit) for unit in self._units.values() if unit.runs]
             if self._next < len(self._spans) and self._has_room():
                 steps.append(1)
@@ -114,21 +114,20 @@ class _Simulation:
         self._next += 1
         return True
 
-    def _begin(self, unit: _Unit) -> bool:
-        """Begin the first instruction of ``unit``, if it may; whether it did."""
+    def _begin(self, unit: _Unit) -> None:
+        """Begin the first instruction of ``unit``, if it may."""
         if unit.runs or not unit.waiting:
-            return False
+            return
         issue = self._stream.issues[unit.waiting[0]]
         pops = self._stream.pops(issue)
         if any(not self._tokens[wire.name] for wire in pops):
-            return False
+            return
         for wire in pops:
             self._tokens[wire.name] -= 1
         cost = self._machine.operation(issue.operation).takes(issue.fields)
         unit.latency = 0 if self._busy(cost) else cost.latency
         unit.channel, unit.beats, unit.cycles = cost.channel, cost.beats, cost.cycles
         unit.current, unit.begun = unit.waiting.popleft(), self._now
-        return True
 
     def _busy(self, cost: Cost) -> bool:
         """Whether the channel carries beats."""

@@ -44,7 +44,7 @@ _HOMES = {
     "weft.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
         "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError", "ModelError",
-        "UnsupportedError", "WeftError", "WeftWarning",
+        "StreamError", "UnsupportedError", "WeftError", "WeftWarning",
     ),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

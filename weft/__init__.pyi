@@ -52,6 +52,7 @@ from weft.errors import IllegalScheduleError as IllegalScheduleError
 from weft.errors import InternalError as InternalError
 from weft.errors import KernelError as KernelError
 from weft.errors import ModelError as ModelError
+from weft.errors import StreamError as StreamError
 from weft.errors import UnsupportedError as UnsupportedError
 from weft.errors import WeftError as WeftError
 from weft.errors import WeftWarning as WeftWarning

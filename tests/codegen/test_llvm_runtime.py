@@ -76,9 +76,13 @@ LAUNCHES = """
             runtime()["weft_launch"])
         status, mine = (ctypes.c_int64 * 4)(), os.sched_getaffinity(0)
         def narrowed():
-            time.sleep(0.1)
-            tasks = [int(task) for task in os.listdir("/proc/self/task")]
-            return [task for task in tasks if os.sched_getaffinity(task) != mine]
+            last = time.monotonic() + 20
+            while True:  # until all that wake up have slept again
+                tasks = [int(task) for task in os.listdir("/proc/self/task")]
+                found = [task for task in tasks if os.sched_getaffinity(task) != mine]
+                if not found or time.monotonic() > last:
+                    return found
+                time.sleep(0.01)
 """
 
 

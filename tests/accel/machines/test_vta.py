@@ -132,4 +132,4 @@ def test_impossible_configurations(text: str, message: str) -> None:
 )
 def test_addresses_that_do_not_fit_an_instruction(sizes: dict[str, int]) -> None:
     with pytest.raises(CompileError, match=r"WEFT-E1001: fields of \d+ bits"):
-        Config(**sizes)
+        vta(Config(**sizes))
