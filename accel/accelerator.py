@@ -12,6 +12,7 @@
 * ``semantics`` is a function in the language of loop kernels: its arguments are memories, as arrays
   of ``(depth, *shape)``, and fields of the encoding, as integers. Instruction selection, simulation
   and checks come from it.
+* ``configuration`` tells machines of one name apart, in files.
 * ``cost`` says what an instruction takes, by its fields; ``timing`` says what comes of many.
 """
 
@@ -104,6 +105,7 @@ class Accelerator:
     wires: tuple[Wire, ...]
     operations: tuple[Operation, ...]
     channels: tuple[Channel, ...] = ()
+    configuration: Mapping[str, int | str | bool | float] = field(default_factory=dict)
     _operation: dict[str, Operation] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

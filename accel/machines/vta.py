@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from math import prod
 from typing import Any
 
@@ -148,6 +148,7 @@ def vta(config: Config | None = None) -> Accelerator:
         ),
         (*_transfers(config), *_computations(config)),
         (Channel("read", ("compute", "load")), Channel("write", ("store",))),
+        asdict(config),
     )
 
 
