@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +34,11 @@ class Memory:
     dtype: DType
     shape: tuple[int, ...]
     depth: int | None
+
+    @property
+    def nbytes(self) -> int:
+        """Of one element."""
+        return prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,10 @@ class Cost:
 class Operation:
     """Fields with a value tell it apart from others. ``memories``: the arguments of ``semantics``
     that are memories of another name. Without ``semantics`` it does nothing but wait and be waited
-    for."""
+    for. ``apart``: the turns after which it may update an element again, at the earliest. ``same``:
+    fields, of the encoding or of micro-operations, that mean nothing here and have to be equal to
+    others all the same. ``limits``: the least and the greatest value of fields that hold more than is
+    safe to say."""
 
     name: str
     queue: str
@@ -90,6 +99,15 @@ class Operation:
     cost: Callable[[Any], Cost]
     semantics: Callable[..., None] | None = None
     memories: Mapping[str, str] = field(default_factory=dict)
+    apart: int = 1
+    same: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def holds(self, name: str, value: int) -> bool:
+        """Whether field ``name`` may have that ``value``."""
+        found = next(each for each in self.encoding.fields if each.name == name)
+        low, high = self.limits.get(name, found.limits)
+        return low <= value <= high
 
     def takes(self, values: Mapping[str, int]) -> Cost:
         """What an instruction with these fields costs, those that are not given 0."""
@@ -105,6 +123,8 @@ class Accelerator:
     wires: tuple[Wire, ...]
     operations: tuple[Operation, ...]
     channels: tuple[Channel, ...] = ()
+    micro_operation: Encoding | None = None
+    last: str = ""  # the operation that streams end with, if they have to
     configuration: Mapping[str, int | str | bool | float] = field(default_factory=dict)
     _operation: dict[str, Operation] = field(init=False, repr=False, compare=False)
 

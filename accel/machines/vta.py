@@ -29,6 +29,7 @@ DEPTH = 512  # instructions that a queue holds
 TOKENS = 255  # that a counter between two queues holds
 LATENCY, BUS = 16, 8  # of main memory, in cycles; bytes a cycle
 PIPELINE = 8  # cycles that a GEMM or ALU instruction takes beside its micro-operations
+APART = 3  # micro-operations after which one may update the same accumulator: nothing is forwarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,8 @@ def vta(config: Config | None = None) -> Accelerator:
         ),
         (*_transfers(config), *_computations(config)),
         (Channel("read", ("compute", "load")), Channel("write", ("store",))),
+        micro_op(config),
+        "finish",
         asdict(config),
     )
 
@@ -213,15 +216,21 @@ def _computations(config: Config) -> list[Operation]:
     at = semantics.Places(micro_op(config))
     sizes = config.batch, config.block, at
     found = [
-        Operation("gemm", "compute", _gemm(config, 0), once, semantics.gemm(*sizes)),
+        Operation("gemm", "compute", _gemm(config, 0), once, semantics.gemm(*sizes), apart=APART),
         Operation("reset", "compute", _gemm(config, 1), once, semantics.reset(*sizes)),
     ]
-    for number, (name, combine) in enumerate(semantics.OPERATIONS.items()):
-        tensors, immediate = _alu(config, number, 0), _alu(config, number, 1)
-        other, own = (f(*sizes, combine) for f in (semantics.with_tensor, semantics.with_number))
+    # Some implementations take the first operand from src, others from dst.
+    own = {"src": "dst", "src_factor_out": "dst_factor_out", "src_factor_in": "dst_factor_in"}
+    for code, (name, combine) in enumerate(semantics.OPERATIONS.items()):
+        tensors, immediate = _alu(config, code, 0), _alu(config, code, 1)
+        other = semantics.with_tensor(*sizes, combine)
+        number = semantics.with_number(*sizes, combine)
         found += [
-            Operation(name, "compute", tensors, twice, other),
-            Operation(f"{name}_imm", "compute", immediate, once, own),
+            Operation(name, "compute", tensors, twice, other, apart=APART),
+            Operation(
+                f"{name}_imm", "compute", immediate, once, number,
+                apart=APART, same=own, limits={"imm": (-15, 15)} if name == "shr" else {},
+            ),  # fmt: skip
         ]
     finish = Encoding(_head(FINISH), 128)
     return [*found, Operation("finish", "compute", finish, lambda f: Cost(1))]

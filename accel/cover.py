@@ -1,0 +1,285 @@
+"""Instruction selection for expressions: an expression as operations of an accelerator, one after
+the other, on what one of its memories holds.
+
+    Tree ::= Held(number, memory)        what is there: a sum, or an operand that was loaded
+           | Constant(value, memory)     loaded, like an operand
+           | Node(compute, fields, on: Tree | None, operand: Tree | None)   in place, over ``on``
+
+Each operation is a pattern: what it leaves in its target, over what was there and its operand.
+Numbers in its fields are tried out of those that the expression has. In the manner of tree pattern
+matching (Aho, Ganapathi and Tjiang, TOPLAS 1989), cheapest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.accel.abilities import Compute
+from weft.frontend.scalar_expr import (
+    Apply,
+    Cast,
+    Expr,
+    Literal,
+    Load,
+    Var,
+    literal,
+    rewrite,
+    select,
+    walk,
+)
+from weft.frontend.scalar_interpreter import evaluate
+from weft.frontend.scalar_match import matches
+
+MAX_NODES = 64  # of an expression
+PARTS = 8  # instructions that a number is spread over, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    number: int
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: int
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    compute: Compute
+    fields: Mapping[str, int]
+    on: Tree | None
+    operand: Tree | None = None
+
+    @property
+    def cycles(self) -> int:
+        """Of one turn, this operation's alone, about."""
+        return _turn(self.compute)
+
+
+Tree = Held | Constant | Node
+
+
+def nodes(tree: Tree) -> Iterator[Node]:
+    """The operations of ``tree``, in the order in which they are done."""
+    if isinstance(tree, Node):
+        if tree.operand is not None:
+            yield from nodes(tree.operand)
+        if tree.on is not None:
+            yield from nodes(tree.on)
+        yield tree
+
+
+def leaves(tree: Tree) -> Iterator[Held | Constant]:
+    """What ``tree`` begins with, in the order in which it is needed."""
+    if isinstance(tree, Node):
+        if tree.operand is not None:
+            yield from leaves(tree.operand)
+        if tree.on is not None:
+            yield from leaves(tree.on)
+    else:
+        yield tree
+
+
+class Cover:
+    """Trees for expressions over ``Load(number)``; ``held``: where each of them may be."""
+
+    def __init__(self, computes: Iterable[Compute], held: Mapping[int, frozenset[str]]) -> None:
+        self._patterns = [
+            each
+            for each in computes
+            if len(each.operands) <= 1 and not (each.step.update and each.step.update.dims)
+        ]
+        self._held = held
+        self._known: dict[tuple[Expr, str], Tree | None] = {}
+
+    def tree(self, expr: Expr, memory: str) -> Tree | None:
+        """The cheapest tree that leaves ``expr`` in ``memory``, or None."""
+        expr = rewrite(expr, _normal)
+        if sum(1 for _ in walk(expr)) > MAX_NODES:
+            return None
+        return self._tree(expr, memory)
+
+    def fill(self, value: int, memory: str) -> Tree | None:
+        """Operations that leave ``value`` in ``memory`` out of nothing."""
+        for pattern in self._patterns:
+            match pattern.value:
+                case Literal(value=int() as start) if pattern.target.memory == memory:
+                    first = Node(pattern, {}, None)
+                    if start == value:
+                        return first
+                    for other, fields in self._changes(start, value, memory):
+                        return Node(other, fields, first)
+        return None
+
+    def unchanged(self, tree: Tree, memory: str) -> Tree | None:
+        """``tree`` with an operation last that changes nothing."""
+        for pattern in self._patterns:
+            if pattern.target.memory == memory and not pattern.operands:
+                for fields, value in _with_numbers(pattern, {0}):
+                    match value:
+                        case Apply("add" | "shr" | "shl", (Load(source=0), Literal(value=0))):
+                            return Node(pattern, fields, tree)
+        return None
+
+    def _changes(
+        self, start: int, end: int, memory: str
+    ) -> Iterator[tuple[Compute, dict[str, int]]]:
+        """Operations that make ``end`` of ``start`` by one number."""
+        for pattern in self._patterns:
+            if pattern.target.memory != memory or pattern.operands or not _immediates(pattern):
+                continue
+            for fields, value in _with_numbers(pattern, {end, end - start}):
+                if int(evaluate(value, {}, lambda *_: np.asarray(start))) == end:
+                    yield pattern, fields
+
+    def _tree(self, expr: Expr, memory: str) -> Tree | None:
+        key = expr, memory
+        if key not in self._known:
+            self._known[key] = None  # while it is looked for
+            found = list(self._trees(expr, memory))
+            self._known[key] = min(found, key=_cycles) if found else None
+        return self._known[key]
+
+    def _trees(self, expr: Expr, memory: str) -> Iterator[Tree]:
+        match expr:
+            case Load(source=int() as number):
+                if memory in self._held.get(number, ()):
+                    yield Held(number, memory)
+            case Literal(value=int() as value):
+                yield Constant(value, memory)
+                return
+        yield from self._nodes(expr, memory)
+        yield from self._in_parts(expr, memory)
+
+    def _nodes(self, expr: Expr, memory: str) -> Iterator[Tree]:
+        literals = [int(e.value) for e in walk(expr) if isinstance(e, Literal)]
+        numbers = {*literals, *(-n for n in literals)}
+        for pattern in self._patterns:
+            if pattern.target.memory != memory:
+                continue
+            for fields, value in _with_numbers(pattern, numbers):
+                if isinstance(value, Load) and value.source == 0:
+                    continue  # it changes nothing
+                for found in matches(value, expr):
+                    made = self._node(pattern, fields, found)
+                    if made is not None:
+                        yield made
+
+    def _node(
+        self, pattern: Compute, fields: Mapping[str, int], found: Mapping[int, Expr]
+    ) -> Node | None:
+        on = operand = None
+        if 0 in found:
+            on = self._tree(found[0], pattern.target.memory)
+            if on is None or isinstance(on, Constant):
+                return None
+        if 1 in found:
+            operand = self._tree(found[1], pattern.operands[0].memory)
+            if operand is None:
+                return None
+        return Node(pattern, fields, on, operand)
+
+    def _in_parts(self, expr: Expr, memory: str) -> Iterator[Tree]:
+        """A shift or a sum whose number is too great for one instruction."""
+        match expr:
+            case Apply("shr" | "shl" | "add" as op, (inner, Literal(value=int() as by))):
+                part = self._part(by)
+                if part:
+                    first = Apply(op, (inner, literal(part, inner.dtype)))
+                    tree = self._tree(Apply(op, (first, literal(by - part, inner.dtype))), memory)
+                    if tree is not None:
+                        yield tree
+
+    def _part(self, by: int) -> int:
+        """The most of ``by`` that fields of numbers hold, 0 where that is all or too little."""
+        for pattern in self._patterns:
+            for name in _immediates(pattern):
+                low, high = pattern.operation.limits.get(name) or _limits(pattern, name)
+                part = high if by > 0 else low
+                if 0 < abs(part) < abs(by) <= PARTS * abs(part):
+                    return part
+        return 0
+
+
+def _limits(compute: Compute, name: str) -> tuple[int, int]:
+    return next(f for f in compute.operation.encoding.fields if f.name == name).limits
+
+
+def _cycles(tree: Tree) -> int:
+    """Of one element, about: what is loaded takes longer than what is computed."""
+    return sum(each.cycles for each in nodes(tree)) + sum(
+        8 for each in leaves(tree) if isinstance(each, Constant)
+    )
+
+
+def _turn(compute: Compute) -> int:
+    """Cycles of one turn."""
+    fields = {turn.field: 1 - turn.offset for turn in compute.turns}
+    if compute.words is None:
+        many = {compute.turns[0].field: 65 - compute.turns[0].offset} if compute.turns else {}
+        more = compute.operation.takes({**fields, **many}).cycles
+        return max(1, (more - compute.operation.takes(fields).cycles) // 64)
+    begin, end = compute.words.begin, compute.words.end
+    one, two = (compute.operation.takes({**fields, begin: 0, end: n}).cycles for n in (1, 2))
+    return max(1, two - one)
+
+
+def _immediates(compute: Compute) -> list[str]:
+    """Fields whose numbers it computes with."""
+    found = {e.name for e in walk(compute.value) if isinstance(e, Var)}
+    return sorted(found)
+
+
+def _with_numbers(
+    compute: Compute, numbers: Iterable[int]
+) -> Iterator[tuple[dict[str, int], Expr]]:
+    """What it leaves, with each of the ``numbers`` in its field; with none if it has none."""
+    names = _immediates(compute)
+    if not names:
+        yield {}, compute.value
+    elif len(names) == 1:
+        for number in sorted(numbers):
+            if compute.operation.holds(names[0], number):
+                yield {names[0]: number}, rewrite(compute.value, lambda e, n=number: _put(e, n))
+
+
+def _put(node: Expr, number: int) -> Expr | None:
+    """``node`` with ``number`` for its field, folded."""
+    match node:
+        case Var():
+            return literal(number, node.dtype)
+        case Cast(Literal(value=int() as value), dtype):
+            return literal(value, dtype)
+        case Apply("neg", (Literal(value=int() as value),)):
+            return literal(-value, node.dtype)
+        case Apply("ge", (Literal(value=left), Literal(value=right))):
+            return literal(left >= right, node.dtype)
+        case Apply("lt", (Literal(value=left), Literal(value=right))):
+            return literal(left < right, node.dtype)
+    if len(node.children) == 3 and isinstance(node.children[0], Literal):
+        return select(*node.children)
+    return None
+
+
+def _normal(node: Expr) -> Expr | None:
+    """Differences as sums, products with powers of two as shifts."""
+    match node:
+        case Apply("sub", (left, Literal(value=int() as value))):
+            return left + literal(-value, left.dtype)
+        case Apply("mul", (left, Literal(value=int() as value))) if _is_power(value):
+            return left << literal(value.bit_length() - 1, left.dtype)
+        case Apply("mul", (Literal(value=int() as value), right)) if _is_power(value):
+            return right << literal(value.bit_length() - 1, right.dtype)
+        case Apply("floordiv", (left, Literal(value=int() as value))) if _is_power(value):
+            return left >> literal(value.bit_length() - 1, left.dtype)
+    return None
+
+
+def _is_power(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0

@@ -1,0 +1,198 @@
+"""A tiled piece of work as instructions in program order, which do not wait for each other yet.
+
+For each tile, in the order of the loops over tiles:
+
+    fill the results' part                  in the first tile that adds to it
+    load the operands' parts                that are not in a slot already
+    the instruction, over all loops of the tile
+    what becomes of the results, store them in the last tile that adds to it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from weft.accel.abilities import Compute
+from weft.accel.accelerator import Accelerator
+from weft.accel.boxes import Box, Ranges, box, moves, origin
+from weft.accel.cover import Constant, Held, Node, Tree
+from weft.accel.draft import Draft, Drafts
+from weft.accel.mapping import View
+from weft.accel.refusal import Refusal
+from weft.accel.tiling import Slots, Tiling, loops_over, views
+from weft.accel.turns import Arrangement, Loop, arrange
+
+Key = tuple[tuple[int, int, int], ...]  # first, count and step of each side
+Arranged = dict[tuple[str, tuple[Loop, ...]], Arrangement]
+
+
+@dataclass(slots=True)
+class _Place:
+    """The slots of one view: which part is where, the one that was filled first being next."""
+
+    slots: Slots
+    parts: dict[Key, int] = field(default_factory=dict)
+    next: int = 0
+
+    def take(self, key: Key) -> int:
+        """A slot for ``key``, where another part may have been; its first element."""
+        slot = self.next
+        self.next = (slot + 1) % self.slots.count
+        self.parts = {k: s for k, s in self.parts.items() if s != slot}
+        self.parts[key] = slot
+        return self.slots.begin + slot * self.slots.size
+
+    def find(self, key: Key) -> int | None:
+        slot = self.parts.get(key)
+        return None if slot is None else self.slots.begin + slot * self.slots.size
+
+
+def emit(
+    machine: Accelerator, tiling: Tiling, main: Mapping[str, int], arranged: Arranged
+) -> list[Draft]:
+    """The instructions of ``tiling``. ``main``: where tensors begin in main memory, in elements."""
+    return _Emission(machine, tiling, main, arranged).drafts()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a tile has of a view: ``base``: its begin in the local memory."""
+
+    view: View
+    box: Box
+    base: int
+    origin: int
+
+    @property
+    def start(self) -> int:
+        """The address of the tile's first point."""
+        return self.base + self.origin
+
+
+class _Emission:
+    def __init__(
+        self, machine: Accelerator, tiling: Tiling, main: Mapping[str, int], arranged: Arranged
+    ) -> None:
+        self.machine, self.tiling, self.main, self.arranged = machine, tiling, main, arranged
+        self.mapped = tiling.mapped
+        self.views = views(self.mapped)
+        self.numbers = {id(view): n for n, view in enumerate(self.views)}
+        self.places = [_Place(slots) for slots in tiling.slots]
+        self.made = Drafts(machine)
+        written = {d for axis in self.mapped.target.axes for d in axis.coefficients}
+        self.inner_folds = [d for d in tiling.order if d not in written]
+
+    def drafts(self) -> list[Draft]:
+        for ranges in self.tiling.tiles():
+            self._tile(ranges)
+        return self.made.found
+
+    def _tile(self, ranges: Ranges) -> None:
+        mapped = self.mapped
+        target = self._target(ranges)
+        if mapped.compute is not None:
+            if self._is_first(ranges):
+                self._fill(target, ranges)
+            operands = [self._loaded(view, ranges) for view in mapped.operands]
+            self._compute(mapped.compute, [target, *operands], ranges, {})
+        if self._is_last(ranges):
+            result = self._tree(mapped.tree, target, ranges)
+            self._store(result, ranges)
+            self.places[0].parts.pop(_key(target.box), None)
+
+    def _is_first(self, ranges: Ranges) -> bool:
+        return all(ranges[d][0] == 0 for d in self.inner_folds)
+
+    def _is_last(self, ranges: Ranges) -> bool:
+        extents = self.mapped.extents
+        return all(sum(ranges[d]) == extents[d] for d in self.inner_folds)
+
+    # ---- parts ------------------------------------------------------------------------------
+
+    def _target(self, ranges: Ranges) -> _Part:
+        """Where the results are summed up: nothing that is still needed is given away."""
+        view = self.mapped.target
+        found = box(view, ranges, False)
+        base = self.places[0].find(_key(found))
+        if base is None:
+            base = self.places[0].take(_key(found))
+        return _Part(view, found, base, origin(view, found, ranges))
+
+    def _loaded(self, view: View, ranges: Ranges) -> _Part:
+        number = self.numbers[id(view)]
+        found = box(view, ranges, number in self.tiling.spread)
+        place = self.places[number]
+        base = place.find(_key(found))
+        if base is None:
+            base = place.take(_key(found))
+            self._load(view, found, base)
+        return _Part(view, found, base, origin(view, found, ranges))
+
+    def _load(self, view: View, found: Box, base: int) -> None:
+        assert view.transfer is not None, "what is read is loaded"
+        size = self._bytes(view.transfer.main.memory)
+        for move in moves(found):
+            self.made.move(view.transfer, move, base, self.main[view.name], size)
+
+    def _bytes(self, memory: str) -> int:
+        """Of an element of a main memory."""
+        return self.machine.memory(memory).nbytes
+
+    # ---- computing --------------------------------------------------------------------------
+
+    def _fill(self, target: _Part, ranges: Ranges) -> None:
+        start = self.mapped.start
+        assert start is not None, "a sum begins with something"
+        self._tree(start, target, ranges)
+
+    def _tree(self, tree: Tree, target: _Part, ranges: Ranges) -> _Part:
+        """What ``tree`` leaves, in the place of what it begins with."""
+        if isinstance(tree, Held | Constant):
+            if tree in self.mapped.reads:
+                return self._loaded(self.mapped.reads[tree], ranges)
+            return target
+        operand = None if tree.operand is None else self._tree(tree.operand, target, ranges)
+        on = self._on(tree, target, ranges)
+        parts = [on] if operand is None else [on, operand]
+        self._compute(tree.compute, parts, ranges, tree.fields)
+        return on
+
+    def _on(self, tree: Node, target: _Part, ranges: Ranges) -> _Part:
+        if tree.on is None:
+            return target
+        on = self._tree(tree.on, target, ranges)
+        if on.view is not target.view:  # what was loaded is lost
+            self.places[self.numbers[id(on.view)]].parts.pop(_key(on.box), None)
+        return on
+
+    def _compute(
+        self,
+        compute: Compute,
+        parts: list[_Part],
+        ranges: Ranges,
+        numbers: Mapping[str, int],
+    ) -> None:
+        loops = loops_over(
+            self.mapped, tuple(p.view for p in parts), tuple(p.box for p in parts), ranges
+        )
+        key = compute.operation.name, loops
+        if key not in self.arranged:
+            self.arranged[key] = arrange(compute, loops)
+        self.made.compute(compute, self.arranged[key], [p.start for p in parts], numbers)
+
+    # ---- storing ----------------------------------------------------------------------------
+
+    def _store(self, result: _Part, ranges: Ranges) -> None:
+        view = self.mapped.write
+        assert view.transfer is not None, "results are stored"
+        found = box(view, ranges, False)
+        if any(side.before or side.after for side in found.sides):
+            raise Refusal(f"{view.tensor} is written outside")
+        size = self._bytes(view.transfer.main.memory)
+        for move in moves(found):
+            self.made.move(view.transfer, move, result.base, self.main[view.name], size)
+
+
+def _key(found: Box) -> Key:
+    return tuple((side.first, side.count, side.step) for side in found.sides)

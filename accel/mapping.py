@@ -1,0 +1,389 @@
+"""Which loops of a piece of work are inside of an accelerator's instruction, and how its tensors
+lie in main memory, then.
+
+    Mapping ::= work, compute, extents, target: View, operands: View…, reads: View…, write: View, …
+    View    ::= tensor, memory, axes: Axis…, layout, dtype, expand, padded
+    Axis    ::= sum(coefficients[dim] * dim) + constant, of size
+
+Loops that the instruction has inside count its issues then: 64 channels are 4 blocks of 16. What
+``polyhedral.map_instruction`` finds is all that decides; tensors lie as elements of the memory that
+they are moved to, block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping as MappingType
+from dataclasses import dataclass, replace
+from math import prod
+
+from weft.accel.abilities import Abilities, Compute, Transfer
+from weft.accel.accelerator import Accelerator, Memory
+from weft.accel.artifact import Layout
+from weft.accel.cover import Constant, Cover, Held, Node, Tree, leaves
+from weft.accel.refusal import Refusal
+from weft.accel.work import Read, Work
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite
+from weft.frontend.scalar_match import matches
+from weft.polyhedral.instruction import Instruction, Operand
+from weft.polyhedral.map_instruction import map_instruction
+from weft.polyhedral.scop import Access, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """In blocks, where it is cut into blocks."""
+
+    coefficients: MappingType[str, int]
+    constant: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor as elements of ``memory``, moved by ``transfer``. ``axes``: of ``layout``.
+    ``expand``: so many equal copies before its own axes; ``padded``: 0 outside; ``value``: it is
+    this number everywhere."""
+
+    tensor: str
+    memory: str
+    transfer: Transfer | None
+    dtype: DType
+    layout: Layout
+    axes: tuple[Axis, ...]
+    expand: tuple[int, ...] = ()
+    padded: bool = False
+    value: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of what lies in main memory for it: a tensor may lie there in several ways."""
+        return f"{self.tensor} in {self.memory}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """``extents``: of the loops over instructions. ``compute``: None where there is nothing to sum
+    up; ``folds``: those of its loops that results stay for. ``start`` makes what the sum begins
+    with, ``tree`` the values that are stored, ``planes`` bytes of each one by one (1: all)."""
+
+    work: Work
+    compute: Compute | None
+    extents: MappingType[str, int]
+    folds: tuple[str, ...]
+    target: View
+    operands: tuple[View, ...]
+    start: Tree | None
+    tree: Tree
+    reads: MappingType[Held | Constant, View]
+    write: View
+    planes: int = 1
+
+
+def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Mapping]:
+    """All ways in which ``machine`` computes ``work``, those with the fewest turns first. Raises
+    ``Refusal`` where there is none."""
+    made: list[tuple[int, Mapping]] = []
+    reasons: dict[str, None] = {}
+    for compute, given, operands in _choices(work, found, reasons):
+        try:
+            one = _Mapper(work, machine, found, compute, given, operands).mapping()
+        except Refusal as refusal:
+            reasons[str(refusal)] = None
+            continue
+        made.append((prod(one.extents.values()), one))
+    if not made:
+        raise Refusal("; ".join(reasons) or "no instruction computes anything like it")
+    made.sort(key=lambda each: each[0])
+    return iter([one for _, one in made])
+
+
+Given = MappingType[str, str]  # the instruction's dims -> the statement's
+
+
+def _choices(
+    work: Work, found: Abilities, reasons: dict[str, None]
+) -> Iterator[tuple[Compute | None, Given, tuple[tuple[int, DType], ...]]]:
+    """Instructions, with dims for theirs, and with the reads that their operands are."""
+    if work.start is None:
+        yield from _elementwise(work, found)
+        return
+    for compute in found.computes:
+        if compute.step.update is None:
+            continue
+        mapped = map_instruction(work.scop, work.statement, _instruction(compute))
+        reasons.update(dict.fromkeys(mapped.refusals))
+        for each in mapped.assignments:
+            operands = [_read_of(each.operands[name], work) for name in _names(compute)]
+            if None in operands:
+                reasons[f"operands of {compute.operation.name} are computed"] = None
+                continue
+            given = {name: dims[0] for name, dims in each.dims.items()}
+            yield compute, given, tuple(o for o in operands if o is not None)
+
+
+def _elementwise(
+    work: Work, found: Abilities
+) -> Iterator[tuple[None, Given, tuple[tuple[int, DType], ...]]]:
+    """Dims for the elements of memories, where nothing is summed up: channels first of all."""
+    sizes = {n: s for c in found.computes for n, s in _inner(c).items()}
+    wide = [name for name, size in sizes.items() if size > 1]
+    ranked = sorted(work.statement.dims, key=lambda d: -work.extents[d])
+    for first in [*work.statement.dims[1:2], *ranked]:
+        others = [d for d in work.statement.dims if d != first]
+        if len(wide) <= 1 + len(others):
+            yield None, dict(zip(reversed(wide), [first, *others], strict=False)), ()
+
+
+def _inner(compute: Compute) -> dict[str, int]:
+    return {d: n for d, n in compute.extents.items() if any(
+        Var(d) == i for i in compute.step.writes[0].indices)}
+
+
+def _names(compute: Compute) -> tuple[str, ...]:
+    return tuple(read.tensor for read in compute.step.reads)
+
+
+def _read_of(expr: Expr, work: Work) -> tuple[int, DType] | None:
+    """The read that an operand is, and the dtype that it is stored in."""
+    match expr:
+        case Load(source=int() as number):
+            return number, expr.dtype
+        case Cast(Load(source=int() as number)) if expr.dtype.is_integer:
+            return number, expr.dtype
+    return None
+
+
+def _instruction(compute: Compute) -> Instruction:
+    """``compute`` as the mapper wants it, without dims of one value."""
+    unit = {d for d, n in compute.extents.items() if n == 1}
+    own = compute.step
+
+    def without(access: Access) -> Access:
+        kept = tuple(i for i in access.indices if not (isinstance(i, Var) and i.name in unit))
+        return replace(access, indices=kept)
+
+    step: Statement = replace(
+        own,
+        dims=tuple(d for d in own.dims if d not in unit),
+        position=(),
+        writes=tuple(map(without, own.writes)),
+        reads=tuple(map(without, own.reads)),
+    )
+    accesses = (*step.writes, *step.reads)
+    places = {a.tensor: Operand(a.indices or (literal(0),), a.tensor) for a in accesses}
+    extents = {d: n for d, n in compute.extents.items() if d not in unit}
+    return Instruction(compute.operation.name, step, extents, places, 0, 1.0)
+
+
+class _Mapper:
+    def __init__(
+        self,
+        work: Work,
+        machine: Accelerator,
+        found: Abilities,
+        compute: Compute | None,
+        given: Given,
+        operands: tuple[tuple[int, DType], ...],
+    ) -> None:
+        self.work, self.machine, self.found = work, machine, found
+        self.compute, self.given, self.operands = compute, given, operands
+        sizes = dict(compute.extents) if compute else {
+            n: s for c in found.computes for n, s in _inner(c).items()
+        }
+        self.blocks = {dim: sizes[name] for name, dim in given.items()}
+
+    def mapping(self) -> Mapping:
+        work, compute = self.work, self.compute
+        extents = {d: -(-n // self.blocks.get(d, 1)) for d, n in work.extents.items()}
+        held = {0: frozenset({compute.target.memory})} if compute else {}
+        for number, read in enumerate(work.reads):
+            held[number + 1] = self._homes(read)
+        cover = Cover(self.found.computes, held)
+        start = None
+        if compute is not None:
+            assert work.start is not None, "a sum begins with something"
+            start = cover.fill(work.start, compute.target.memory)
+            if start is None:
+                raise Refusal(f"nothing fills {compute.target.memory} with {work.start}")
+        tree, transfer, planes = self._stored(cover)
+        root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
+        element = self._element(compute)
+        write = self._view(work.write, transfer.local.memory, element, transfer, None)
+        target = self._view(work.write, root, element, None, None)
+        operands = ()
+        if compute is not None:
+            operands = tuple(
+                self._view(
+                    work.operands[number], at.memory, self._names_in(access), self._load(at.memory), dtype
+                )
+                for (number, dtype), at, access in zip(
+                    self.operands, compute.operands, compute.step.reads, strict=True
+                )
+            )
+        reads = {leaf: self._leaf(leaf, element) for leaf in leaves(tree) if leaf != Held(0, root)}
+        written = {d for axis in target.axes for d in axis.coefficients}
+        folds = tuple(d for d in extents if d not in written)
+        return Mapping(
+            work, compute, extents, folds, target, operands, start, tree, reads, write, planes
+        )
+
+    # ---- what is stored ---------------------------------------------------------------------
+
+    def _stored(self, cover: Cover) -> tuple[Tree, Transfer, int]:
+        """The tree of the results, what stores them, and in how many parts."""
+        value = rewrite(self.work.value, _widened)
+        for transfer in self.found.transfers:
+            if transfer.into:
+                continue
+            memory = self.machine.memory(transfer.local.memory)
+            if memory.dtype == value.dtype:
+                tree = cover.tree(value, memory.name)
+                if tree is not None:
+                    return tree, transfer, 1
+            for compute in self.found.computes:
+                for copy in compute.copies:
+                    if copy.memory != memory.name:
+                        continue
+                    for found in matches(copy.value, value):
+                        tree = cover.tree(found[0], compute.target.memory)
+                        if tree is not None:
+                            return self._copied(tree, cover), transfer, 1
+                    wide = self.machine.memory(compute.target.memory).dtype
+                    if value.dtype == wide and _is_low_part(copy.value):
+                        tree = cover.tree(value, compute.target.memory)
+                        if tree is not None:
+                            parts = wide.bits // memory.dtype.bits
+                            return self._copied(tree, cover), transfer, parts
+        raise Refusal("no instructions compute what becomes of its results")
+
+    def _copied(self, tree: Tree, cover: Cover) -> Tree:
+        """``tree`` with an operation last that copies what it leaves to where it is stored from."""
+        if isinstance(tree, Node) and tree.compute.copies:
+            return tree
+        if tree == Held(0, getattr(tree, "memory", "")) and self.compute and self.compute.copies:
+            return tree
+        memory = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
+        again = cover.unchanged(tree, memory)
+        if again is None:
+            raise Refusal("nothing moves its results to where they are stored from")
+        return again
+
+    # ---- tensors ----------------------------------------------------------------------------
+
+    def _element(self, compute: Compute | None) -> tuple[str | None, ...]:
+        """The dims inside of an element of results."""
+        if compute is not None:
+            return self._names_in(compute.step.writes[0])
+        first = next(c for c in self.found.computes)
+        return self._names_in(first.step.writes[0])
+
+    def _names_in(self, access: Access) -> tuple[str | None, ...]:
+        names = [i.name if isinstance(i, Var) else None for i in access.indices]
+        return tuple(None if n is None else self.given.get(n) for n in names)
+
+    def _homes(self, read: Read) -> frozenset[str]:
+        """Memories that a tensor may be loaded into: of its type, or of a wider one."""
+        own = self.work.scop.tensor(read.tensor).dtype
+        return frozenset(
+            t.local.memory
+            for t in self.found.transfers
+            if t.into and _wider(self.machine.memory(t.local.memory), own)
+        )
+
+    def _load(self, memory: str) -> Transfer:
+        for transfer in self.found.transfers:
+            if transfer.into and transfer.local.memory == memory:
+                return transfer
+        raise Refusal(f"nothing loads {memory}")
+
+    def _leaf(self, leaf: Held | Constant, element: tuple[str | None, ...]) -> View:
+        if isinstance(leaf, Held):
+            read = self.work.reads[leaf.number - 1]
+            dtype = self.machine.memory(leaf.memory).dtype
+            return self._view(read, leaf.memory, element, self._load(leaf.memory), dtype)
+        memory = self.machine.memory(leaf.memory)
+        layout = Layout(memory.shape, tuple(enumerate(memory.shape)))
+        axes = tuple(Axis({}, 0, 1) for _ in memory.shape)
+        load = self._load(leaf.memory)
+        name = f"constant {leaf.value}"
+        return View(name, leaf.memory, load, memory.dtype, layout, axes, value=leaf.value)
+
+    def _view(
+        self,
+        read: Read,
+        memory: str,
+        element: tuple[str | None, ...],
+        transfer: Transfer | None,
+        dtype: DType | None,
+    ) -> View:
+        """``read`` as elements of ``memory`` with those dims inside."""
+        tensor = self.work.scop.tensor(read.tensor)
+        shape = self.machine.memory(memory).shape
+        sizes = [int(s.value) for s in tensor.shape if isinstance(s, Literal)]
+        axes: list[Axis] = []
+        at: dict[str, int] = {}  # blocked dim -> axis
+        for number, form in enumerate(read.indices):
+            coefficients = {str(term): c for term, c in form.terms}
+            cut = [d for d in coefficients if d in self.blocks]
+            if not cut:
+                axes.append(Axis(coefficients, form.constant, sizes[number]))
+                continue
+            (dim, *more) = cut
+            axes.append(self._cut(tensor.name, dim, coefficients, form.constant, sizes[number]))
+            if more or dim not in element or dim in at:
+                raise Refusal(f"{tensor.name} does not have {dim} where the instruction has it")
+            at[dim] = number
+        expand: list[int] = []
+        inner: list[tuple[int, int]] = []
+        missing = [n for n, dim in enumerate(element) if dim not in at]
+        for n, dim in enumerate(element):
+            if n in missing:
+                inner.append((len(expand), shape[n]))
+                expand.append(shape[n])
+            else:
+                inner.append((len(missing) + at[str(dim)], shape[n]))
+        layout = Layout((*expand, *sizes), tuple(inner))
+        whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
+        return View(
+            read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, tuple(expand), read.padded
+        )
+
+    def _cut(
+        self, tensor: str, dim: str, coefficients: MappingType[str, int], constant: int, size: int
+    ) -> Axis:
+        """An axis in blocks."""
+        block = self.blocks[dim]
+        others = {d: c for d, c in coefficients.items() if d != dim}
+        whole = constant % block == 0 and all(c % block == 0 for c in others.values())
+        if coefficients[dim] != 1 or not whole or (constant < 0):
+            raise Refusal(
+                f"{tensor} does not go through {dim} in blocks of {block}"
+                if block > 1
+                else f"{tensor} has other things than {dim} along an axis of elements"
+            )
+        if block > 1 and others and self.work.extents[dim] % block:
+            raise Refusal(f"{self.work.extents[dim]} along {dim} are no blocks of {block}")
+        scaled = {dim: 1, **{d: c // block for d, c in others.items()}}
+        return Axis(scaled, constant // block, -(-size // block))
+
+
+def _wider(memory: Memory, dtype: DType) -> bool:
+    both = memory.dtype.is_integer and dtype.is_integer and memory.dtype.kind == dtype.kind
+    return memory.dtype == dtype or (both and memory.dtype.bits > dtype.bits)
+
+
+def _widened(node: Expr) -> Expr | None:
+    """Reads that are converted are stored converted."""
+    match node:
+        case Cast(Load(source, indices), dtype) if dtype.is_integer and source != 0:
+            return Load(source, indices, dtype)
+    return None
+
+
+def _is_low_part(value: Expr) -> bool:
+    """Whether ``value`` is the low bits of what is copied."""
+    match value:
+        case Cast(Load(source=0), dtype):
+            return dtype.is_integer
+    return False

@@ -1,0 +1,113 @@
+"""Where lists of micro-operations lie, in main memory and in their own: loaded when they are needed
+first, and again only after others have taken their place.
+
+Lists lie in main memory in the order in which they are needed, each once, so that one transfer
+brings several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from weft.accel.abilities import Abilities, Transfer
+from weft.accel.accelerator import Accelerator
+from weft.accel.boxes import Move
+from weft.accel.draft import Draft, Drafts, Words
+from weft.accel.refusal import Refusal
+
+AHEAD = 512  # words that are loaded at once, if they are needed one after the other
+
+
+@dataclass(slots=True)
+class _Memory:
+    """A ring: ``lists`` are there, by number, where they begin."""
+
+    depth: int
+    lists: dict[int, int]
+    end: int = 0
+
+
+def with_lists(
+    machine: Accelerator, found: Abilities, drafts: Sequence[Draft], main: int
+) -> tuple[list[Draft], list[int]]:
+    """``drafts`` with the transfers that they need, and the words in main memory, from element
+    ``main`` on. Raises ``Refusal`` where one list alone has no room."""
+    memory = next((c.words.memory for c in found.computes if c.words is not None), None)
+    if memory is None:
+        return list(drafts), []
+    transfer = next(t for t in found.transfers if t.into and t.local.memory == memory)
+    numbers: dict[Words, int] = {}
+    for draft in drafts:
+        if draft.words is not None:
+            numbers.setdefault(draft.words, len(numbers))
+    return _Loader(machine, found, transfer, list(numbers), main).loaded(drafts, numbers)
+
+
+class _Loader:
+    def __init__(
+        self,
+        machine: Accelerator,
+        found: Abilities,
+        transfer: Transfer,
+        lists: list[Words],
+        main: int,
+    ) -> None:
+        self.machine, self.transfer, self.main = machine, transfer, main
+        self.computes = {c.operation.name: c for c in found.computes}
+        own = machine.memory(transfer.local.memory)
+        assert own.depth is not None, "micro-operations are in a memory of their own"
+        self.size = own.dtype.itemsize
+        self.lists = lists
+        self.starts = [0]
+        for each in lists:
+            self.starts.append(self.starts[-1] + len(each))
+        if max(map(len, lists), default=0) > own.depth:
+            raise Refusal(f"{own.name} has no room for {max(map(len, lists))} micro-operations")
+        self.memory = _Memory(own.depth, {})
+
+    def loaded(
+        self, drafts: Sequence[Draft], numbers: dict[Words, int]
+    ) -> tuple[list[Draft], list[int]]:
+        made = Drafts(self.machine)
+        for draft in drafts:
+            if draft.words is None:
+                made.found.append(draft)
+                continue
+            number = numbers[draft.words]
+            if number not in self.memory.lists:
+                self._load(made, number)
+            begin = self.memory.lists[number]
+            end = begin + len(draft.words)
+            words = self.computes[draft.operation].words
+            assert words is not None, "it has micro-operations"
+            fields = {**draft.fields, words.begin: begin, words.end: end}
+            region = replace(draft.regions[0], memory=words.memory, begin=begin, end=end, writes=False)
+            made.found.append(Draft(draft.operation, fields, (*draft.regions, region)))
+        return made.found, [word for each in self.lists for word in each]
+
+    def _load(self, made: Drafts, number: int) -> None:
+        """List ``number``, and those that are needed first after it."""
+        last = number + 1
+        while (
+            last < len(self.lists)
+            and last not in self.memory.lists
+            and self.starts[last + 1] - self.starts[number] <= min(AHEAD, self.memory.depth // 2)
+        ):
+            last += 1
+        size = self.starts[last] - self.starts[number]
+        if self.memory.end + size > self.memory.depth:
+            self.memory.end = 0
+        begin = self.memory.end
+        gone = [
+            n
+            for n, at in self.memory.lists.items()
+            if at < begin + size and at + len(self.lists[n]) > begin
+        ]
+        for n in gone:
+            del self.memory.lists[n]
+        for n in range(number, last):
+            self.memory.lists[n] = begin + self.starts[n] - self.starts[number]
+        self.memory.end = begin + size
+        move = Move(0, self.starts[number], 1, size, 0)
+        made.move(self.transfer, move, begin, self.main, self.size)

@@ -1,0 +1,111 @@
+"""A piece of work as an artifact: where its tensors lie in main memory, and the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.accel.abilities import Abilities
+from weft.accel.accelerator import Accelerator
+from weft.accel.artifact import Artifact, Placed, Role
+from weft.accel.draft import Draft
+from weft.accel.emit import Arranged, emit
+from weft.accel.mapping import Mapping as Mapped
+from weft.accel.mapping import View
+from weft.accel.micro_operations import with_lists
+from weft.accel.tiling import Tiling, views
+from weft.accel.tokens import with_tokens
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Offloaded:
+    """``artifact`` and what its tensors are: ``given``, by name, of the program's tensors."""
+
+    tiling: Tiling
+    artifact: Artifact
+    given: Mapping[str, View]
+    result: View
+
+    def prepared(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """The inputs of the artifact, of the program's ``tensors`` by name."""
+        inputs = {t.name for t in self.artifact.tensors if t.role == "input"}
+        return {name: stored(self.given[name], tensors[self.given[name].tensor]) for name in inputs}
+
+    def results(self, image: Array) -> Array:
+        """The program's result, of the image after the stream."""
+        found = self.artifact.tensor(self.result.name).read(image)
+        return found.reshape(found.shape[len(self.result.expand) :])
+
+
+def stored(view: View, array: Array) -> Array:
+    """``array`` as it lies in main memory, before it is cut into blocks."""
+    shape = (*view.expand, *array.shape)
+    whole: Array = np.broadcast_to(array, shape).astype(view.dtype.numpy)
+    return whole
+
+
+def offload(
+    machine: Accelerator,
+    found: Abilities,
+    tiling: Tiling,
+    constants: Mapping[str, Array],
+    arranged: Arranged,
+) -> Offloaded:
+    """The stream of ``tiling``, with ``constants`` where they belong. Raises ``Refusal``."""
+    mapped = tiling.mapped
+    placed, main, end = _placed(machine, mapped, constants)
+    drafts = emit(machine, tiling, main, arranged)
+    at = _aligned(end, _word_bytes(machine, found))
+    drafts, words = with_lists(machine, found, drafts, at // _word_bytes(machine, found))
+    size = at + len(words) * _word_bytes(machine, found)
+    image = np.zeros(_aligned(size, ALIGNMENT), np.uint8)
+    given = {view.name: view for view in views(mapped)[1:]}
+    for each in placed:
+        if each.role == "constant":
+            view = given[each.name]
+            data = constants[view.tensor] if view.value is None else np.full(
+                each.layout.shape, view.value, view.dtype.numpy)
+            each.write(image, stored(view, data) if view.value is None else data)
+    image[at:size] = np.array(words, np.uint32).view(np.uint8)
+    stream = with_tokens(machine, drafts, len(image))
+    return Offloaded(tiling, Artifact(stream, image, tuple(placed)), given, mapped.write)
+
+
+def _placed(
+    machine: Accelerator, mapped: Mapped, constants: Mapping[str, Array]
+) -> tuple[list[Placed], dict[str, int], int]:
+    """Tensors side by side, and where they begin: in elements, by name."""
+    placed: dict[str, Placed] = {}
+    main: dict[str, int] = {}
+    end = 0
+    for view in (*views(mapped)[1:], mapped.write):
+        if view.name in placed:
+            continue
+        assert view.transfer is not None, "it is moved"
+        size = machine.memory(view.transfer.main.memory).nbytes
+        end = _aligned(end, size)
+        role: Role = "output" if view is mapped.write else "input"
+        if view.value is not None or view.tensor in constants:
+            role = "constant"
+        placed[view.name] = Placed(view.name, role, view.dtype, view.layout, end)
+        main[view.name] = end // size
+        end = _aligned(end + placed[view.name].nbytes, ALIGNMENT)
+    return list(placed.values()), main, end
+
+
+def _word_bytes(machine: Accelerator, found: Abilities) -> int:
+    for compute in found.computes:
+        if compute.words is not None:
+            return machine.memory(compute.words.memory).nbytes
+    return 1
+
+
+def _aligned(place: int, size: int) -> int:
+    unit = max(size, ALIGNMENT)
+    return -(-place // unit) * unit

@@ -1,0 +1,170 @@
+"""How a piece of work is cut: tiles, the order of the loops over them, and what memories hold.
+
+    Tiling ::= mapping, sizes: dim -> extent of a tile, order: dim…, slots: Slots…
+    Slots  ::= view, begin, size, count
+
+Each tensor has slots in its memory, as many elements as a tile has of it. A tile's part is loaded
+where it is not there already, into the slot that was filled first. More slots than one let the
+next part come while the last one is in use: that is all of double buffering (virtual threads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from weft.accel.accelerator import Accelerator
+from weft.accel.boxes import Box, Ranges, box, steps
+from weft.accel.mapping import Mapping as Mapped
+from weft.accel.mapping import View
+from weft.accel.turns import Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    begin: int
+    size: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """``slots``: by number of the view in ``views``."""
+
+    mapped: Mapped
+    sizes: Mapping[str, int]
+    order: tuple[str, ...]
+    slots: tuple[Slots, ...]
+    spread: frozenset[int]  # views whose last axis is loaded without what it steps over
+
+    def tiles(self) -> Iterator[Ranges]:
+        """All tiles in order: dim -> (first, count)."""
+        yield from _tiles(self.mapped.extents, self.sizes, self.order, 0, {})
+
+    def trips(self, dim: str) -> int:
+        return -(-self.mapped.extents[dim] // self.sizes[dim])
+
+
+def _tiles(
+    extents: Mapping[str, int],
+    sizes: Mapping[str, int],
+    order: tuple[str, ...],
+    depth: int,
+    chosen: dict[str, tuple[int, int]],
+) -> Iterator[Ranges]:
+    if depth == len(order):
+        yield {d: chosen.get(d, (0, n)) for d, n in extents.items()}
+        return
+    dim = order[depth]
+    for first in range(0, extents[dim], sizes[dim]):
+        chosen[dim] = first, min(sizes[dim], extents[dim] - first)
+        yield from _tiles(extents, sizes, order, depth + 1, chosen)
+
+
+def views(mapped: Mapped) -> tuple[View, ...]:
+    """What has slots: the results, the operands, what is read afterwards."""
+    return (mapped.target, *mapped.operands, *mapped.reads.values())
+
+
+def parts_of(mapped: Mapped, view: View, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
+    """How many different parts of ``view`` the loops of ``order`` go through."""
+    moving = {d for axis in view.axes for d in axis.coefficients}
+    return prod(trips[d] for d in order if d in moving)
+
+
+def loops_over(mapped: Mapped, found: tuple[View, ...], boxes: tuple[Box, ...], ranges: Ranges) -> tuple[Loop, ...]:
+    """The loops inside of a tile that any of ``found`` moves along, with their steps."""
+    moving = {d for view in found for axis in view.axes for d in axis.coefficients}
+    return tuple(
+        Loop(count, tuple(steps(view, b, dim) for view, b in zip(found, boxes, strict=True)))
+        for dim, (_, count) in ranges.items()
+        if dim in moving
+    )
+
+
+def first_tile(mapped: Mapped, sizes: Mapping[str, int]) -> Ranges:
+    return {d: (0, min(sizes[d], n)) for d, n in mapped.extents.items()}
+
+
+def live(mapped: Mapped, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
+    """How many parts of the results are there at once: those that a loop over what is summed up
+    goes through."""
+    outer = next((n for n, d in enumerate(order) if d in mapped.folds), len(order))
+    return prod(trips[d] for d in order[outer:] if d not in mapped.folds)
+
+
+def reused(view: View, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
+    """Parts that come between two uses of one: what has to fit for it to be loaded once."""
+    moving = {d for axis in view.axes for d in axis.coefficients}
+    outer = next(
+        (n for n, d in enumerate(order) if d not in moving and any(o in moving for o in order[n + 1 :])),
+        None,
+    )
+    if outer is None:
+        return 1
+    return prod(trips[d] for d in order[outer + 1 :] if d in moving)
+
+
+def slots_for(
+    mapped: Mapped,
+    machine: Accelerator,
+    sizes: Mapping[str, int],
+    order: tuple[str, ...],
+    spread: frozenset[int],
+    buffers: int,
+) -> tuple[Slots, ...] | None:
+    """What each view has of its memory, or None where that is too little. ``buffers``: 1 does
+    without slots for what comes next."""
+    trips = {d: -(-n // sizes[d]) for d, n in mapped.extents.items()}
+    found = views(mapped)
+    ranges = first_tile(mapped, sizes)
+    size = [box(view, ranges, n in spread).size for n, view in enumerate(found)]
+    if mapped.compute is None:
+        size[0] = 0  # what is computed stands in the place of what was loaded
+    wanted = [_wanted(mapped, view, order, trips, buffers, n == 0) for n, view in enumerate(found)]
+    least = [counts[-1] for counts in wanted]
+    counts = list(least)
+    room: dict[str, int] = {}
+    for memory in {view.memory for view in found}:
+        depth = machine.memory(memory).depth
+        assert depth is not None, "a local memory"
+        inside = [n for n, view in enumerate(found) if view.memory == memory]
+        room[memory] = depth - sum(size[n] * least[n] for n in inside)
+        if room[memory] < 0:
+            return None
+    # The smallest parts first: they gain most for what they take.
+    for n in sorted(range(len(found)), key=lambda n: (size[n] * wanted[n][0], n)):
+        memory = found[n].memory
+        for count in wanted[n]:
+            more = (count - counts[n]) * size[n]
+            if 0 < more <= room[memory]:
+                room[memory] -= more
+                counts[n] = count
+                break
+    begin = dict.fromkeys(room, 0)
+    made = []
+    for n, view in enumerate(found):
+        made.append(Slots(begin[view.memory], size[n], counts[n]))
+        begin[view.memory] += size[n] * counts[n]
+    return tuple(made)
+
+
+def _wanted(
+    mapped: Mapped,
+    view: View,
+    order: tuple[str, ...],
+    trips: Mapping[str, int],
+    buffers: int,
+    is_target: bool,
+) -> list[int]:
+    """Numbers of slots that make sense, the most first; the last one has to be."""
+    every = parts_of(mapped, view, order, trips)
+    if is_target:
+        least = live(mapped, order, trips)
+        return [least] if buffers == 1 else [min(2 * least, max(every, least)), least]
+    window = reused(view, order, trips)
+    if buffers == 1:
+        return [window, 1]
+    found = [every, 2 * window, window + 1, window, 2, 1]
+    return sorted({min(n, every) for n in found}, reverse=True)

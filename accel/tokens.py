@@ -1,0 +1,130 @@
+"""Who waits for whom: tokens that follow from what instructions touch.
+
+Two instructions of different queues that touch an element which one of them writes have to run in
+program order. They do if a path of tokens and queues leads from one to the other. Instructions are
+looked at in program order, each with what it knows to be over (vector clocks: Mattern, 1989): only
+what it does not know needs a token, from the last instruction of each queue that it has to follow.
+
+So no token can be left out, and none is waited for before it is given in program order: the machine
+never stops, however short its queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.accel.accelerator import Accelerator, Wire
+from weft.accel.draft import MAIN, Draft
+from weft.accel.instruction_stream import Issue, Stream
+from weft.accel.refusal import Refusal
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+BLOCK = 64  # bytes of main memory that are one for this purpose
+
+
+@dataclass(slots=True)
+class _Last:
+    """Of each queue, the last instruction that wrote and that read each element; -1: none."""
+
+    wrote: Array
+    read: Array
+
+
+def with_tokens(machine: Accelerator, drafts: Sequence[Draft], main: int) -> Stream:
+    """``drafts`` in program order, each waiting for what it has to follow. ``main``: bytes of main
+    memory."""
+    return _Tokens(machine, drafts, main).stream()
+
+
+class _Tokens:
+    def __init__(self, machine: Accelerator, drafts: Sequence[Draft], main: int) -> None:
+        self.machine, self.drafts = machine, drafts
+        self.queues = [queue.name for queue in machine.queues]
+        count = len(self.queues)
+        depths = {m.name: m.depth for m in machine.memories if m.depth is not None}
+        depths[MAIN] = -(-main // BLOCK)
+        self.last = {
+            name: _Last(np.full((count, depth), -1), np.full((count, depth), -1))
+            for name, depth in depths.items()
+        }
+        self.wires = {(wire.source, wire.sink): wire for wire in machine.wires}
+        self.known = np.full((count, count), -1)  # by queue: what its last instruction knows
+        self.knew = np.full((len(drafts) + 1, count), -1)  # by instruction, at its end
+        self.flags: list[set[str]] = [set() for _ in range(len(drafts) + 1)]
+
+    def stream(self) -> Stream:
+        issues = list(self.drafts)
+        for number, draft in enumerate(issues):
+            queue = self._queue(draft.operation)
+            self._wait(number, queue, self._needed(draft, queue))
+            self._ends(number, queue)
+            self._touch(number, draft, queue)
+        if self.machine.last:
+            self._finish(len(issues))
+            issues.append(Draft(self.machine.last, {}, ()))
+        return Stream(
+            self.machine,
+            tuple(
+                Issue(d.operation, {**d.fields, **dict.fromkeys(sorted(flags), 1)})
+                for d, flags in zip(issues, self.flags, strict=False)
+            ),
+        )
+
+    def _queue(self, operation: str) -> int:
+        return self.queues.index(self.machine.operation(operation).queue)
+
+    def _needed(self, draft: Draft, queue: int) -> Array:
+        """Of each queue, the last instruction that ``draft`` has to follow."""
+        needed = np.full(len(self.queues), -1)
+        for region in draft.regions:
+            part = self._part(region.memory, region.begin, region.end)
+            last = self.last[region.memory]
+            needed = np.maximum(needed, last.wrote[:, part].max(axis=1, initial=-1))
+            if region.writes:
+                needed = np.maximum(needed, last.read[:, part].max(axis=1, initial=-1))
+        needed[queue] = -1
+        return needed
+
+    def _touch(self, number: int, draft: Draft, queue: int) -> None:
+        for region in draft.regions:
+            part = self._part(region.memory, region.begin, region.end)
+            last = self.last[region.memory]
+            (last.wrote if region.writes else last.read)[queue, part] = number
+
+    def _part(self, memory: str, begin: int, end: int) -> slice:
+        return slice(begin // BLOCK, -(-end // BLOCK)) if memory == MAIN else slice(begin, end)
+
+    def _wait(self, number: int, queue: int, needed: Array) -> None:
+        """Tokens for what is needed and not known, the latest first: it may know of the others."""
+        for source in np.argsort(-needed, kind="stable"):
+            if needed[source] > self.known[queue, source]:
+                self._token(int(needed[source]), int(source), number, queue)
+
+    def _token(self, giver: int, source: int, taker: int, sink: int) -> None:
+        wire = self._wire(source, sink)
+        self.flags[giver].add(wire.push)
+        self.flags[taker].add(wire.pop)
+        self.known[sink] = np.maximum(self.known[sink], self.knew[giver])
+
+    def _wire(self, source: int, sink: int) -> Wire:
+        wire = self.wires.get((self.queues[source], self.queues[sink]))
+        if wire is None:
+            raise Refusal(f"{self.queues[sink]} cannot wait for {self.queues[source]}")
+        return wire
+
+    def _ends(self, number: int, queue: int) -> None:
+        self.known[queue, queue] = number
+        self.knew[number] = self.known[queue]
+
+    def _finish(self, number: int) -> None:
+        """The last instruction follows all others."""
+        queue = self._queue(self.machine.last)
+        last = np.full(len(self.queues), -1)
+        for n, draft in enumerate(self.drafts):
+            last[self._queue(draft.operation)] = n
+        last[queue] = -1
+        self._wait(number, queue, last)
+        self._ends(number, queue)

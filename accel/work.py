@@ -1,0 +1,215 @@
+"""What an accelerator is to do, in one form: a sum or fold, and what becomes of its results.
+
+    Work ::= update: Statement | None, start, value: Expr, reads: Read…, write: Read
+    Read ::= tensor, indices: Affine…, padded
+
+``value`` is over ``Load(0)``, the result of ``update``, and ``Load(k + 1)``, ``reads[k]``. All indices
+are over the dims of ``update``, or of the only statement. A ``padded`` read is 0 where its indices
+leave the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from weft.accel.refusal import Refusal
+from weft.frontend.scalar_affine import Affine, to_affine
+from weft.frontend.scalar_expr import (
+    Expr,
+    Literal,
+    Load,
+    Select,
+    Var,
+    rewrite,
+    substitute,
+    walk,
+)
+from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.scop import Access, Body, Scop, Statement
+from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
+from weft.polyhedral.unravel import unravel
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    tensor: str
+    indices: tuple[Affine, ...]
+    padded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    scop: Scop
+    statement: Statement  # the update, or the only statement
+    extents: Mapping[str, int]
+    operands: tuple[Read, ...]  # of the update, by number of its reads
+    start: int | None  # what the update begins with; None: there is no update
+    value: Expr
+    reads: tuple[Read, ...]
+    write: Read
+
+
+def work(scop: Scop) -> Work:
+    """``scop``, a cluster that computes one tensor, as work for one instruction and what is done
+    to its results. Raises ``Refusal`` where it is something else."""
+    scop = _inlined(unravel(scop))
+    if scop.parameters:
+        raise Refusal(f"the size {scop.parameters[0]} is not known")
+    updates = [s for s in scop.statements if s.update is not None]
+    if len(updates) > 1:
+        names = " and ".join(s.name for s in updates)
+        raise Refusal(f"{names} are sums of their own, and one is computed at a time")
+    written = {w.tensor for s in updates for w in s.writes}
+    inits = [s for s in scop.statements if s.update is None and s.writes[0].tensor in written]
+    finals = [s for s in scop.statements if s not in updates and s not in inits]
+    if len(finals) > 1 or any(len(s.writes) != 1 for s in scop.statements):
+        raise Refusal("it has several results")
+    if not updates:
+        return _pointwise(scop, finals[0])
+    return _folded(scop, updates[0], inits, finals)
+
+
+def _inlined(scop: Scop) -> Scop:
+    """``scop`` with what can be computed where it is read computed there."""
+    for name in [s.name for s in scop.statements]:
+        statement = next(s for s in scop.statements if s.name == name)
+        if not why_not_inline(scop, statement):
+            scop = inline_producer(scop, name)
+    return scop
+
+
+def _pointwise(scop: Scop, final: Statement) -> Work:
+    value, reads = _value(scop, final, None, {})
+    return Work(
+        scop, final, _extents(final), (), None, value, reads, _read(scop, final.writes[0], {})
+    )
+
+
+def _folded(
+    scop: Scop, update: Statement, inits: list[Statement], finals: list[Statement]
+) -> Work:
+    (target,) = update.writes
+    update = _plain(update)
+    start = _start(inits)
+    operands = tuple(_read(scop, read, {}, update) for read in update.reads)
+    extents = _extents(update)
+    if not finals:
+        value: Expr = Load(0, (), scop.tensor(target.tensor).dtype)
+        return Work(
+            scop, update, extents, operands, start, value, (), _read(scop, target, {})
+        )
+    (final,) = finals
+    dims = _matched(final, target)
+    value, reads = _value(scop, final, target.tensor, dims)
+    write = _read(scop, final.writes[0], dims)
+    return Work(scop, update, extents, operands, start, value, reads, write)
+
+
+def _plain(statement: Statement) -> Statement:
+    """``statement`` without intermediate values, and without zeros around what it reads."""
+    lets: dict[str, Expr] = {}
+    for name, value in statement.body.lets:
+        lets[name] = substitute(value, lets)
+    results = tuple(_unpadded(substitute(r, lets)) for r in statement.body.results)
+    return replace(statement, body=Body((), results))
+
+
+def _unpadded(expr: Expr) -> Expr:
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Select(_, Load() as load, Literal(value=0)):
+                return load
+        return None
+
+    return rewrite(expr, change)
+
+
+def _start(inits: list[Statement]) -> int:
+    match [s.body.results[0] for s in inits]:
+        case [Literal(value=int() as value)]:
+            return value
+    raise Refusal("its sum does not begin with a number")
+
+
+def _extents(statement: Statement) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for dim, bounds in box(statement).items():
+        match bounds:
+            case Literal(value=0), Literal(value=end):
+                found[dim] = int(end)
+    if len(found) != len(statement.dims):
+        raise Refusal(f"the loops of {statement.name} are no box of known sizes")
+    if any(size <= 0 for size in found.values()):
+        raise Refusal(f"{statement.name} computes nothing")
+    return found
+
+
+def _matched(final: Statement, target: Access) -> dict[str, Expr]:
+    """The dims of ``final`` as what the update writes at."""
+    reads = [read for read in final.reads if read.tensor == target.tensor]
+    if not reads or any(read != reads[0] for read in reads) or reads[0].guard or reads[0].may:
+        raise Refusal(f"{final.name} reads {target.tensor} at several places, or not at all")
+    dims: dict[str, Expr] = {}
+    for index, written in zip(reads[0].indices, target.indices, strict=True):
+        match index:
+            case Var(name) if name not in dims:
+                dims[name] = written
+            case Literal(value=0):
+                pass
+            case _:
+                raise Refusal(f"{final.name} does not read {target.tensor} element by element")
+    if set(dims) != set(final.dims):
+        raise Refusal(f"{final.name} has loops that {target.tensor} does not have")
+    return dims
+
+
+def _value(
+    scop: Scop, final: Statement, summed: str | None, dims: Mapping[str, Expr]
+) -> tuple[Expr, tuple[Read, ...]]:
+    """What ``final`` writes, and what it reads beside ``summed``."""
+    final = _plain(final)
+    numbers: dict[int, int] = {}
+    reads: list[Read] = []
+    for n, read in enumerate(final.reads):
+        if read.tensor == summed:
+            numbers[n] = 0
+        else:
+            reads.append(_read(scop, read, dims, final))
+            numbers[n] = len(reads)
+
+    def change(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and isinstance(node.source, int):
+            return Load(numbers[node.source], (), node.dtype)
+        return None
+
+    value = rewrite(final.body.results[0], change)
+    if any(isinstance(node, Var) for node in walk(value)):
+        raise Refusal(f"{final.name} computes with its indices")
+    return value, tuple(reads)
+
+
+def _read(
+    scop: Scop, access: Access, dims: Mapping[str, Expr], reader: Statement | None = None
+) -> Read:
+    if access.may:
+        raise Refusal(f"{access.tensor} is read where data say")
+    forms = []
+    for index in access.indices:
+        form = to_affine(substitute(index, dict(dims)))
+        if form is None or any(not isinstance(term, str) for term, _ in form.terms):
+            raise Refusal(f"{access.tensor} is accessed with divisions")
+        forms.append(form)
+    if access.guard:
+        assert reader is not None, "writes have no guards"
+        _check_padding(scop, access)
+    return Read(access.tensor, tuple(forms), bool(access.guard))
+
+
+def _check_padding(scop: Scop, access: Access) -> None:
+    """Refuse a guarded read whose guard is anything but 'inside of the tensor'."""
+    allowed = set()
+    for index, size in zip(access.indices, scop.tensor(access.tensor).shape, strict=True):
+        allowed |= {to_affine(index), to_affine(size - index - 1)}
+    if any(each.equality or to_affine(each.expr) not in allowed for each in access.guard):
+        raise Refusal(f"{access.tensor} is read under a condition that is no padding")
