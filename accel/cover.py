@@ -59,7 +59,7 @@ class Node:
     @property
     def cycles(self) -> int:
         """Of one turn, this operation's alone, about."""
-        return _turn(self.compute)
+        return turn_cycles(self.compute)
 
 
 Tree = Held | Constant | Node
@@ -218,7 +218,7 @@ def _cycles(tree: Tree) -> int:
     )
 
 
-def _turn(compute: Compute) -> int:
+def turn_cycles(compute: Compute) -> int:
     """Cycles of one turn."""
     fields = {turn.field: 1 - turn.offset for turn in compute.turns}
     if compute.words is None:
