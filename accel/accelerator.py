@@ -90,8 +90,8 @@ class Operation:
     that are memories of another name. Without ``semantics`` it does nothing but wait and be waited
     for. ``apart``: the turns after which it may update an element again, at the earliest. ``same``:
     fields, of the encoding or of micro-operations, that mean nothing here and have to be equal to
-    others all the same. ``limits``: the least and the greatest value of fields that hold more than is
-    safe to say."""
+    others all the same. ``limits``: the least and the greatest value of fields that hold more than
+    is safe to say."""
 
     name: str
     queue: str

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.accel.accelerator import Accelerator
 from weft.accel.mapping import Mapping as Mapped
-from weft.accel.tile_costs import CostModel
+from weft.accel.tile_costs import Array, CostModel
 from weft.accel.tiling import Tiling, slots_for, views
 
 SIZES = 10  # of tiles along one loop
@@ -74,7 +74,7 @@ def tilings(
             yield Tiling(mapped, each.sizes, order, slots, each.spread)
 
 
-def _grid(mapped: Mapped) -> tuple[dict[str, np.ndarray], list[str]]:  # type: ignore[type-arg]
+def _grid(mapped: Mapped) -> tuple[dict[str, Array], list[str]]:
     """All combinations of sizes, and the loops that are cut in some of them."""
     sizes = {d: _sizes(n) for d, n in mapped.extents.items()}
     while np.prod([len(s) for s in sizes.values()]) > GRID:

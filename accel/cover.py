@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -246,7 +247,7 @@ def _with_numbers(
     elif len(names) == 1:
         for number in sorted(numbers):
             if compute.operation.holds(names[0], number):
-                yield {names[0]: number}, rewrite(compute.value, lambda e, n=number: _put(e, n))
+                yield {names[0]: number}, rewrite(compute.value, partial(_put, number=number))
 
 
 def _put(node: Expr, number: int) -> Expr | None:

@@ -3,8 +3,8 @@
     Draft  ::= operation, fields, regions: Region…, words
     Region ::= memory, begin, end, writes
 
-``words`` are the micro-operations that it steps through, which are loaded later. ``Drafts`` collects
-drafts, from moves and loops.
+``words`` are the micro-operations that it steps through, which are loaded later. ``Drafts``
+collects drafts, from moves and loops.
 """
 
 from __future__ import annotations
@@ -102,16 +102,18 @@ class Drafts:
                 fields[name] = fields.get(other, 0)
         self._check(compute.operation.name, fields)
         loops = (*made.turns, *made.listed)
-        regions = [_touched(a.memory, base, loops, n) for n, (a, base) in
-                   enumerate(zip(addresses, bases, strict=True))]
+        regions = [
+            _touched(a.memory, base, loops, n)
+            for n, (a, base) in enumerate(zip(addresses, bases, strict=True))
+        ]
         target = regions[0]
-        written = [Region(m, target.begin, target.end, True)
-                   for m in (target.memory, *(copy.memory for copy in compute.copies))]
+        written = [
+            Region(m, target.begin, target.end, True)
+            for m in (target.memory, *(copy.memory for copy in compute.copies))
+        ]
         self.found.append(Draft(compute.operation.name, fields, (*regions, *written), words))
 
-    def _words(
-        self, compute: Compute, made: Arrangement, bases: Sequence[int]
-    ) -> Words | None:
+    def _words(self, compute: Compute, made: Arrangement, bases: Sequence[int]) -> Words | None:
         """The micro-operations of the loops that are listed."""
         if compute.words is None:
             return None
@@ -131,7 +133,8 @@ class Drafts:
                 own = self._micro_fields.get(other)
                 if own == address.bits.place:
                     word = word + (place << self._micro_fields[name])
-        return tuple(int(w) for w in np.broadcast_to(word, [l.extent for l in made.listed]).reshape(-1))
+        whole = np.broadcast_to(word, [loop.extent for loop in made.listed])
+        return tuple(whole.reshape(-1).tolist())
 
     @property
     def _micro_fields(self) -> Mapping[str, int]:

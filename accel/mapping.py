@@ -12,7 +12,8 @@ they are moved to, block by block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping as MappingType
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -136,8 +137,11 @@ def _elementwise(
 
 
 def _inner(compute: Compute) -> dict[str, int]:
-    return {d: n for d, n in compute.extents.items() if any(
-        Var(d) == i for i in compute.step.writes[0].indices)}
+    return {
+        d: n
+        for d, n in compute.extents.items()
+        if any(Var(d) == i for i in compute.step.writes[0].indices)
+    }
 
 
 def _names(compute: Compute) -> tuple[str, ...]:
@@ -188,9 +192,11 @@ class _Mapper:
     ) -> None:
         self.work, self.machine, self.found = work, machine, found
         self.compute, self.given, self.operands = compute, given, operands
-        sizes = dict(compute.extents) if compute else {
-            n: s for c in found.computes for n, s in _inner(c).items()
-        }
+        sizes = (
+            dict(compute.extents)
+            if compute
+            else {n: s for c in found.computes for n, s in _inner(c).items()}
+        )
         self.blocks = {dim: sizes[name] for name, dim in given.items()}
 
     def mapping(self) -> Mapping:
@@ -211,11 +217,15 @@ class _Mapper:
         element = self._element(compute)
         write = self._view(work.write, transfer.local.memory, element, transfer, None)
         target = self._view(work.write, root, element, None, None)
-        operands = ()
+        operands: tuple[View, ...] = ()
         if compute is not None:
             operands = tuple(
                 self._view(
-                    work.operands[number], at.memory, self._names_in(access), self._load(at.memory), dtype
+                    work.operands[number],
+                    at.memory,
+                    self._names_in(access),
+                    self._load(at.memory),
+                    dtype,
                 )
                 for (number, dtype), at, access in zip(
                     self.operands, compute.operands, compute.step.reads, strict=True
@@ -337,16 +347,23 @@ class _Mapper:
         expand: list[int] = []
         inner: list[tuple[int, int]] = []
         missing = [n for n, dim in enumerate(element) if dim not in at]
-        for n, dim in enumerate(element):
-            if n in missing:
+        for n, inside in enumerate(element):
+            if inside not in at:
                 inner.append((len(expand), shape[n]))
                 expand.append(shape[n])
             else:
-                inner.append((len(missing) + at[str(dim)], shape[n]))
+                inner.append((len(missing) + at[inside], shape[n]))
         layout = Layout((*expand, *sizes), tuple(inner))
         whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
         return View(
-            read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, tuple(expand), read.padded
+            read.tensor,
+            memory,
+            transfer,
+            dtype or tensor.dtype,
+            layout,
+            whole,
+            tuple(expand),
+            read.padded,
         )
 
     def _cut(

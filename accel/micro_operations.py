@@ -82,7 +82,9 @@ class _Loader:
             words = self.computes[draft.operation].words
             assert words is not None, "it has micro-operations"
             fields = {**draft.fields, words.begin: begin, words.end: end}
-            region = replace(draft.regions[0], memory=words.memory, begin=begin, end=end, writes=False)
+            region = replace(
+                draft.regions[0], memory=words.memory, begin=begin, end=end, writes=False
+            )
             made.found.append(Draft(draft.operation, fields, (*draft.regions, region)))
         return made.found, [word for each in self.lists for word in each]
 

@@ -11,7 +11,6 @@ import numpy as np
 from weft.accel.abilities import Abilities
 from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import Artifact, Placed, Role
-from weft.accel.draft import Draft
 from weft.accel.emit import Arranged, emit
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
@@ -50,7 +49,7 @@ def stored(view: View, array: Array) -> Array:
     return whole
 
 
-def offload(
+def place(
     machine: Accelerator,
     found: Abilities,
     tiling: Tiling,
@@ -69,8 +68,11 @@ def offload(
     for each in placed:
         if each.role == "constant":
             view = given[each.name]
-            data = constants[view.tensor] if view.value is None else np.full(
-                each.layout.shape, view.value, view.dtype.numpy)
+            data = (
+                constants[view.tensor]
+                if view.value is None
+                else np.full(each.layout.shape, view.value, view.dtype.numpy)
+            )
             each.write(image, stored(view, data) if view.value is None else data)
     image[at:size] = np.array(words, np.uint32).view(np.uint8)
     stream = with_tokens(machine, drafts, len(image))

@@ -73,7 +73,11 @@ class CostModel:
         self.trees = [*nodes(mapped.tree), *([] if mapped.start is None else nodes(mapped.start))]
 
     def costs(
-        self, sizes: Mapping[str, Array], order: Sequence[str], spread: frozenset[int], buffers: int = 2
+        self,
+        sizes: Mapping[str, Array],
+        order: Sequence[str],
+        spread: frozenset[int],
+        buffers: int = 2,
     ) -> Costs:
         extents = self.mapped.extents
         trips = {d: np.ceil(extents[d] / sizes[d]) for d in extents}
@@ -98,12 +102,21 @@ class CostModel:
         compute = self._computing(sizes, trips, counts, results)
         for queue, cycles in compute.items():
             busy[queue] = busy[queue] + cycles
-        one = self.store.instruction * self._moves(self.mapped.write, sizes) + self.store.element * parts[0]
+        one = (
+            self.store.instruction * self._moves(self.mapped.write, sizes)
+            + self.store.element * parts[0]
+        )
         if self.mapped.compute is None:
-            one = self.store.instruction + self.store.element * self._size(self.mapped.write, sizes, False)
+            one = self.store.instruction + self.store.element * self._size(
+                self.mapped.write, sizes, False
+            )
         busy[self.store.queue] = busy[self.store.queue] + one * results
-        moved = moved + self._size(self.mapped.write, sizes, False) * results * self._bytes(self.mapped.write)
-        alone = alone + np.where(counts[0] < 2 * live, one * results / np.maximum(live, 1) * (results > live), 0.0)
+        moved = moved + self._size(self.mapped.write, sizes, False) * results * self._bytes(
+            self.mapped.write
+        )
+        alone = alone + np.where(
+            counts[0] < 2 * live, one * results / np.maximum(live, 1) * (results > live), 0.0
+        )
         total = np.max(np.stack(list(busy.values())), axis=0) + first + one
         own = sum(compute.values())
         total = np.maximum(total, own + alone + first + one)
@@ -127,7 +140,7 @@ class CostModel:
     def _moves(self, view: View, sizes: Mapping[str, Array]) -> Array:
         """Instructions that a part takes: all axes but the last two are gone through one by one."""
         total: Array = np.ones_like(next(iter(sizes.values())))
-        whole: Array = np.ones_like(total, dtype=bool)
+        whole = total > 0
         kept = 2.0 * np.ones_like(total)  # axes that one instruction still takes
         for axis in reversed(view.axes):
             count: Array = np.ones_like(total)
@@ -184,13 +197,28 @@ class CostModel:
                 if dim in self.moving[n]:
                     every = every * trips[dim]
             if n == 0:
-                more = [live] if buffers == 1 else [np.minimum(2 * live, np.maximum(every, live)), live]
+                more = (
+                    [live]
+                    if buffers == 1
+                    else [np.minimum(2 * live, np.maximum(every, live)), live]
+                )
             else:
                 window = self._window(n, trips, order)
-                more = [window, np.ones_like(live)] if buffers == 1 else [
-                    np.minimum(each, every)
-                    for each in (every, 2 * window, window + 1, window, 2 * np.ones_like(live), np.ones_like(live))
-                ]
+                more = (
+                    [window, np.ones_like(live)]
+                    if buffers == 1
+                    else [
+                        np.minimum(each, every)
+                        for each in (
+                            every,
+                            2 * window,
+                            window + 1,
+                            window,
+                            2 * np.ones_like(live),
+                            np.ones_like(live),
+                        )
+                    ]
+                )
             wanted.append(more)
         sizes = [p if n or self.mapped.compute is not None else 0 * p for n, p in enumerate(parts)]
         counts = [more[-1] for more in wanted]
@@ -198,12 +226,16 @@ class CostModel:
         for n, view in enumerate(self.views):
             room[view.memory] = room[view.memory] - sizes[n] * counts[n]
         fits = np.all(np.stack([r >= 0 for r in room.values()]), axis=0)
-        for n in sorted(range(len(self.views)), key=lambda n: float(np.mean(sizes[n] * wanted[n][0]))):
+        for n in sorted(
+            range(len(self.views)), key=lambda n: float(np.mean(sizes[n] * wanted[n][0]))
+        ):
             memory = self.views[n].memory
             best = counts[n]
             done = np.zeros_like(fits)
             for count in wanted[n]:
-                can = ~done & ((count - counts[n]) * sizes[n] <= room[memory]) & (count >= counts[n])
+                can = (
+                    ~done & ((count - counts[n]) * sizes[n] <= room[memory]) & (count >= counts[n])
+                )
                 best = np.where(can, count, best)
                 done = done | can
             room[memory] = room[memory] - (best - counts[n]) * sizes[n]
@@ -258,8 +290,8 @@ class CostModel:
             tiles = np.prod(np.stack(list(trips.values())), axis=0)
             inner = np.prod(np.stack(list(sizes.values())), axis=0)
             largest = np.sort(np.stack(list(sizes.values())), axis=0)
-            alone = [loop for loop in range(len(self.mapped.compute.turns))]
-            own = np.prod(largest[-len(alone) :], axis=0) if alone else np.ones_like(inner)
+            turned = len(self.mapped.compute.turns)
+            own = np.prod(largest[-turned:], axis=0) if turned else np.ones_like(inner)
             rest = inner / own
             words = WORDS if self.mapped.compute.words is not None else 1
             instructions = np.maximum(1.0, np.ceil(rest / words))
@@ -283,5 +315,3 @@ def _once(compute: Compute) -> dict[str, int]:
     if compute.words is not None:
         fields |= {compute.words.begin: 0, compute.words.end: 1}
     return fields
-
-

@@ -73,7 +73,9 @@ def parts_of(mapped: Mapped, view: View, order: tuple[str, ...], trips: Mapping[
     return prod(trips[d] for d in order if d in moving)
 
 
-def loops_over(mapped: Mapped, found: tuple[View, ...], boxes: tuple[Box, ...], ranges: Ranges) -> tuple[Loop, ...]:
+def loops_over(
+    mapped: Mapped, found: tuple[View, ...], boxes: tuple[Box, ...], ranges: Ranges
+) -> tuple[Loop, ...]:
     """The loops inside of a tile that any of ``found`` moves along, with their steps."""
     moving = {d for view in found for axis in view.axes for d in axis.coefficients}
     return tuple(
@@ -98,7 +100,11 @@ def reused(view: View, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
     """Parts that come between two uses of one: what has to fit for it to be loaded once."""
     moving = {d for axis in view.axes for d in axis.coefficients}
     outer = next(
-        (n for n, d in enumerate(order) if d not in moving and any(o in moving for o in order[n + 1 :])),
+        (
+            n
+            for n, d in enumerate(order)
+            if d not in moving and any(o in moving for o in order[n + 1 :])
+        ),
         None,
     )
     if outer is None:

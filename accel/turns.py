@@ -4,10 +4,10 @@ micro-operations list, which take an instruction each.
     Loop        ::= extent, steps          how far each address moves: the target's, the operands'
     Arrangement ::= separate: Loop…, turns: Loop…, listed: Loop…
 
-An instruction has so many turns of its own, with steps that its fields hold. What micro-operations
-list is any address, but each takes memory, and time to load. A loop may be cut in two, one part for
-either. In between, an address must not be updated again too soon (``Operation.apart``), so loops that
-move the target go inside.
+An instruction has so many turns of its own, with steps that its fields hold. What
+micro-operations list is any address, but each takes memory, and time to load. A loop may be cut in
+two, one part for either. In between, an address must not be updated again too soon
+(``Operation.apart``), so loops that move the target go inside.
 """
 
 from __future__ import annotations
@@ -108,8 +108,13 @@ def _cuts(compute: Compute, loops: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...
 def _parts(extent: int) -> list[int]:
     """Divisors to cut by: the least from each of ``PARTS`` on."""
     divisors = [d for d in range(2, extent) if extent % d == 0]
-    return sorted({min(d for d in divisors if d >= least) for least in PARTS
-                   if any(d >= least for d in divisors)})
+    return sorted(
+        {
+            min(d for d in divisors if d >= least)
+            for least in PARTS
+            if any(d >= least for d in divisors)
+        }
+    )
 
 
 def _chosen(loops: int, turns: int) -> Iterator[tuple[int | None, ...]]:
@@ -151,7 +156,9 @@ def _apart(compute: Compute, made: Arrangement) -> bool:
 
 
 def _cost(compute: Compute, made: Arrangement) -> tuple[float, int, int]:
-    fields = {t.field: loop.extent - t.offset for t, loop in zip(compute.turns, made.turns, strict=True)}
+    fields = {
+        t.field: loop.extent - t.offset for t, loop in zip(compute.turns, made.turns, strict=True)
+    }
     if compute.words is not None:
         fields |= {compute.words.begin: 0, compute.words.end: made.words}
     cycles = compute.operation.takes(fields).cycles + made.words * WORD / REUSED

@@ -3,9 +3,9 @@
     Work ::= update: Statement | None, start, value: Expr, reads: Read…, write: Read
     Read ::= tensor, indices: Affine…, padded
 
-``value`` is over ``Load(0)``, the result of ``update``, and ``Load(k + 1)``, ``reads[k]``. All indices
-are over the dims of ``update``, or of the only statement. A ``padded`` read is 0 where its indices
-leave the tensor.
+``value`` is over ``Load(0)``, the result of ``update``, and ``Load(k + 1)``, ``reads[k]``. All
+indices are over the dims of ``update``, or of the only statement. A ``padded`` read is 0 where its
+indices leave the tensor.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from weft.frontend.scalar_expr import (
 )
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.scop import Access, Body, Scop, Statement
-from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
-from weft.polyhedral.unravel import unravel
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,8 @@ class Work:
 
 def work(scop: Scop) -> Work:
     """``scop``, a cluster that computes one tensor, as work for one instruction and what is done
-    to its results. Raises ``Refusal`` where it is something else."""
-    scop = _inlined(unravel(scop))
+    to its results. What can be computed where it is read has to be so (``inline_producer``), and no
+    access divide (``unravel``). Raises ``Refusal`` where it is something else."""
     if scop.parameters:
         raise Refusal(f"the size {scop.parameters[0]} is not known")
     updates = [s for s in scop.statements if s.update is not None]
@@ -70,15 +68,6 @@ def work(scop: Scop) -> Work:
     return _folded(scop, updates[0], inits, finals)
 
 
-def _inlined(scop: Scop) -> Scop:
-    """``scop`` with what can be computed where it is read computed there."""
-    for name in [s.name for s in scop.statements]:
-        statement = next(s for s in scop.statements if s.name == name)
-        if not why_not_inline(scop, statement):
-            scop = inline_producer(scop, name)
-    return scop
-
-
 def _pointwise(scop: Scop, final: Statement) -> Work:
     value, reads = _value(scop, final, None, {})
     return Work(
@@ -86,9 +75,7 @@ def _pointwise(scop: Scop, final: Statement) -> Work:
     )
 
 
-def _folded(
-    scop: Scop, update: Statement, inits: list[Statement], finals: list[Statement]
-) -> Work:
+def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[Statement]) -> Work:
     (target,) = update.writes
     update = _plain(update)
     start = _start(inits)
@@ -96,9 +83,7 @@ def _folded(
     extents = _extents(update)
     if not finals:
         value: Expr = Load(0, (), scop.tensor(target.tensor).dtype)
-        return Work(
-            scop, update, extents, operands, start, value, (), _read(scop, target, {})
-        )
+        return Work(scop, update, extents, operands, start, value, (), _read(scop, target, {}))
     (final,) = finals
     dims = _matched(final, target)
     value, reads = _value(scop, final, target.tensor, dims)

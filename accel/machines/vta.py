@@ -219,21 +219,28 @@ def _computations(config: Config) -> list[Operation]:
         Operation("gemm", "compute", _gemm(config, 0), once, semantics.gemm(*sizes), apart=APART),
         Operation("reset", "compute", _gemm(config, 1), once, semantics.reset(*sizes)),
     ]
-    # Some implementations take the first operand from src, others from dst.
-    own = {"src": "dst", "src_factor_out": "dst_factor_out", "src_factor_in": "dst_factor_in"}
     for code, (name, combine) in enumerate(semantics.OPERATIONS.items()):
         tensors, immediate = _alu(config, code, 0), _alu(config, code, 1)
         other = semantics.with_tensor(*sizes, combine)
         number = semantics.with_number(*sizes, combine)
         found += [
             Operation(name, "compute", tensors, twice, other, apart=APART),
-            Operation(
-                f"{name}_imm", "compute", immediate, once, number,
-                apart=APART, same=own, limits={"imm": (-15, 15)} if name == "shr" else {},
-            ),  # fmt: skip
+            _with_number(name, immediate, once, number),
         ]
     finish = Encoding(_head(FINISH), 128)
     return [*found, Operation("finish", "compute", finish, lambda f: Cost(1))]
+
+
+def _with_number(
+    name: str, encoding: Encoding, cost: Callable[[Any], Cost], does: Callable[..., None]
+) -> Operation:
+    # Some implementations take the first operand from src, others from dst; shifts by more than 15
+    # are not the same everywhere.
+    same = {"src": "dst", "src_factor_out": "dst_factor_out", "src_factor_in": "dst_factor_in"}
+    limits = {"imm": (-15, 15)} if name == "shr" else {}
+    return Operation(
+        f"{name}_imm", "compute", encoding, cost, does, apart=APART, same=same, limits=limits
+    )
 
 
 # ---- encodings ----------------------------------------------------------------------------------

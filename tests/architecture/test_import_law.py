@@ -24,7 +24,7 @@ IRS = (
 )
 BASE = ("weft.errors", "weft.dtypes")
 # What any room may import besides IRs: their own interpreters, printers and arithmetic; analyses;
-# machine records.
+# machine records; the one mapper of instructions, a pure question.
 SHARED_PREFIXES = (
     "weft.frontend.scalar_",
     "weft.frontend.tensor_",
@@ -34,6 +34,7 @@ SHARED_PREFIXES = (
     "weft.polyhedral.isl_context",
     "weft.polyhedral.named_isl",
     "weft.polyhedral.machine",
+    "weft.polyhedral.map_instruction",
 )
 
 

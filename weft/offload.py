@@ -1,0 +1,86 @@
+"""Programs for accelerators: affine statements → work → mapping → tiling → stream.
+
+All stages, in order, on one page: ``offload`` is for an accelerator what ``cluster_code`` is for
+the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.accel.abilities import Abilities
+from weft.accel.accelerator import Accelerator
+from weft.accel.choose import tilings
+from weft.accel.emit import Arranged
+from weft.accel.mapping import Mapping as Mapped
+from weft.accel.mapping import mappings
+from weft.accel.place import Offloaded, place
+from weft.accel.read_semantics import read_semantics
+from weft.accel.refusal import Refusal
+from weft.accel.timing import timing
+from weft.accel.work import work
+from weft.accelerators import kernel_of
+from weft.errors import CompileError
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
+from weft.polyhedral.unravel import unravel
+
+Array = np.ndarray[Any, Any]
+TRIED = 3  # tilings whose streams are made, of those that cost least in closed form
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An accelerator with what it can do."""
+
+    machine: Accelerator
+    abilities: Abilities
+    arranged: Arranged = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def of(machine: Accelerator) -> Target:
+        """Raises ``KernelError`` where semantics are no loop kernels."""
+        scops = {o.name: kernel_of(machine, o).scop for o in machine.operations if o.semantics}
+        return Target(machine, read_semantics(machine, scops))
+
+
+def mapped(scop: Scop, target: Target) -> Mapped:
+    """The best way for ``target`` to compute ``scop``. Raises ``Refusal``."""
+    return next(mappings(work(prepared(scop)), target.machine, target.abilities))
+
+
+def prepared(scop: Scop) -> Scop:
+    """``scop`` with what can be computed where it is read computed there."""
+    scop = unravel(scop)
+    for name in [s.name for s in scop.statements]:
+        if not why_not_inline(scop, scop.statement(name)):
+            scop = inline_producer(scop, name)
+    return scop
+
+
+def offload(
+    scop: Scop, target: Target, constants: Mapping[str, Array], *, buffers: int = 2
+) -> Offloaded:
+    """The stream that computes ``scop``, lowered without normal forms (``from_tensor_expr``), on
+    ``target``; the fastest of a few. ``constants``: data of some tensors. ``buffers`` 1: nothing is
+    loaded before it is needed.
+
+    Raises ``CompileError`` (WEFT-E1030) where the accelerator cannot compute it.
+    """
+    try:
+        best = mapped(scop, target)
+        made = [
+            place(target.machine, target.abilities, tiling, constants, target.arranged)
+            for tiling in tilings(best, target.machine, TRIED, buffers=buffers)
+        ]
+        if not made:
+            raise Refusal("not even its smallest tile fits into the accelerator's memories")
+    except Refusal as refusal:
+        raise CompileError(
+            "WEFT-E1030", f"{target.machine.name} cannot compute {scop.name}", why=str(refusal)
+        ) from None
+    return min(made, key=lambda each: timing(each.artifact.stream).cycles)
