@@ -16,6 +16,7 @@ from itertools import takewhile
 from math import inf, prod
 
 from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.cache_tiles import lanes_from_last
 from weft.polyhedral.policy.planner import Planner
@@ -73,14 +74,18 @@ def bytes_beside(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
 
 def bytes_touched(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
     """What ``read`` touches as the dims of ``sizes`` run: of each row of memory as many lines as it
-    lies in on average."""
-    total, item = 1, scop.tensor(read.tensor).dtype.itemsize
-    for number, index in enumerate(read.indices):
+    lies in on average, or all the way to the next row."""
+    tensor = scop.tensor(read.tensor)
+    total = apart = tensor.dtype.itemsize
+    for number, index in reversed(list(enumerate(read.indices))):
         form, moving = to_affine(index), [d for d in sizes if mentions(index, (d,))]
         steps = {d: abs(form.coefficient(d)) if form else 1 for d in moving}
         span = sum(steps[d] * (sizes[d] - 1) for d in moving) + 1
         if number == len(read.indices) - 1:
-            total *= (span - 1) * item + LINE
-        else:
-            total *= min(span, prod(sizes[d] for d in moving))
+            total = (span - 1) * apart + LINE
+        elif moving:
+            next_ = apart * min(steps.values())
+            total = min(total, next_ or total) * min(span, prod(sizes[d] for d in moving))
+        size = tensor.shape[number]
+        apart *= int(size.value) if isinstance(size, Literal) else 0
     return total

@@ -65,8 +65,8 @@ def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -
     tiles = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True))
     for first in range(len(near) + 1):
         inside = near[first:]
-        less = inside[1:] if inside else None
-        if tiles * prod(sizes[d] for d in inside) >= 2 and _gains(planner, p, read, less, sizes):
+        many = tiles * prod(sizes[d] for d in inside) >= 2
+        if many and _gains(planner, p, read, tile[1], inside[1:], sizes):
             found = _parts(planner, p, read, tile[1], inside, sizes)
             if found is not None:
                 return found
@@ -77,18 +77,19 @@ def _gains(
     planner: Planner,
     p: Product,
     read: Access,
-    less: tuple[str, ...] | None,
+    lanes: int,
+    less: tuple[str, ...],
     sizes: Mapping[str, int],
 ) -> bool:
-    """Whether lanes would have to be waited for with only the loops ``less`` inside, or with none
-    (None); or these would not keep the other operands near."""
+    """Whether lanes would have to be waited for with only the loops ``less`` inside, or these would
+    not keep the other operands near, beside a panel of ``lanes``."""
     s, scop = planner.scop.statement(p.statement), planner.scop
-    rows = (*p.rows, *(less or ()))
-    waits = _busy(planner, prod(sizes[d] for d in rows)) <= BUSY
-    if waits or less is None:
-        return waits
+    rows = (*p.rows, *less)
+    if _busy(planner, prod(sizes[d] for d in rows)) <= BUSY:
+        return True
     within = {d: sizes[d] for d in (*rows, *p.stream)}
     held = sum(bytes_touched(scop, r, within) for r in s.reads if r != read)
+    held += lanes * prod(sizes[d] for d in p.stream) * scop.tensor(read.tensor).dtype.itemsize
     return held > SHARE * planner.machine.near
 
 

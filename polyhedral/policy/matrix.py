@@ -29,6 +29,7 @@ from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, within_tile
 from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
+from weft.polyhedral.policy.dense_operands import dense_operands
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
@@ -134,9 +135,11 @@ def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = Fals
         if not plain or not _few(planner, p):
             planner.scop, made = scop, (*made, *lanes)
             copied = copied and not (plain and lanes)  # converted into panels that stay near
+        planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
+        planner.scop, dense = dense_operands(planner, p)
+        made = (*made, *dense)
     if not made:
         return _tiled(planner, group, copied=copied)
-    planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
     before = planner.nest(planner.group(made))
     return TreeSequence((before, _tiled(planner, planner.group(group.names), copied=copied)))
 

@@ -26,7 +26,8 @@ from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.product import sum_cycles
 from weft.polyhedral.policy.product_costs import extents
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
+from weft.polyhedral.scop import Access, Body, Scop, Statement
+from weft.polyhedral.transform.copy_read import copy_read
 from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
 from weft.polyhedral.transform.scheduled import fresh
 
@@ -122,37 +123,11 @@ def _orders(access: Access, outer: Sequence[str]) -> Iterator[tuple[int, ...]]:
 
 def _with_order(scop: Scop, s: Statement, number: int, order: tuple[int, ...]) -> Scop:
     if number < len(s.reads):
-        return _from_copy(scop, s, number, order)
+        dims = _names(s.reads[number])
+        return copy_read(scop, s.name, number, [dims[d] for d in order], "turned")[0]
     start = _start(scop, s)
     assert start is not None
     return _through(scop, start, s.writes[0].tensor, order)
-
-
-def _from_copy(scop: Scop, s: Statement, number: int, order: tuple[int, ...]) -> Scop:
-    """``scop`` with that read of ``s`` from a copy, whose dims are in ``order``."""
-    read = s.reads[number]
-    old = scop.tensor(read.tensor)
-    own = fresh(f"{read.tensor}_turned", {t.name for t in scop.tensors})
-    turned = Access(own, tuple(read.indices[d] for d in order))
-    dims = _names(read)
-    copy = Statement(
-        fresh(f"{read.tensor}_copy", {x.name for x in scop.statements}),
-        dims,
-        tuple(
-            Constraint(e)
-            for d, size in zip(dims, old.shape, strict=True)
-            for e in (Var(d), size - 1 - Var(d))
-        ),
-        nest_position(dims),
-        writes=(turned,),
-        reads=(Access(read.tensor, read.indices),),
-        body=Body((), (Load(0, (), old.dtype),)),
-    )
-    reads = (*s.reads[:number], turned, *s.reads[number + 1 :])
-    statements = tuple(replace(x, reads=reads) if x.name == s.name else x for x in scop.statements)
-    temp = replace(old, name=own, role="temp", shape=tuple(old.shape[d] for d in order))
-    changed = replace(scop, tensors=(*scop.tensors, temp), statements=statements)
-    return insert_nest(changed, copy, None)
 
 
 def _start(scop: Scop, s: Statement) -> Statement | None:

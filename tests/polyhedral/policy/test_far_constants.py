@@ -8,6 +8,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy.far_constants import LINE, bytes_touched
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Band, walk
 from weft.polyhedral.scop import Scop
@@ -65,3 +66,28 @@ def test_sums_are_what_they_were(
     images: int, rows: int, lanes: int, threads: int, near: int
 ) -> None:
     promise(scheduled(sums(images, rows, 5, lanes), near, threads), {})
+
+
+@pytest.mark.parametrize(
+    ("pixel", "expected"),
+    [
+        ("A[n, k, y, x]", 3 * 4 * 5 * 8 * 8),  # all of it, no row with a line of its own
+        ("A[n, k, y, 4*x]", 3 * 4 * 5 * 32 * 8),  # all the way from row to row
+        ("A[n, k, 9*y, x]", 3 * 4 * 5 * (7 * 8 + LINE)),
+        ("A[n, 0, 0, x]", 3 * (7 * 8 + LINE)),
+        ("A[n, 0, 0, 0]", 3 * LINE),
+    ],
+)
+def test_bytes_of_rows_that_lie_one_after_the_other(pixel: str, expected: int) -> None:
+    text = f"""
+    for n in range(3):
+        for k in range(4):
+            for y in range(5):
+                for x in range(8):
+                    C[n, k, y, x] = {pixel}
+    """
+    rows, columns = 37 if "9*y" in pixel else 5, 32 if "4*x" in pixel else 8
+    scop = read(text, "", A=f"in 3 4 {rows} {columns}", C="out 3 4 5 8")
+    (s,) = scop.statements
+    found = bytes_touched(scop, s.reads[0], {"n": 3, "k": 4, "y": 5, "x": 8})
+    assert found == expected

@@ -64,6 +64,12 @@ def test_a_short_stream_is_not_cut() -> None:
     assert marked(found) and order(found)[0] == "j_t" and order(found)[-1] == "i_r"
 
 
+def test_many_rows_that_do_not_stay_beside_a_panel_are_cut() -> None:
+    found = scheduled(product(52, 90, 64, constant="B"), 42000)
+    assert marked(found) and order(found) == ["j_t", "k_t", "j_r", "i_r"]
+    assert not marked(scheduled(product(52, 90, 60, constant="B"), 42000))
+
+
 @pytest.mark.parametrize(("depth", "apart"), [(300, PAGE), (40, 0)], ids=["in parts", "whole"])
 def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, apart: int) -> None:
     def of(rows: int, apart: int, constant: str = "") -> Scheduled:
