@@ -12,13 +12,14 @@
 * ``semantics`` is a function in the language of loop kernels: its arguments are memories, as arrays
   of ``(depth, *shape)``, and fields of the encoding, as integers. Instruction selection, simulation
   and checks come from it.
+* ``rules`` refuse streams that semantics and tokens allow, and the hardware does not.
 * ``configuration`` tells machines of one name apart, in files.
 * ``cost`` says what an instruction takes, by its fields; ``timing`` says what comes of many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from types import SimpleNamespace
@@ -30,10 +31,14 @@ from weft.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Memory:
+    """``twin``: another memory of the same depth, which some implementations keep in the same
+    place: who writes to an element of the one has to wait for who reads it of the other."""
+
     name: str
     dtype: DType
     shape: tuple[int, ...]
     depth: int | None
+    twin: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -115,6 +120,13 @@ class Operation:
         return self.cost(SimpleNamespace(**{**every, **values}))
 
 
+# What a machine asks for beyond its semantics: of the instructions of a stream, in program order,
+# (operation, fields) each, a function that is called for one after the other in an order in which
+# they may run, with its number, its ``footprints.Footprint``s and the contents of memories that
+# addresses depend on; it says what is wrong, or ''.
+Rule = Callable[[Sequence[Any]], Callable[[int, Sequence[Any], Mapping[str, Any]], str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Accelerator:
     name: str
@@ -126,6 +138,7 @@ class Accelerator:
     micro_operation: Encoding | None = None
     last: str = ""  # the operation that streams end with, if they have to
     configuration: Mapping[str, int | str | bool | float] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
     _operation: dict[str, Operation] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

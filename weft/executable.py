@@ -37,6 +37,7 @@ from weft.codegen.size_arithmetic import SizeError
 from weft.compiled import ArraySpec, Compiled, missing_here
 from weft.errors import ArtifactError, CallError, ExecutionError
 from weft.library import write_library
+from weft.numbered_call import NumberedCall
 
 MAX_PLANS = 256  # bindings of the size symbols that are remembered
 MAX_FRAMES = 8  # arenas kept between calls
@@ -130,12 +131,7 @@ class Executable:
         places = (*call.placed, *call.targets)
         for spec, array, (place, _) in zip(specs, arrays_of, places, strict=True):
             if array is not place:
-                raise CallError(
-                    "WEFT-E0612",
-                    f"{spec.name!r} cannot be bound where it lies",
-                    why="it is not contiguous, or not aligned to its elements",
-                    hint="bind numpy.ascontiguousarray of it, or call the program instead",
-                )
+                raise _misplaced(spec.name)
         frame.fill([at for _, at in call.placed], [at for _, at in call.targets])
         frame.reserve(call.plan.arena_bytes)
         inputs_at, outputs_at, status_at = frame.tables
@@ -146,6 +142,26 @@ class Executable:
             c_int(call.plan.threads),
         )
         return BoundCall(native, partial(self._failed, frame), call.results, (call, self))
+
+    def bind_arrays(self, arrays: Mapping[str, np.ndarray]) -> NumberedCall:
+        """A call on these ``arrays``, which are all that have dimensions, to make again and again
+        with numbers for the rest. They are used where they lie; what is written is written there.
+
+        Raises ``CallError`` as ``bind`` does, and (WEFT-E0613) for code of another processor.
+        """
+        held: dict[int, Placed] = {}
+        for number, spec in enumerate(self.inputs):
+            if spec.shape:
+                array = as_array(arrays[spec.name], spec)
+                held[number] = located(array, self._alignments[number])
+                if held[number][0] is not array:
+                    raise _misplaced(spec.name)
+        if not isinstance(self._native, NativeProgram):
+            raise CallError("WEFT-E0613", f"{self.name} is for another processor")
+        assert all(pair.shared for pair in self._in_place.values()), "no results apart"
+        return NumberedCall(
+            self._compiled, self._native, self._new_frame(), self._constants_at, held, self._failure
+        )
 
     def _run(self, given: Sequence[object], out: Out) -> list[np.ndarray]:
         try:
@@ -391,6 +407,15 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
         raise ArtifactError(
             "WEFT-E0704", "the object code cannot be linked", where=str(path), why=str(error)
         ) from None
+
+
+def _misplaced(name: str) -> CallError:
+    return CallError(
+        "WEFT-E0612",
+        f"{name!r} cannot be bound where it lies",
+        why="it is not contiguous, or not aligned to its elements",
+        hint="bind numpy.ascontiguousarray of it, or call the program instead",
+    )
 
 
 def _thread_count(threads: int | None) -> int:

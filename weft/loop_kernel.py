@@ -70,6 +70,11 @@ class Kernel(LoopFunction):
             return self._executable
 
     @property
+    def executable(self) -> Executable:
+        """What calls run. Raises ``CompileError``."""
+        return self._executable or self._compiled()
+
+    @property
     def lowered(self) -> LoopKernel:
         """Its statements as written. Raises ``CompileError``."""
         if self._lowered is None:

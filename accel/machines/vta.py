@@ -20,6 +20,7 @@ from typing import Any
 from weft.accel.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
 from weft.accel.bit_fields import Encoding, Field
 from weft.accel.machines import vta_semantics as semantics
+from weft.accel.machines.vta_rules import rules
 from weft.dtypes import i8, i32, u32
 from weft.errors import CompileError
 
@@ -135,7 +136,11 @@ def vta(config: Config | None = None) -> Accelerator:
     """
     config = config or Config()
     elements = {"wgt": i8, "inp": i8, "acc": i32, "out": i8, "uop": u32}
-    memories = [Memory(n, t, config.shape(n), config.depth(n)) for n, t in elements.items()]
+    twins = {"out": "acc"}
+    memories = [
+        Memory(n, t, config.shape(n), config.depth(n), twins.get(n, ""))
+        for n, t in elements.items()
+    ]
     main = [Memory(f"dram_{n}", t, config.shape(n), None) for n, t in elements.items()]
     return Accelerator(
         "vta",
@@ -152,6 +157,7 @@ def vta(config: Config | None = None) -> Accelerator:
         micro_op(config),
         "finish",
         asdict(config),
+        rules(config.depth("acc"), micro_op(config)),
     )
 
 

@@ -1,0 +1,310 @@
+"""Whether a stream can be trusted: proved of it as it stands, whoever made it.
+
+Instructions are gone through in one order in which they may run, and each knows what has ended for
+certain before it begins: of every queue, how many instructions (vector clocks: Fidge, Mattern
+1988). The k-th token that is taken from a wire is the k-th that was given. Two accesses of one
+element by different queues, one of them a write, are right if the second knows that the first has
+ended; if all are, every order gives the same results.
+
+Memories are arrays of marks: for each queue, the last instruction that wrote an element, and the
+last that read it. All main memories are one, and so are twins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import gcd, prod
+
+import numpy as np
+
+from weft.accel.accelerator import Accelerator, Memory
+from weft.accel.footprints import Footprint, Footprints, Pattern
+from weft.accel.instruction_stream import Stream
+from weft.accel.service import Tokens, serve, tokens_of
+from weft.accel.touched import Array
+from weft.errors import StreamError
+
+MAIN = ""  # all main memories
+Contents = Mapping[str, Array]
+
+
+def check(
+    stream: Stream,
+    footprints: Footprints,
+    contents: Contents,
+    execute: Callable[[int], None],
+    inputs: tuple[range, ...] = (),
+) -> None:
+    """Refuse ``stream`` where one of its instructions might do what it should not.
+
+    ``contents``: of the memories that addresses depend on (``footprints.contents``), which
+    ``execute`` brings up to date: it runs an instruction that writes to one of them. ``inputs``:
+    bytes of main memory that are not known yet.
+
+    Raises ``StreamError``: WEFT-E1005 (it never ends), WEFT-E1040 (an access leaves its memory),
+    WEFT-E1041 (two queues meet at an element and no token lies between), WEFT-E1042 (tokens are
+    left over), WEFT-E1043 (more tokens than are counted), WEFT-E1044 (what was never written is
+    read), WEFT-E1045 (a rule of the machine), WEFT-E1046 (addresses depend on inputs).
+    """
+    _Check(stream, footprints, contents, execute, inputs).run()
+
+
+class _Check:
+    def __init__(
+        self,
+        stream: Stream,
+        footprints: Footprints,
+        contents: Contents,
+        execute: Callable[[int], None],
+        inputs: tuple[range, ...],
+    ) -> None:
+        machine = stream.accelerator
+        self._stream, self._footprints, self._contents = stream, footprints, contents
+        self._execute = execute
+        self._marks = _Marks(machine, footprints.elements)
+        self._written = {
+            m.name: np.zeros(m.depth, np.bool_) for m in machine.memories if m.depth is not None
+        }
+        self._seen: set[tuple[Pattern, int]] = set()  # of what is written, which it stays
+        self._numbers: list[list[int]] = [[] for _ in machine.queues]  # their instructions
+        self._unknown = np.zeros(self._marks.size(MAIN), np.bool_)
+        for each in inputs:
+            unit = self._marks.unit
+            self._unknown[each.start // unit : -(-each.stop // unit)] = True
+
+    def run(self) -> None:
+        stream = self._stream
+        tokens = tokens_of(stream)
+        for number, queue in enumerate(tokens.queue):
+            self._numbers[queue].append(number)
+        clocks = _Clocks(stream, tokens)
+        watches = [rule(stream.issues) for rule in stream.accelerator.rules]
+        for number in serve(_uncounted(stream)):
+            known = clocks.begin(number)
+            try:
+                found = self._footprints.of(stream.issues[number], self._contents)
+            except StreamError as error:
+                raise self._error(error.code, number, error.what, error.why) from None
+            self._ordered(number, tokens.queue[number], known, found)
+            self._initialised(number, found)
+            for watch in watches:
+                if wrong := watch(number, found, self._contents):
+                    raise self._error("WEFT-E1045", number, wrong)
+            self._marks.mark(clocks.place[number], tokens.queue[number], found)
+            self._follow(number, found)
+            clocks.end(number)
+        clocks.finish()
+
+    # ---- order --------------------------------------------------------------------------------
+
+    def _ordered(
+        self, number: int, queue: int, known: list[int], found: tuple[Footprint, ...]
+    ) -> None:
+        """Every earlier access by another queue that must be over, is."""
+        for each in found:
+            late = self._marks.late(each, queue, known)
+            if late is not None:
+                raise self._hazard(number, each, *late)
+
+    def _hazard(
+        self, number: int, each: Footprint, queue: int, wrote: bool, place: int, part: int
+    ) -> StreamError:
+        earlier = self._numbers[queue][place - 1]
+        names = [self._stream.issues[n].operation for n in (earlier, number)]
+        queues = [self._stream.accelerator.operation(name).queue for name in names]
+        mine, its = ("writes" if w else "reads" for w in (each.writes, wrote))
+        return self._error(
+            "WEFT-E1041",
+            number,
+            f"{mine} {self._marks.element(each.memory, part)}, which instruction {earlier}"
+            f" ({names[0]}) {its}",
+            f"nothing orders them: no tokens lead from {queues[0]} to {queues[1]} in between",
+        )
+
+    # ---- contents -----------------------------------------------------------------------------
+
+    def _initialised(self, number: int, found: tuple[Footprint, ...]) -> None:
+        for each in found:
+            written = self._written.get(each.memory)
+            if written is None or (each.pattern, each.base) in self._seen:
+                continue
+            self._seen.add((each.pattern, each.base))
+            at = each.pattern.at(each.base)
+            if each.writes:
+                written[at] = True
+            elif not written[at].all():
+                places = np.arange(len(written))[at]
+                first = int(places[~written[at]][0])
+                raise self._error(
+                    "WEFT-E1044", number, f"reads {each.memory}[{first}], which nothing has written"
+                )
+
+    def _follow(self, number: int, found: tuple[Footprint, ...]) -> None:
+        """Keep what addresses depend on, and what of main memory is not known."""
+        shown = self._footprints.contents
+        known = True
+        for each in found:
+            if each.memory in self._written:
+                continue
+            at = self._marks.at(each)
+            if each.writes:
+                self._unknown[at] = True
+            elif self._unknown[at].any():
+                known = False
+        if not any(each.writes and each.memory in shown for each in found):
+            return
+        if not known:
+            memory = next(e.memory for e in found if e.writes and e.memory in shown)
+            raise self._error(
+                "WEFT-E1046", number, f"{memory} is loaded with what inputs, or the stream, decide",
+                "addresses depend on it, and cannot be checked before it runs",
+            )  # fmt: skip
+        self._execute(number)
+
+    def _error(self, code: str, number: int, what: str, why: str = "") -> StreamError:
+        operation = self._stream.issues[number].operation
+        return StreamError(code, f"instruction {number} ({operation}): {what}", why=why)
+
+
+def _uncounted(stream: Stream) -> Stream:
+    """``stream`` where tokens are counted without end: how many there can be, ``_Clocks`` finds."""
+    machine = stream.accelerator
+    wires = tuple(replace(wire, most=len(stream.issues) + 1) for wire in machine.wires)
+    return replace(stream, accelerator=replace(machine, wires=wires))
+
+
+class _Clocks:
+    """What each instruction knows: of every queue, how many of its instructions have ended."""
+
+    def __init__(self, stream: Stream, tokens: Tokens) -> None:
+        machine = stream.accelerator
+        self._stream, self._tokens = stream, tokens
+        self._now = [[0] * len(machine.queues) for _ in machine.queues]  # by queue
+        self._sent: list[deque[tuple[int, list[int]]]] = [deque() for _ in machine.wires]
+        self._given = [0] * len(machine.wires)
+        # Of each wire, tokens taken by the first instructions of its sink.
+        self._taken: list[list[int]] = [[0] for _ in machine.wires]
+        queues = [queue.name for queue in machine.queues]
+        self._sinks = [queues.index(wire.sink) for wire in machine.wires]
+        self.place: list[int] = []  # of each instruction in its queue, from 1
+        self._before: list[list[int]] = []  # instructions of each queue before it in the program
+        counts = [0] * len(queues)
+        for number, queue in enumerate(tokens.queue):
+            self._before.append(list(counts))
+            counts[queue] += 1
+            self.place.append(counts[queue])
+            for wire, sink in enumerate(self._sinks):
+                if sink == queue:
+                    taken = self._taken[wire]
+                    taken.append(taken[-1] + (wire in tokens.pops[number]))
+
+    def begin(self, number: int) -> list[int]:
+        """What ``number`` knows when it begins."""
+        now = self._now[self._tokens.queue[number]]
+        for wire in self._tokens.pops[number]:
+            _, sent = self._sent[wire].popleft()
+            for queue, ended in enumerate(sent):
+                if ended > now[queue]:
+                    now[queue] = ended
+        return now
+
+    def end(self, number: int) -> None:
+        queue = self._tokens.queue[number]
+        now = self._now[queue]
+        now[queue] = self.place[number]
+        for wire in self._tokens.pushes[number]:
+            self._sent[wire].append((number, list(now)))
+            self._given[wire] += 1
+            self._count(number, wire, now)
+
+    def _count(self, number: int, wire: int, now: list[int]) -> None:
+        """The tokens that are there if the sink is as slow as it can be: it has ended what is known
+        to have ended, and begun what it must have for ``number`` to be delivered."""
+        machine = self._stream.accelerator
+        sink = self._sinks[wire]
+        begun = max(now[sink], self._before[number][sink] - machine.queues[sink].depth)
+        count = self._given[wire] - self._taken[wire][begun]
+        if count > machine.wires[wire].most:
+            raise StreamError(
+                "WEFT-E1043",
+                f"instruction {number} gives token {count} from {machine.wires[wire].name}",
+                why=f"its counter holds {machine.wires[wire].most}, and nothing makes"
+                f" {machine.queues[sink].name} take one before",
+            )
+
+    def finish(self) -> None:
+        for wire, sent in zip(self._stream.accelerator.wires, self._sent, strict=True):
+            if sent:
+                number, _ = sent[0]
+                operation = self._stream.issues[number].operation
+                raise StreamError(
+                    "WEFT-E1042",
+                    f"{len(sent)} tokens from {wire.name} are left over",
+                    why=f"nothing takes the one that instruction {number} ({operation}) gives",
+                )
+
+
+class _Marks:
+    """Of each memory and queue, which of the queue's instructions last wrote, and read, a part:
+    an element, or a unit of main memory, which all main memories' elements are multiples of."""
+
+    def __init__(self, machine: Accelerator, elements: Mapping[str, int]) -> None:
+        self._machine = machine
+        self._main = {m.name: _bytes(m) for m in machine.memories if m.depth is None}
+        self.unit = gcd(*self._main.values()) if self._main else 1
+        self._sizes = {m.name: elements[m.name] for m in machine.memories if m.depth is not None}
+        ends = (elements[name] * size for name, size in self._main.items())
+        self._sizes[MAIN] = max(ends, default=0) // self.unit
+        # By memory: of each queue, the marks of writes and of reads; None where there are none.
+        kinds = [None, None]
+        self._marks: dict[str, list[list[Array | None]]] = {
+            name: [list(kinds) for _ in machine.queues] for name in self._sizes
+        }
+        self._units = {m.name: self._main.get(m.name, self.unit) // self.unit
+                       for m in machine.memories}  # fmt: skip
+        self._space = {
+            m.name: MAIN if m.depth is None else m.twin or m.name for m in machine.memories
+        }
+
+    def size(self, memory: str) -> int:
+        return self._sizes[memory]
+
+    def at(self, each: Footprint) -> slice | Array:
+        return each.pattern.at(each.base, self._units[each.memory])
+
+    def late(
+        self, each: Footprint, queue: int, known: list[int]
+    ) -> tuple[int, bool, int, int] | None:
+        """What ``each``, of ``queue``, should wait for and does not: another queue, whether it
+        writes, the instruction's place in it, after those that are ``known`` to have ended, and
+        the part that both touch."""
+        at = self.at(each)
+        for other, kinds in enumerate(self._marks[self._space[each.memory]]):
+            if other == queue:
+                continue
+            for marks, wrote in zip(kinds[: 1 + each.writes], (True, False), strict=False):
+                if marks is not None and (found := marks[at]).max() > known[other]:
+                    worst = int(found.argmax())
+                    part = int(np.arange(len(marks))[at][worst])
+                    return other, wrote, int(found[worst]), part
+        return None
+
+    def mark(self, place: int, queue: int, found: tuple[Footprint, ...]) -> None:
+        for each in found:
+            space = self._space[each.memory]
+            kinds = self._marks[space][queue]
+            marks = kinds[not each.writes]
+            if marks is None:
+                marks = kinds[not each.writes] = np.zeros(self._sizes[space], np.int32)
+            marks[self.at(each)] = place
+
+    def element(self, memory: str, part: int) -> str:
+        if memory in self._main:
+            return f"{memory}[{part * self.unit // self._main[memory]}]"
+        return f"{memory}[{part}]"
+
+
+def _bytes(memory: Memory) -> int:
+    return prod(memory.shape) * memory.dtype.itemsize
