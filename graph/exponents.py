@@ -2,13 +2,13 @@
 
 q lies in -127 … 127, so that a range and its negative are one. Of the exponents for given data,
 that one is chosen which makes the least squared error: a finer one than the largest magnitude asks
-for rounds all others better and saturates a few. (Migacz, "8-bit inference with TensorRT", 2017, has
-the same trade by relative entropy; Esser et al., "Learned step size quantization", learn it.)
+for rounds all others better and saturates a few. (Migacz, "8-bit inference with TensorRT", 2017,
+has the same trade by relative entropy; Esser et al., "Learned step size quantization", learn it.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import frexp
 
@@ -50,26 +50,40 @@ class Scale:
     decibels: float = float("inf")
 
 
-def scale_of(peak: float, arrays: Iterable[np.ndarray]) -> Scale:
-    """The scale of least squared error for ``arrays`` (each read once), of magnitude ``peak``."""
-    if peak == 0:
+def scales_of(
+    peaks: Mapping[str, float], runs: Iterable[Mapping[str, np.ndarray]]
+) -> dict[str, Scale]:
+    """The scales of least squared error, by name, of what ``runs`` compute (each is read once), of
+    magnitudes ``peaks``."""
+    choices = {name: _choices(peak) for name, peak in peaks.items()}
+    wrong = {name: np.zeros(len(exponents)) for name, exponents in choices.items()}
+    signal = dict.fromkeys(peaks, 0.0)
+    for values in runs:
+        for name, exponents in choices.items():
+            data = values[name].astype(np.float64).reshape(-1)
+            signal[name] += float(np.vdot(data, data))
+            wrong[name] += [noise(data, exponent) for exponent in exponents]
+    return {name: _best(choices[name], wrong[name], signal[name]) for name in peaks}
+
+
+def _choices(peak: float) -> range:
+    """The exponents that are looked at, the coarsest first; none for values that are all 0."""
+    if not peak:
+        return range(0)
+    top = min(max(fitting(peak), FINER - MOST), MOST)
+    return range(top, top - FINER, -1)
+
+
+def _best(exponents: range, wrong: np.ndarray, signal: float) -> Scale:
+    if not exponents:
         return Scale(None)
-    top = min(max(fitting(peak), -MOST), MOST)
-    choices = range(top, max(top - FINER, -MOST - 1), -1)
-    wrong = dict.fromkeys(choices, 0.0)
-    signal = 0.0
-    for data in arrays:
-        wide = data.astype(np.float64).reshape(-1)
-        signal += float(np.vdot(wide, wide))
-        for exponent in choices:
-            wrong[exponent] += noise(wide, exponent)
-    best = min(choices, key=lambda e: (wrong[e], -e))
-    lost = wrong[best]
+    best = int(np.argmin(wrong))  # the coarsest of several
+    lost = float(wrong[best])
     decibels = 10 * np.log10(signal / lost) if lost and signal else float("inf")
-    return Scale(best, float(decibels))
+    return Scale(exponents[best], float(decibels))
 
 
 def weights_exponent(data: np.ndarray) -> int | None:
     """The exponent of least squared error for weights; None where they are all 0."""
     peak = float(np.abs(data).max(initial=0.0))
-    return scale_of(peak, [data]).exponent
+    return scales_of({"": peak}, [{"": data}])[""].exponent

@@ -88,9 +88,9 @@ def contracts(program: Program, active: Collection[Tensor], constants: Collectio
         fixed[(operation, 0)] = all(fixed.get(k, False) for k in reads)
         values = operation.values if isinstance(operation, Compute) else ()
         for node in (n for value in values for n in at_most(value, MAX_NODES)):
-            if isinstance(node, Reduce) and is_sum(node.monoid):
-                if _is_mixed(node.values[0], moving, fixed):
-                    return True
+            sums = isinstance(node, Reduce) and is_sum(node.monoid)
+            if sums and _is_mixed(node.children[0], moving, fixed):
+                return True
     return False
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from math import frexp
 
 import numpy as np
@@ -28,7 +27,6 @@ from weft.frontend.scalar_expr import (
     Literal,
     Load,
     Select,
-    Var,
     apply,
     cast,
     literal,
@@ -147,8 +145,9 @@ class _Reading:
             raise NotIntegral("its result does not depend on quantised values")
         for array in self.constants.made.values():
             array.flags.writeable = False
-        own = (self.given[t].tensor if t in self.given else t for t in program.inputs)
-        new = Program(program.name, (*own, *self.constants.made), (held.tensor,))
+        new = Program(program.name, (), (held.tensor,))
+        read = dict.fromkeys(t for o in operations(new) for t in o.reads if t.operation is None)
+        new = replace(new, inputs=tuple(read) or (held.tensor,))
         facts = tuple(self.weights), self.sums, self.shift
         return Integral(new, held, self.constants.made, *facts)
 

@@ -4,10 +4,10 @@
     →
     quantise(x) → conv+scale_shift+relu in integers → dequantise → softmax
 
-Scales are powers of two, one for each tensor (``exponents``), and symmetric: no zero points. Integer
-nodes are ordinary tensor programs (``integral``), and between them everything is int8. A node that
-sums no such products (pooling, residual additions, moves) is computed in integers where all that
-it reads comes from integer nodes. Jacob et al., "Quantization and training of neural networks for
+Scales are powers of two, one for each tensor (``exponents``), and symmetric: no zero points.
+Integer nodes are ordinary tensor programs (``integral``), and between them everything is int8. A
+node that sums no such products (pooling, residual additions, moves) is computed in integers where
+all that it reads comes from integer nodes. Jacob et al., "Quantization and training of neural networks for
 efficient integer-arithmetic-only inference", 2018, with shifts instead of multiplications.
 """
 
@@ -155,13 +155,13 @@ class _Quantising:
         }
         data = {t: self.graph.constants[v.name] for t, v in pairs if v.name in self.graph.constants}
         found = integral(group.program, given, data, scale.exponent)
-        inputs: list[Value] = []
-        for _, value in pairs:
-            inputs.append(self.quantise(value) if value.name in active else value)
+        values = {given[t].tensor: self.quantise(v) for t, v in pairs if t in given}
+        values |= {t: v for t, v in pairs if t not in given}
         for tensor, array in found.constants.items():
             name = fresh_name(f"{group.output.name}.{tensor.name}", self.taken)
             self.constants[name] = array
-            inputs.append(Value(name, tensor.shape, tensor.dtype))
+            values[tensor] = Value(name, tensor.shape, tensor.dtype)
+        inputs = [values[t] for t in found.program.inputs]
         name = fresh_name(f"{group.output.name}.int8", self.taken)
         result = Value(name, group.output.shape, dtypes.int8)
         attributes = {"exponent": found.result.exponent, "shift": found.shift}

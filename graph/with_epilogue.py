@@ -9,7 +9,6 @@ Nothing is computed twice: a node joins only its one reader.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, rewrite, substitute, walk
@@ -140,9 +139,8 @@ def _follows(body: Expr, given: Tensor, linear: bool) -> bool:
                 parts = factors(expr)
                 active = [part for part in parts if given in tensors_read([part])]
                 free = all(is_power(p) for p in parts if p not in active)
-                return len(active) == 1 and active[0] != expr and (linear or free) and follows(
-                    active[0]
-                )  # fmt: skip
+                alone = len(active) == 1 and active[0] != expr
+                return alone and (linear or free) and follows(active[0])
         return False
 
     return follows(body)

@@ -3,6 +3,7 @@
     weft.compile(x)   tensors, a Program or an ONNX model -> something callable
     weft.lower(x)     the same, as text after any stage
     weft.schedule(x)  in which order x runs, as a value to change, print and compile
+    weft.quantize(x, inputs)   the same in 8-bit integers, to compile
     weft.load(path)   what ``Executable.save`` wrote
 
 What each name is stands in the module that defines it (``_HOMES``); ``__init__.pyi`` says the same
@@ -15,10 +16,11 @@ from importlib import import_module
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "weft.api": ("Stages", "compile", "lower", "program", "schedule", "schedules"),
+    "weft.api": ("Stages", "compile", "lower", "program", "quantize", "schedule", "schedules"),
     "weft.schedule_value": ("Schedule",),
     "weft.instructions": ("Mappings", "instruction", "map_instruction"),
     "weft.model": ("Model",),
+    "weft.quantization": ("Quantized",),
     "weft.loop_kernel": ("Kernel", "kernel"),
     "weft.executable": ("Executable", "load"),
     "weft.options": ("Options",),

@@ -4,6 +4,7 @@ from weft.api import Stages as Stages
 from weft.api import compile as compile
 from weft.api import lower as lower
 from weft.api import program as program
+from weft.api import quantize as quantize
 from weft.api import schedule as schedule
 from weft.api import schedules as schedules
 from weft.dtypes import DType as DType
@@ -128,6 +129,7 @@ from weft.polyhedral.instruction import Assembly as Assembly
 from weft.polyhedral.instruction import Instruction as Instruction
 from weft.polyhedral.instruction import Intrinsic as Intrinsic
 from weft.polyhedral.instruction import Pattern as Pattern
+from weft.quantization import Quantized as Quantized
 from weft.schedule_value import Schedule as Schedule
 
 __version__: str

@@ -27,12 +27,13 @@ from weft.options import Options, options_or_default
 from weft.polyhedral.schedule_loops import schedule_loops as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.quantization import Inputs, Quantized, model_graph, quantized
 from weft.schedule_value import Schedule, Subject, not_a_schedule
 from weft.targets import target_for
 from weft.verify_full import compile_and_verify
 from weft.verify_kernel import compile_and_verify_kernel
 
-Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto
+Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quantized
 
 
 def compile(
@@ -48,9 +49,9 @@ def compile(
 
     ``source`` is a loop kernel (see ``weft.kernel``), a tensor or a sequence of tensors (the
     outputs; inputs are the placeholders that they need, in the order in which those were created),
-    a ``Program``, or an ONNX model: a path, bytes or a ``ModelProto``. An ONNX model of fixed
-    shapes gives one ``Executable``; another a ``Model``, which compiles for the shapes and data of
-    its calls and remembers them.
+    a ``Program``, what ``quantize`` made, or an ONNX model: a path, bytes or a ``ModelProto``. An
+    ONNX model of fixed shapes gives one ``Executable``; another a ``Model``, which compiles for the
+    shapes and data of its calls and remembers them.
 
     ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
     a name that ``weft targets`` lists or LLVM knows. What cannot run here can be saved.
@@ -76,6 +77,27 @@ def compile(
     if shapes:
         raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
     return compile_and_verify(graph, chosen, given)
+
+
+def quantize(
+    source: Source,
+    inputs: Inputs,
+    *,
+    options: Options | None = None,
+    shapes: Shapes | None = None,
+) -> Quantized:
+    """``source`` with its sums of products in 8-bit integers, for ``compile``.
+
+    ``source``: tensors, a ``Program`` or an ONNX model whose shapes are fixed, by itself or by
+    ``shapes``. ``inputs`` by name, of one typical call or of several: what values they lead to
+    decides about scales, which are powers of two. Raises ``CompileError`` as ``compile`` does, and
+    ``CallError`` for inputs that do not fit, are not finite or all 0 (WEFT-E0640, E0641).
+    """
+    if _is_onnx(source):
+        return quantized(model_graph(source, shapes), inputs, options)
+    if shapes:
+        raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
+    return quantized(_graph(source, None), inputs, options)
 
 
 def _compiled_kernel(
@@ -232,7 +254,9 @@ def _is_onnx(source: Source) -> bool:
 
 
 def _graph(source: Source, in_place: Mapping[str, str] | None) -> Graph:
-    """``source``, tensors or a ``Program``, as a verified operator graph."""
+    """``source``, tensors, a ``Program`` or a ``Quantized``, as a verified operator graph."""
+    if isinstance(source, Quantized) and not in_place:
+        return source.graph
     if isinstance(source, Program):
         whole = source
     elif isinstance(source, Tensor):

@@ -26,6 +26,7 @@ from weft.cache import open_cache
 from weft.calibration import calibrate_host
 from weft.cli_models import Loaded, make_inputs, open_program
 from weft.cli_progress import compile_progress, progress
+from weft.cli_quantize import QuantizedRun, open_quantized
 from weft.cli_report import Run, print_run, run_data
 from weft.cli_run import measured, write_outputs
 from weft.cli_targets import target_data, targets_text
@@ -147,6 +148,10 @@ def main() -> None:
     help=f"Timed runs; by default {DEFAULT_REPEAT}, or fewer in 10 s.",
 )  # fmt: skip
 @click.option("--no-peer", is_flag=True, help="Do not compare with onnxruntime.")
+@click.option(
+    "--quantize", is_flag=True,
+    help="In 8-bit integers: scales, layer by layer, and accuracy beside floating point.",
+)  # fmt: skip
 @_json
 @_reported
 def run(
@@ -159,11 +164,16 @@ def run(
     seed: int,
     repeat: int | None,
     no_peer: bool,
+    quantize: bool,
     as_json: bool,
 ) -> None:
     """Run MODEL: its results, its latency beside onnxruntime's, and what the compiler did."""
     started = time.perf_counter()
-    loaded = _open(model, shapes, threads=threads, target=target)
+    choices = {"threads": threads, "target": target}
+    if quantize:
+        loaded, quantised = _quantised(model, shapes, inputs, seed, **choices)
+    else:
+        loaded, quantised = _open(model, shapes, **choices), None
     given = make_inputs(loaded, inputs, seed)
     with compile_progress(f"running {loaded.name}", watched=False):
         results = loaded.program.run(given)  # a model of open shapes compiles here
@@ -173,17 +183,31 @@ def run(
     timing, peer = measured(loaded, given, results, count, repeat, with_peer=not no_peer)
     found = Run(loaded.name, results, seconds, count, loaded.program.stats, timing, peer)
     if as_json:
-        _print_json(run_data(found))
+        _print_json(run_data(found) | ({"quantisation": quantised.data()} if quantised else {}))
     else:
+        if quantised is not None:
+            click.echo(quantised)
         print_run(found, Console(highlight=False, soft_wrap=True))
     if peer is not None and peer.difference is not None and not peer.difference.equal:
         sys.exit(DIFFERENT)
 
 
+def _quantised(
+    model: str, shapes: Shapes, inputs: tuple[str, ...], seed: int, **choices: Any
+) -> tuple[Loaded, QuantizedRun]:
+    """The same in 8-bit integers, calibrated with ``inputs`` and random ones."""
+    with compile_progress(f"quantising {model}", watched=False):
+        return open_quantized(model, _options(choices), shapes, inputs, seed)
+
+
+def _options(choices: Mapping[str, Any]) -> Options:
+    given = {name: value for name, value in choices.items() if value is not None}
+    return replace(Options.from_environment(), **given)
+
+
 def _open(model: str, shapes: Shapes, **choices: Any) -> Loaded:
     """The model compiled with the environment's options, but for the ``choices`` that are made."""
-    given = {name: value for name, value in choices.items() if value is not None}
-    options = replace(Options.from_environment(), **given)
+    options = _options(choices)
     watched = bool(options.logs or options.print_after)
     with compile_progress(f"compiling {model}", watched=watched):
         return open_program(model, options, shapes)

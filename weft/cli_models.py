@@ -38,14 +38,19 @@ class Loaded:
 
 def open_program(name: str, options: Options, shapes: Shapes) -> Loaded:
     """The model called ``name``: of the zoo, an ONNX file or a compiled artifact."""
-    path = Path(name)
-    if path.suffix == ".weft":
+    if Path(name).suffix == ".weft":
         if shapes:
             raise CallError("WEFT-E0802", "--shape has no meaning for a compiled artifact")
-        return Loaded(path.stem, weft.load(path, threads=options.threads), None)
+        return Loaded(Path(name).stem, weft.load(name, threads=options.threads), None)
+    title, source, sample = source_of(name)
+    return Loaded(title, weft.compile(source, options=options, shapes=shapes), source, sample)
+
+
+def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
+    """Title, ONNX model and maker of inputs (if it has one) of the model called ``name``."""
+    path = Path(name)
     if name in MODELS:
-        source, sample = MODELS[name].build(), MODELS[name].seeded_inputs
-        return Loaded(name, weft.compile(source, options=options, shapes=shapes), source, sample)
+        return name, MODELS[name].build(), MODELS[name].seeded_inputs
     if not path.is_file():
         raise WeftError(
             "WEFT-E0800",
@@ -53,7 +58,7 @@ def open_program(name: str, options: Options, shapes: Shapes) -> Loaded:
             why="it is neither a model that Weft can build nor a file",
             hint=f"{', '.join(MODELS)}, or the path of an .onnx or .weft file",
         )
-    return Loaded(path.stem, weft.compile(path, options=options, shapes=shapes), path)
+    return path.stem, path, None
 
 
 def ports(program: Executable | Model) -> dict[str, Value | None]:
@@ -65,11 +70,17 @@ def ports(program: Executable | Model) -> dict[str, Value | None]:
 
 def make_inputs(loaded: Loaded, given: Sequence[str], seed: int) -> dict[str, Any]:
     """Inputs by name: those ``given`` as ``name=@file.npy`` or ``name=value``, others random."""
-    declared = ports(loaded.program)
+    return inputs_for(ports(loaded.program), loaded.sample, given, seed)
+
+
+def inputs_for(
+    declared: Mapping[str, Value | None], sample: Inputs | None, given: Sequence[str], seed: int
+) -> dict[str, Any]:
+    """The same for inputs that are ``declared``; ``sample`` makes them where there is one."""
     inputs = dict(_parsed(text, declared) for text in given)
     missing = [name for name in declared if name not in inputs]
-    if missing and loaded.sample is not None:
-        return {**loaded.sample(seed), **inputs}
+    if missing and sample is not None:
+        return {**sample(seed), **inputs}
     sizes = _known_sizes(declared, inputs)
     generator = np.random.default_rng(seed)
     for name in missing:
