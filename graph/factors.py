@@ -45,6 +45,11 @@ def times(parts: Sequence[Expr]) -> Expr:
     return reduce(lambda left, right: left * cast(right, left.dtype), parts)
 
 
+def plus(parts: Sequence[Expr]) -> Expr:
+    """The sum of ``parts``, in the dtype of the first."""
+    return reduce(lambda left, right: left + cast(right, left.dtype), parts)
+
+
 def is_number(expr: Expr) -> bool:
     """Whether ``expr`` is the same everywhere, whatever the loops do."""
     return not any(isinstance(node, Load | Var) for node in walk(expr))

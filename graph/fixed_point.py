@@ -32,7 +32,11 @@ Constants = Mapping[Tensor, np.ndarray]
 
 
 class TooLarge(Exception):
-    """A result would leave ±``ROOM``: weights of a coarser exponent may help."""
+    """A result would leave ±``ROOM``: weights of an exponent coarser by ``bits`` may help."""
+
+    def __init__(self, bits: int = 1) -> None:
+        super().__init__(bits)
+        self.bits = bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Fixed:
 
     def __post_init__(self) -> None:
         if self.peak > ROOM:
-            raise TooLarge
+            raise TooLarge(self.peak.bit_length() - ROOM.bit_length() + 1)
 
     @property
     def peak(self) -> int:
@@ -63,9 +67,8 @@ def wide(number: Fixed) -> Expr:
     return cast(number.value, dtypes.int32)
 
 
-def times_power(number: Fixed, exponent: int) -> Fixed:
-    """``number`` * 2**``exponent``; no work."""
-    return replace(number, exponent=number.exponent + exponent)
+def negated(number: Fixed) -> Fixed:
+    return Fixed(-wide(number), number.exponent, -number.high, -number.low)
 
 
 def at(number: Fixed, exponent: int, constants: Constants) -> Fixed:
@@ -76,7 +79,7 @@ def at(number: Fixed, exponent: int, constants: Constants) -> Fixed:
     if by == 0:
         return number
     if number.peak << min(by, 32) > ROOM:
-        raise TooLarge
+        raise TooLarge(1)
     return Fixed(_shifted("shl", wide(number), by), exponent, number.low << by, number.high << by)
 
 
@@ -101,7 +104,7 @@ def rounded(number: Fixed, by: int, constants: Constants) -> Fixed:
     if by == 0:
         return number
     if by >= ROOM.bit_length():
-        raise TooLarge
+        raise TooLarge(by - ROOM.bit_length() + 1)
     half = 1 << (by - 1)
     low, high = (number.low + half) >> by, (number.high + half) >> by
     value = _rounded(wide(number), by, half, constants)

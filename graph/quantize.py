@@ -7,8 +7,8 @@
 Scales are powers of two, one for each tensor (``exponents``), and symmetric: no zero points.
 Integer nodes are ordinary tensor programs (``integral``), and between them everything is int8. A
 node that sums no such products (pooling, residual additions, moves) is computed in integers where
-all that it reads comes from integer nodes. Jacob et al., "Quantization and training of neural networks for
-efficient integer-arithmetic-only inference", 2018, with shifts instead of multiplications.
+all that it reads comes from integer nodes. Jacob et al., "Quantization and training of neural
+networks for efficient integer-arithmetic-only inference", 2018, with shifts for multiplications.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import numpy as np
 
 from weft import dtypes
 from weft.frontend.build import compute, maximum, minimum, round_even
-from weft.frontend.scalar_expr import cast
-from weft.frontend.tensor_expr import Program, Tensor
+from weft.frontend.scalar_expr import Expr, cast
+from weft.frontend.tensor_expr import Axis, Program, Tensor
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.exponents import LARGEST, Scale
 from weft.graph.factors import contracts
-from weft.graph.integral import Held, integral
+from weft.graph.fixed_reading import Held
+from weft.graph.integral import integral
 from weft.graph.known import NotIntegral
 from weft.graph.names import fresh_name
 from weft.graph.operator_graph import Graph, Node, Value
@@ -209,7 +210,7 @@ class _Quantising:
         given = Tensor(source.name, source.shape, source.dtype)
         acc = value.dtype.compute
 
-        def body(*i: object) -> object:
+        def body(*i: Axis) -> Expr:
             return cast(cast(given[i], acc) * 2.0**held.exponent, value.dtype)
 
         made = compute(value.shape, body, name="dequantise")
@@ -225,7 +226,7 @@ def quantised(x: Tensor, exponent: int) -> Tensor:
     """``x`` as int8 at ``exponent``: ties to even, saturated, 0 for NaN."""
     acc = x.dtype.compute
 
-    def body(*i: object) -> object:
+    def body(*i: Axis) -> Expr:
         value = round_even(cast(x[i], acc) * 2.0**-exponent)
         return cast(minimum(maximum(value, float(-LARGEST)), float(LARGEST)), dtypes.int8)
 

@@ -9,7 +9,7 @@ Nothing is computed twice: a node joins only its one reader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, rewrite, substitute, walk
 from weft.frontend.scalar_reshape import reshape_indices
@@ -69,8 +69,26 @@ def groups(graph: Graph) -> list[Group | Node]:
 
 
 def _alone(node: Node) -> Group:
-    """``node`` as a group; its inputs, each once."""
-    return Group((node,), node.inputs, node.outputs[0], node.program, _is_linear(node.program))
+    """``node`` as a group."""
+    program = _in_one(node.program)
+    return Group((node,), node.inputs, node.outputs[0], program, _is_linear(program))
+
+
+def _in_one(program: Program) -> Program:
+    """``program`` with what its last operations do to a sum in the sum's own."""
+    (output,) = program.outputs
+    operation = output.operation
+    if not isinstance(operation, Compute) or operation.scan or len(operation.values) != 1:
+        return program
+    made = [t for t in operation.reads if t.operation is not None]
+    if len(made) != 1 or not _is_map(operation, made[0]):
+        return program
+    before = _in_one(replace(program, outputs=(made[0],)))
+    linear = _is_linear(before)
+    if not linear or not _follows(operation.values[0], made[0], linear):
+        return program
+    new = _joined(before, operation, made[0], output)
+    return program if new is None else replace(program, outputs=(new,))
 
 
 def _is_linear(program: Program) -> bool:
@@ -160,7 +178,11 @@ def _joined(program: Program, operation: Compute, given: Tensor, output: Tensor)
         a.name: (0, None if n is None else n - 1)
         for a, n in zip(before.axes, map(constant_size, source.shape), strict=True)
     }
-    places = before.axes if source is result else reshape_indices(before.axes, shape, own, ranges)
+    places: tuple[Expr, ...] = before.axes
+    if source is not result:
+        loops: dict[str, Expr] = {axis.name: axis for axis in before.axes}
+        found = reshape_indices(before.axes, shape, own, ranges)
+        places = tuple(substitute(place, loops) for place in found)
 
     def change(node: Expr) -> Expr | None:
         return before.values[0] if isinstance(node, Load) and node.source == given else None

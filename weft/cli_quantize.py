@@ -1,4 +1,4 @@
-"""``weft run --quantize``: a model calibrated with random inputs, and its accuracy on other ones."""
+"""``weft run --quantize``: a model calibrated with random inputs, its accuracy on others."""
 
 from __future__ import annotations
 

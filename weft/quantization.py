@@ -35,6 +35,7 @@ from weft.onnx_shapes import Shapes, with_shapes
 from weft.options import Options, options_or_default
 
 Arrays = Mapping[str, Any]
+TITLES = ("layer", "operators", "operands", "weights", "result", "shift", "sums", "rounding")
 Inputs = Arrays | Sequence[Arrays]  # by name: one call's, or those of several
 
 
@@ -100,12 +101,10 @@ class Quantized:
         return Accuracy(tuple(found), len(given))
 
     def __str__(self) -> str:
-        rows = [
-            ("layer", "operators", "operands", "weights", "result", "shift", "sums", "rounding")
-        ]
-        rows += [_row(layer, self.scales.get(layer.name)) for layer in self.layers]
+        rows = [_row(layer, self.scales.get(layer.name)) for layer in self.layers]
         done = sum(not layer.refused for layer in self.layers)
-        return f"{_table(rows)}\n{done} layers in integers; operands, weights and results are int8"
+        words = f"{done} layers in integers; operands, weights and results are int8"
+        return f"{_table([TITLES, *rows])}\n{words}"
 
     def __repr__(self) -> str:
         return f"<weft.Quantized {self.graph.name}, {len(self.layers)} layers>"
