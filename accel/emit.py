@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from weft.accel.abilities import Compute
 from weft.accel.accelerator import Accelerator
@@ -98,7 +99,11 @@ class _Emission:
             self._compute(mapped.compute, [target, *operands], ranges, {})
         if self._is_last(ranges):
             result = self._tree(mapped.tree, target, ranges)
-            self._store(result, ranges)
+            self._store(result, ranges, 0)
+            for plane in range(1, mapped.planes):
+                assert mapped.between is not None, "parts are stored one after the other"
+                self._tree(mapped.between, result, ranges)
+                self._store(result, ranges, plane)
             self.places[0].parts.pop(_key(target.box), None)
 
     def _is_first(self, ranges: Ranges) -> bool:
@@ -183,15 +188,16 @@ class _Emission:
 
     # ---- storing ----------------------------------------------------------------------------
 
-    def _store(self, result: _Part, ranges: Ranges) -> None:
+    def _store(self, result: _Part, ranges: Ranges, plane: int) -> None:
         view = self.mapped.write
         assert view.transfer is not None, "results are stored"
         found = box(view, ranges, False)
         if any(side.before or side.after for side in found.sides):
             raise Refusal(f"{view.tensor} is written outside")
         size = self._bytes(view.transfer.main.memory)
+        main = self.main[view.name] + plane * prod(axis.size for axis in view.axes)
         for move in moves(found):
-            self.made.move(view.transfer, move, result.base, self.main[view.name], size)
+            self.made.move(view.transfer, move, result.base, main, size)
 
 
 def _key(found: Box) -> Key:

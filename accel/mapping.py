@@ -66,7 +66,9 @@ class View:
 class Mapping:
     """``extents``: of the loops over instructions. ``compute``: None where there is nothing to sum
     up; ``folds``: those of its loops that results stay for. ``start`` makes what the sum begins
-    with, ``tree`` the values that are stored, ``planes`` bytes of each one by one (1: all)."""
+    with, ``tree`` the values that are stored. Where only a part of a value can be stored, it is
+    stored in ``planes``: the low part, and again after each time that ``between`` moved the next
+    part down."""
 
     work: Work
     compute: Compute | None
@@ -79,6 +81,7 @@ class Mapping:
     reads: MappingType[Held | Constant, View]
     write: View
     planes: int = 1
+    between: Tree | None = None
 
 
 def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Mapping]:
@@ -180,6 +183,14 @@ def _instruction(compute: Compute) -> Instruction:
     return Instruction(compute.operation.name, step, extents, places, 0, 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    tree: Tree
+    transfer: Transfer
+    planes: int = 1
+    between: Tree | None = None
+
+
 class _Mapper:
     def __init__(
         self,
@@ -212,7 +223,8 @@ class _Mapper:
             start = cover.fill(work.start, compute.target.memory)
             if start is None:
                 raise Refusal(f"nothing fills {compute.target.memory} with {work.start}")
-        tree, transfer, planes = self._stored(cover)
+        stored = self._stored(cover)
+        tree, transfer = stored.tree, stored.transfer
         root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
         element = self._element(compute)
         write = self._view(work.write, transfer.local.memory, element, transfer, None)
@@ -235,13 +247,15 @@ class _Mapper:
         written = {d for axis in target.axes for d in axis.coefficients}
         folds = tuple(d for d in extents if d not in written)
         return Mapping(
-            work, compute, extents, folds, target, operands, start, tree, reads, write, planes
-        )
+            work, compute, extents, folds, target, operands, start, tree, reads, write,
+            stored.planes, stored.between,
+        )  # fmt: skip
 
     # ---- what is stored ---------------------------------------------------------------------
 
-    def _stored(self, cover: Cover) -> tuple[Tree, Transfer, int]:
-        """The tree of the results, what stores them, and in how many parts."""
+    def _stored(self, cover: Cover) -> _Stored:
+        """How the results come to be stored: as they are, as what operations copy of them, or in
+        parts. Raises ``Refusal``."""
         value = rewrite(self.work.value, _widened)
         for transfer in self.found.transfers:
             if transfer.into:
@@ -250,31 +264,41 @@ class _Mapper:
             if memory.dtype == value.dtype:
                 tree = cover.tree(value, memory.name)
                 if tree is not None:
-                    return tree, transfer, 1
-            for compute in self.found.computes:
-                for copy in compute.copies:
-                    if copy.memory != memory.name:
-                        continue
-                    for found in matches(copy.value, value):
-                        tree = cover.tree(found[0], compute.target.memory)
-                        if tree is not None:
-                            return self._copied(tree, cover), transfer, 1
-                    wide = self.machine.memory(compute.target.memory).dtype
-                    if value.dtype == wide and _is_low_part(copy.value):
-                        tree = cover.tree(value, compute.target.memory)
-                        if tree is not None:
-                            parts = wide.bits // memory.dtype.bits
-                            return self._copied(tree, cover), transfer, parts
+                    return _Stored(tree, transfer)
+            for home, copied in self._copies(memory.name):
+                for found in matches(copied, value):
+                    tree = cover.tree(found[0], home.name)
+                    if tree is not None:
+                        return _Stored(self._copied(tree, memory.name, cover), transfer)
+                if value.dtype == home.dtype and _is_low_part(copied):
+                    tree = cover.tree(value, home.name)
+                    bits = memory.dtype.bits
+                    down = Load(0, (), home.dtype) >> literal(bits, home.dtype)
+                    between = cover.tree(down, home.name)
+                    if tree is not None and between is not None:
+                        tree = self._copied(tree, memory.name, cover)
+                        return _Stored(tree, transfer, home.dtype.bits // bits, between)
         raise Refusal("no instructions compute what becomes of its results")
 
-    def _copied(self, tree: Tree, cover: Cover) -> Tree:
-        """``tree`` with an operation last that copies what it leaves to where it is stored from."""
-        if isinstance(tree, Node) and tree.compute.copies:
+    def _copies(self, memory: str) -> list[tuple[Memory, Expr]]:
+        """What operations leave in ``memory`` beside what they compute, and of what memory."""
+        found = {
+            (compute.target.memory, copy.value)
+            for compute in self.found.computes
+            for copy in compute.copies
+            if copy.memory == memory
+        }
+        return [(self.machine.memory(name), value) for name, value in sorted(found, key=repr)]
+
+    def _copied(self, tree: Tree, memory: str, cover: Cover) -> Tree:
+        """``tree`` with an operation last that leaves its copy in ``memory``."""
+        last = tree.compute if isinstance(tree, Node) else None
+        if isinstance(tree, Held) and tree.number == 0:
+            last = self.compute
+        if last is not None and any(copy.memory == memory for copy in last.copies):
             return tree
-        if tree == Held(0, getattr(tree, "memory", "")) and self.compute and self.compute.copies:
-            return tree
-        memory = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
-        again = cover.unchanged(tree, memory)
+        home = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
+        again = cover.unchanged(tree, home)
         if again is None:
             raise Refusal("nothing moves its results to where they are stored from")
         return again

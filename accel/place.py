@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.accel.abilities import Abilities
 from weft.accel.accelerator import Accelerator
-from weft.accel.artifact import Artifact, Placed, Role
+from weft.accel.artifact import Artifact, Layout, Placed, Role
 from weft.accel.emit import Arranged, emit
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
@@ -39,7 +39,27 @@ class Offloaded:
     def results(self, image: Array) -> Array:
         """The program's result, of the image after the stream."""
         found = self.artifact.tensor(self.result.name).read(image)
-        return found.reshape(found.shape[len(self.result.expand) :])
+        whole = found.reshape(self.planes, *found.shape[len(found.shape) - self._rank :])
+        if self.planes == 1:
+            single: Array = whole[0]
+            return single
+        # The last part has the sign.
+        bits = 8 * found.itemsize
+        parts = whole.astype(np.int64)
+        low = sum((parts[n] & ((1 << bits) - 1)) << (bits * n) for n in range(self.planes - 1))
+        joined: Array = (low + (parts[-1] << (bits * (self.planes - 1)))).astype(
+            np.dtype(f"int{bits * self.planes}")
+        )
+        return joined
+
+    @property
+    def planes(self) -> int:
+        """Parts in which the result is stored."""
+        return self.tiling.mapped.planes
+
+    @property
+    def _rank(self) -> int:
+        return len(self.result.layout.shape) - len(self.result.expand)
 
 
 def stored(view: View, array: Array) -> Array:
@@ -95,10 +115,20 @@ def _placed(
         role: Role = "output" if view is mapped.write else "input"
         if view.value is not None or view.tensor in constants:
             role = "constant"
-        placed[view.name] = Placed(view.name, role, view.dtype, view.layout, end)
+        placed[view.name] = _one(machine, mapped, view, role, end)
         main[view.name] = end // size
         end = _aligned(end + placed[view.name].nbytes, ALIGNMENT)
     return list(placed.values()), main, end
+
+
+def _one(machine: Accelerator, mapped: Mapped, view: View, role: Role, at: int) -> Placed:
+    """``view`` from byte ``at`` on; results that are stored in parts as one array of all parts."""
+    if mapped.planes == 1 or view is not mapped.write:
+        return Placed(view.name, role, view.dtype, view.layout, at)
+    assert view.transfer is not None, "it is stored"
+    inner = tuple((axis + 1, block) for axis, block in view.layout.inner)
+    layout = Layout((mapped.planes, *view.layout.shape), inner)
+    return Placed(view.name, role, machine.memory(view.memory).dtype, layout, at)
 
 
 def _word_bytes(machine: Accelerator, found: Abilities) -> int:
