@@ -31,6 +31,9 @@ from weft.polyhedral.map_instruction import map_instruction
 from weft.polyhedral.scop import Access, Statement
 
 
+REASONS = 4  # that a refusal gives, of each of which there is one
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """In blocks, where it is cut into blocks."""
@@ -97,7 +100,8 @@ def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Map
             continue
         made.append((prod(one.extents.values()), one))
     if not made:
-        raise Refusal("; ".join(reasons) or "no instruction computes anything like it")
+        shown = list(reasons)[:REASONS] + ["…"] * (len(reasons) > REASONS)
+        raise Refusal("; ".join(shown) or "no instruction computes anything like it")
     made.sort(key=lambda each: each[0])
     return iter([one for _, one in made])
 
@@ -227,7 +231,7 @@ class _Mapper:
         tree, transfer = stored.tree, stored.transfer
         root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
         element = self._element(compute)
-        write = self._view(work.write, transfer.local.memory, element, transfer, None)
+        write = self._view(work.write, transfer.local.memory, element, transfer, work.value.dtype)
         target = self._view(work.write, root, element, None, None)
         operands: tuple[View, ...] = ()
         if compute is not None:

@@ -17,6 +17,8 @@ from weft.accel.mapping import View
 from weft.accel.micro_operations import with_lists
 from weft.accel.tiling import Tiling, views
 from weft.accel.tokens import with_tokens
+from weft.accel.work import Gather
+from weft.frontend.scalar_interpreter import evaluate
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes
@@ -38,6 +40,11 @@ class Offloaded:
 
     def results(self, image: Array) -> Array:
         """The program's result, of the image after the stream."""
+        gather = self.tiling.mapped.work.gather
+        found = self._stored(image)
+        return found if gather is None else gathered(found, gather)
+
+    def _stored(self, image: Array) -> Array:
         found = self.artifact.tensor(self.result.name).read(image)
         whole = found.reshape(self.planes, *found.shape[len(found.shape) - self._rank :])
         if self.planes == 1:
@@ -60,6 +67,16 @@ class Offloaded:
     @property
     def _rank(self) -> int:
         return len(self.result.layout.shape) - len(self.result.expand)
+
+
+def gathered(array: Array, gather: Gather) -> Array:
+    """The elements of ``array`` that a result is made of."""
+    rank = len(gather.extents)
+    points: dict[str, Array] = {}
+    for n, (dim, size) in enumerate(gather.extents.items()):
+        points[dim] = np.arange(size).reshape([-1 if k == n else 1 for k in range(rank)])
+    found: Array = array[tuple(evaluate(index, points) for index in gather.indices)]
+    return found
 
 
 def stored(view: View, array: Array) -> Array:

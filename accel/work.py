@@ -1,11 +1,14 @@
 """What an accelerator is to do, in one form: a sum or fold, and what becomes of its results.
 
-    Work ::= update: Statement | None, start, value: Expr, reads: Read…, write: Read
-    Read ::= tensor, indices: Affine…, padded
+    Work   ::= update: Statement | None, start, value: Expr, reads: Read…, write: Read, gather
+    Read   ::= tensor, indices: Affine…, padded
+    Gather ::= extents: dim -> size, indices: Expr…
 
 ``value`` is over ``Load(0)``, the result of ``update``, and ``Load(k + 1)``, ``reads[k]``. All
 indices are over the dims of ``update``, or of the only statement. A ``padded`` read is 0 where its
-indices leave the tensor.
+indices leave the tensor. With a ``gather``, what is written is not the program's result yet, but
+all values that it is made of, in the order of the sums: its element at some point of the extents is
+what is written at the ``indices``. Whoever reads the results does that.
 """
 
 from __future__ import annotations
@@ -37,6 +40,12 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Gather:
+    extents: Mapping[str, int]
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     scop: Scop
     statement: Statement  # the update, or the only statement
@@ -46,6 +55,7 @@ class Work:
     value: Expr
     reads: tuple[Read, ...]
     write: Read
+    gather: Gather | None = None
 
 
 def work(scop: Scop) -> Work:
@@ -85,10 +95,25 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
         value: Expr = Load(0, (), scop.tensor(target.tensor).dtype)
         return Work(scop, update, extents, operands, start, value, (), _read(scop, target, {}))
     (final,) = finals
-    dims = _matched(final, target)
+    at = _read_at(final, target)
+    dims = _matched(final, target, at)
+    if dims is not None:
+        value, reads = _value(scop, final, target.tensor, dims)
+        write = _read(scop, final.writes[0], dims)
+        return Work(scop, update, extents, operands, start, value, reads, write)
+    dims = {i.name: w for i, w in zip(at, target.indices, strict=True) if isinstance(i, Var)}
     value, reads = _value(scop, final, target.tensor, dims)
-    write = _read(scop, final.writes[0], dims)
-    return Work(scop, update, extents, operands, start, value, reads, write)
+    if any(term in final.dims and term not in dims for r in reads for term in _terms(r)):
+        raise Refusal(f"{final.name} combines {target.tensor} with what lies in another order")
+    write = _read(scop, target, {})
+    if [i for i in final.writes[0].indices] != [Var(d) for d in final.dims]:
+        raise Refusal(f"{final.name} does not write its elements in order")
+    gather = Gather(_extents(final), at)
+    return Work(scop, update, extents, operands, start, value, reads, write, gather)
+
+
+def _terms(read: Read) -> set[str]:
+    return {str(term) for form in read.indices for term, _ in form.terms}
 
 
 def _plain(statement: Statement) -> Statement:
@@ -130,23 +155,27 @@ def _extents(statement: Statement) -> dict[str, int]:
     return found
 
 
-def _matched(final: Statement, target: Access) -> dict[str, Expr]:
-    """The dims of ``final`` as what the update writes at."""
+def _read_at(final: Statement, target: Access) -> tuple[Expr, ...]:
+    """Where ``final`` reads the sums."""
     reads = [read for read in final.reads if read.tensor == target.tensor]
     if not reads or any(read != reads[0] for read in reads) or reads[0].guard or reads[0].may:
         raise Refusal(f"{final.name} reads {target.tensor} at several places, or not at all")
+    return reads[0].indices
+
+
+def _matched(final: Statement, target: Access, at: tuple[Expr, ...]) -> dict[str, Expr] | None:
+    """The dims of ``final`` as what the update writes at; None where it reads the sums in another
+    order than it writes."""
     dims: dict[str, Expr] = {}
-    for index, written in zip(reads[0].indices, target.indices, strict=True):
+    for index, written in zip(at, target.indices, strict=True):
         match index:
             case Var(name) if name not in dims:
                 dims[name] = written
             case Literal(value=0):
                 pass
             case _:
-                raise Refusal(f"{final.name} does not read {target.tensor} element by element")
-    if set(dims) != set(final.dims):
-        raise Refusal(f"{final.name} has loops that {target.tensor} does not have")
-    return dims
+                return None
+    return dims if set(dims) == set(final.dims) else None
 
 
 def _value(
