@@ -21,15 +21,15 @@ from weft.accel.abilities import Abilities, Compute, Transfer
 from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.artifact import Layout
 from weft.accel.cover import Constant, Cover, Held, Node, Tree, leaves
+from weft.accel.groups import together
 from weft.accel.refusal import Refusal
-from weft.accel.work import Read, Work
+from weft.accel.work import Diagonal, Read, Work, widened
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite
 from weft.frontend.scalar_match import matches
 from weft.polyhedral.instruction import Instruction, Operand
 from weft.polyhedral.map_instruction import map_instruction
 from weft.polyhedral.scop import Access, Statement
-
 
 REASONS = 4  # that a refusal gives, of each of which there is one
 
@@ -58,6 +58,7 @@ class View:
     expand: tuple[int, ...] = ()
     padded: bool = False
     value: int | None = None
+    diagonal: Diagonal | None = None
 
     @property
     def name(self) -> str:
@@ -90,20 +91,29 @@ class Mapping:
 def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Mapping]:
     """All ways in which ``machine`` computes ``work``, those with the fewest turns first. Raises
     ``Refusal`` where there is none."""
-    made: list[tuple[int, Mapping]] = []
     reasons: dict[str, None] = {}
-    for compute, given, operands in _choices(work, found, reasons):
-        try:
-            one = _Mapper(work, machine, found, compute, given, operands).mapping()
-        except Refusal as refusal:
-            reasons[str(refusal)] = None
-            continue
-        made.append((prod(one.extents.values()), one))
+    made = _made(work, machine, found, reasons)
+    if not made and work.start is not None:
+        block = max((n for c in found.computes for n in c.extents.values()), default=1)
+        for dense in together(work, block):
+            made += _made(dense, machine, found, reasons)
     if not made:
         shown = list(reasons)[:REASONS] + ["…"] * (len(reasons) > REASONS)
         raise Refusal("; ".join(shown) or "no instruction computes anything like it")
-    made.sort(key=lambda each: each[0])
-    return iter([one for _, one in made])
+    made.sort(key=lambda each: prod(each.extents.values()))
+    return iter(made)
+
+
+def _made(
+    work: Work, machine: Accelerator, found: Abilities, reasons: dict[str, None]
+) -> list[Mapping]:
+    made = []
+    for one, compute, given, operands in _choices(work, found, reasons):
+        try:
+            made.append(_Mapper(one, machine, found, compute, given, operands).mapping())
+        except Refusal as refusal:
+            reasons[str(refusal)] = None
+    return made
 
 
 Given = MappingType[str, str]  # the instruction's dims -> the statement's
@@ -111,28 +121,38 @@ Given = MappingType[str, str]  # the instruction's dims -> the statement's
 
 def _choices(
     work: Work, found: Abilities, reasons: dict[str, None]
-) -> Iterator[tuple[Compute | None, Given, tuple[tuple[int, DType], ...]]]:
+) -> Iterator[tuple[Work, Compute | None, Given, tuple[tuple[int, DType], ...]]]:
     """Instructions, with dims for theirs, and with the reads that their operands are."""
     if work.start is None:
-        yield from _elementwise(work, found)
+        for given in _elementwise(work, found):
+            yield work, None, given, ()
         return
     for compute in found.computes:
         if compute.step.update is None:
             continue
-        mapped = map_instruction(work.scop, work.statement, _instruction(compute))
+        one = _as_wide(work, compute)
+        mapped = map_instruction(one.scop, one.statement, _instruction(compute))
         reasons.update(dict.fromkeys(mapped.refusals))
         for each in mapped.assignments:
-            operands = [_read_of(each.operands[name], work) for name in _names(compute)]
+            operands = [_read_of(each.operands[name]) for name in _names(compute)]
             if None in operands:
                 reasons[f"operands of {compute.operation.name} are computed"] = None
                 continue
-            given = {name: dims[0] for name, dims in each.dims.items()}
-            yield compute, given, tuple(o for o in operands if o is not None)
+            chosen = {name: dims[0] for name, dims in each.dims.items()}
+            yield one, compute, chosen, tuple(o for o in operands if o is not None)
 
 
-def _elementwise(
-    work: Work, found: Abilities
-) -> Iterator[tuple[None, Given, tuple[tuple[int, DType], ...]]]:
+def _as_wide(work: Work, compute: Compute) -> Work:
+    """A minimum or maximum in the type that ``compute`` has."""
+    update, own = work.statement.update, compute.step.update
+    assert update is not None and own is not None, "both fold"
+    wide, narrow = own.monoid.dtypes[0], update.monoid.dtypes[0]
+    same = update.monoid.name == own.monoid.name and update.monoid.name in ("min", "max")
+    fits = wide.kind == narrow.kind == "int" and wide.bits > narrow.bits
+    return widened(work, wide) if same and fits else work
+
+
+def _elementwise(work: Work, found: Abilities) -> Iterator[Given]:
     """Dims for the elements of memories, where nothing is summed up: channels first of all."""
     sizes = {n: s for c in found.computes for n, s in _inner(c).items()}
     wide = [name for name, size in sizes.items() if size > 1]
@@ -140,7 +160,7 @@ def _elementwise(
     for first in [*work.statement.dims[1:2], *ranked]:
         others = [d for d in work.statement.dims if d != first]
         if len(wide) <= 1 + len(others):
-            yield None, dict(zip(reversed(wide), [first, *others], strict=False)), ()
+            yield dict(zip(reversed(wide), [first, *others], strict=False))
 
 
 def _inner(compute: Compute) -> dict[str, int]:
@@ -155,7 +175,7 @@ def _names(compute: Compute) -> tuple[str, ...]:
     return tuple(read.tensor for read in compute.step.reads)
 
 
-def _read_of(expr: Expr, work: Work) -> tuple[int, DType] | None:
+def _read_of(expr: Expr) -> tuple[int, DType] | None:
     """The read that an operand is, and the dtype that it is stored in."""
     match expr:
         case Load(source=int() as number):
@@ -224,9 +244,10 @@ class _Mapper:
         start = None
         if compute is not None:
             assert work.start is not None, "a sum begins with something"
-            start = cover.fill(work.start, compute.target.memory)
+            begin = self._start(compute)
+            start = cover.fill(begin, compute.target.memory)
             if start is None:
-                raise Refusal(f"nothing fills {compute.target.memory} with {work.start}")
+                raise Refusal(f"nothing fills {compute.target.memory} with {begin}")
         stored = self._stored(cover)
         tree, transfer = stored.tree, stored.transfer
         root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
@@ -254,6 +275,20 @@ class _Mapper:
             work, compute, extents, folds, target, operands, start, tree, reads, write,
             stored.planes, stored.between,
         )  # fmt: skip
+
+    def _start(self, compute: Compute) -> int:
+        """What the sum begins with. A minimum or maximum of values that have few bits may begin
+        with the last of these."""
+        begin, update = self.work.start, self.work.statement.update
+        assert begin is not None and update is not None, "it begins with something"
+        if update.monoid.name not in ("min", "max"):
+            return begin
+        types = [
+            self.work.scop.tensor(self.work.operands[n].tensor).dtype for n, _ in self.operands
+        ]
+        low = min(int(t.lowest) for t in types)
+        high = max(int(t.highest) for t in types)
+        return min(max(begin, low), high)
 
     # ---- what is stored ---------------------------------------------------------------------
 
@@ -359,6 +394,8 @@ class _Mapper:
         tensor = self.work.scop.tensor(read.tensor)
         shape = self.machine.memory(memory).shape
         sizes = [int(s.value) for s in tensor.shape if isinstance(s, Literal)]
+        if read.diagonal is not None:
+            sizes = list(read.diagonal.made)
         axes: list[Axis] = []
         at: dict[str, int] = {}  # blocked dim -> axis
         for number, form in enumerate(read.indices):
@@ -392,6 +429,7 @@ class _Mapper:
             whole,
             tuple(expand),
             read.padded,
+            diagonal=read.diagonal,
         )
 
     def _cut(

@@ -81,6 +81,8 @@ def gathered(array: Array, gather: Gather) -> Array:
 
 def stored(view: View, array: Array) -> Array:
     """``array`` as it lies in main memory, before it is cut into blocks."""
+    if view.diagonal is not None:
+        array = view.diagonal.of(array)
     shape = (*view.expand, *array.shape)
     whole: Array = np.broadcast_to(array, shape).astype(view.dtype.numpy)
     return whole

@@ -15,28 +15,70 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from weft.accel.refusal import Refusal
+from weft.dtypes import DType
+from weft.frontend.build import monoid
 from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import (
+    Cast,
     Expr,
     Literal,
     Load,
     Select,
     Var,
+    cast,
     rewrite,
     substitute,
     walk,
 )
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Body, Scop, Statement
+from weft.polyhedral.scop import Access, Body, Scop, Statement, Update
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """An array that is made of a tensor: the tensor's axes in the ``order`` (group, row, column,
+    others), of sizes ``shape``; of ``together`` groups, rows and columns in blocks along the
+    diagonal, and 0 elsewhere."""
+
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+    together: int
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """The sizes of what is made: group, rows, columns, others."""
+        groups, rows, columns, *others = self.shape
+        return (groups // self.together, rows * self.together, columns * self.together, *others)
+
+    def of(self, array: Array) -> Array:
+        """What is made of ``array``."""
+        _, rows, columns, *_ = self.shape
+        sizes = [0] * len(self.order)
+        for place, size in zip(self.order, self.shape, strict=True):
+            sizes[place] = size
+        split = array.reshape(sizes).transpose(self.order)
+        found = np.zeros(self.made, array.dtype)
+        for n in range(self.together):
+            block = split[n :: self.together]
+            found[:, n * rows : (n + 1) * rows, n * columns : (n + 1) * columns] = block
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
+    """``diagonal``: what is read is made of ``tensor`` first."""
+
     tensor: str
     indices: tuple[Affine, ...]
     padded: bool = False
+    diagonal: Diagonal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +148,31 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
     if any(term in final.dims and term not in dims for r in reads for term in _terms(r)):
         raise Refusal(f"{final.name} combines {target.tensor} with what lies in another order")
     write = _read(scop, target, {})
-    if [i for i in final.writes[0].indices] != [Var(d) for d in final.dims]:
+    if list(final.writes[0].indices) != [Var(d) for d in final.dims]:
         raise Refusal(f"{final.name} does not write its elements in order")
     gather = Gather(_extents(final), at)
     return Work(scop, update, extents, operands, start, value, reads, write, gather)
+
+
+def widened(work: Work, dtype: DType) -> Work:
+    """``work`` with a minimum or maximum of integers taken in ``dtype``, which has all of them."""
+    statement = work.statement
+    assert statement.update is not None, "it folds"
+    (result,) = statement.body.results
+    own = result.dtype
+    wide = replace(
+        statement,
+        body=Body((), (cast(result, dtype),)),
+        update=Update(monoid(statement.update.monoid.name, dtype), statement.update.dims),
+    )
+
+    def narrow(node: Expr) -> Expr | None:
+        match node:
+            case Load(source=0):
+                return cast(Load(0, (), dtype), own)
+        return None
+
+    return replace(work, statement=wide, value=rewrite(work.value, narrow))
 
 
 def _terms(read: Read) -> set[str]:
@@ -128,8 +191,8 @@ def _plain(statement: Statement) -> Statement:
 def _unpadded(expr: Expr) -> Expr:
     def change(node: Expr) -> Expr | None:
         match node:
-            case Select(_, Load() as load, Literal(value=0)):
-                return load
+            case Select(_, Load() | Cast(Load()) as value, Literal(value=0)):
+                return value
         return None
 
     return rewrite(expr, change)
