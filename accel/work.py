@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.accel.joined_axes import joined_axes
 from weft.accel.refusal import Refusal
 from weft.dtypes import DType
 from weft.frontend.build import monoid
@@ -31,6 +32,7 @@ from weft.frontend.scalar_expr import (
     Select,
     Var,
     cast,
+    literal,
     rewrite,
     substitute,
     walk,
@@ -102,8 +104,9 @@ class Work:
 
 def work(scop: Scop) -> Work:
     """``scop``, a cluster that computes one tensor, as work for one instruction and what is done
-    to its results. What can be computed where it is read has to be so (``inline_producer``), and no
-    access divide (``unravel``). Raises ``Refusal`` where it is something else."""
+    to its results. What can be computed where it is read has to be so
+    (``inline_producer``). Raises ``Refusal`` where it is something else."""
+    scop = joined_axes(scop)
     if scop.parameters:
         raise Refusal(f"the size {scop.parameters[0]} is not known")
     updates = [s for s in scop.statements if s.update is not None]
@@ -230,14 +233,17 @@ def _matched(final: Statement, target: Access, at: tuple[Expr, ...]) -> dict[str
     """The dims of ``final`` as what the update writes at; None where it reads the sums in another
     order than it writes."""
     dims: dict[str, Expr] = {}
+    single = [d for d, n in _extents(final).items() if n == 1]
     for index, written in zip(at, target.indices, strict=True):
         match index:
             case Var(name) if name not in dims:
                 dims[name] = written
             case Literal(value=0):
-                pass
+                if single and single[0] not in dims:
+                    dims[single.pop(0)] = written
             case _:
                 return None
+    dims |= {d: literal(0) for d in single if d not in dims}
     return dims if set(dims) == set(final.dims) else None
 
 

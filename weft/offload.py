@@ -27,7 +27,6 @@ from weft.accelerators import kernel_of
 from weft.errors import CompileError
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
-from weft.polyhedral.unravel import unravel
 
 Array = np.ndarray[Any, Any]
 TRIED = 3  # tilings whose streams are made, of those that cost least in closed form
@@ -55,7 +54,6 @@ def mapped(scop: Scop, target: Target) -> Mapped:
 
 def prepared(scop: Scop) -> Scop:
     """``scop`` with what can be computed where it is read computed there."""
-    scop = unravel(scop)
     for name in [s.name for s in scop.statements]:
         if not why_not_inline(scop, scop.statement(name)):
             scop = inline_producer(scop, name)
