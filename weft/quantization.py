@@ -148,8 +148,8 @@ def model_graph(source: Source, shapes: Shapes | None = None) -> Graph:
 
 
 def prepared(graph: Graph, options: Options) -> Graph:
-    """``graph`` with constants folded and copies gone, as quantisation wants to see it."""
-    folded = fold_constants(graph, FoldBudget(bytes=options.fold_bytes))
+    """``graph`` with constants folded, weights of few bits too, and copies gone."""
+    folded = fold_constants(graph, FoldBudget(bytes=options.fold_bytes, growth=8))
     return eliminate_dead(simplify(inline_scalars(folded)))
 
 

@@ -128,7 +128,7 @@ class GraphBuilder:
         known = [a for a in arrays if a is not None]
         if len(known) < len(inputs) or sum(a.size for a in known) > FOLD_ELEMENTS:
             return None
-        if not is_small(program):
+        if not is_small(program) or _dequantises(program):
             return None
         try:
             return interpret(program, known)
@@ -210,6 +210,13 @@ def is_small(program: Program) -> bool:
         if work > FOLD_WORK:
             return False
     return True
+
+
+def _dequantises(program: Program) -> bool:
+    """Whether ``program`` makes floats of a matrix of small integers: sums of products of these are
+    sums of integers, as long as these are known (``graph/integer_sums.py``)."""
+    small = any(t.rank > 1 and t.dtype.is_integer and t.dtype.bits <= 8 for t in program.inputs)
+    return small and all(t.dtype.is_float for t in program.outputs)
 
 
 def _elements(shapes: Iterable[Sequence[Size]]) -> int:
