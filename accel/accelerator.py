@@ -32,13 +32,15 @@ from weft.dtypes import DType
 @dataclass(frozen=True, slots=True)
 class Memory:
     """``twin``: another memory of the same depth, which some implementations keep in the same
-    place: who writes to an element of the one has to wait for who reads it of the other."""
+    place: who writes to an element of the one has to wait for who reads it of the other.
+    ``record``: what an element is made of."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     depth: int | None
     twin: str = ""
+    record: Encoding | None = None
 
     @property
     def nbytes(self) -> int:

@@ -7,16 +7,13 @@ errors included. Progress, warnings and errors for people go to standard error.
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 import sys
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec
+from typing import Any
 
 import click
 from rich.console import Console
@@ -24,11 +21,22 @@ from rich.console import Console
 import weft
 from weft.cache import open_cache
 from weft.calibration import calibrate_host
+from weft.cli_accel import accel
 from weft.cli_models import Loaded, make_inputs, open_program
 from weft.cli_progress import compile_progress, progress
 from weft.cli_quantize import QuantizedRun, open_quantized
 from weft.cli_report import Run, print_run, run_data
 from weft.cli_run import measured, write_outputs
+from weft.cli_shared import (
+    DIFFERENT,
+    FAILED,
+    INTERRUPTED,
+    MISUSED,
+    as_json_option,
+    fail,
+    print_json,
+    reported,
+)
 from weft.cli_targets import target_data, targets_text
 from weft.codegen.c_interface import identifier
 from weft.errors import CallError, WeftError
@@ -38,42 +46,10 @@ from weft.measure import DEFAULT_REPEAT
 from weft.options import Options
 from weft.targets import listed
 
-P = ParamSpec("P")
 Shapes = dict[str, tuple[int, ...]]
-
-DIFFERENT, FAILED, MISUSED, INTERRUPTED = 1, 2, 64, 130
 
 MODEL_HELP = f"MODEL: {', '.join(MODELS)} (built on the spot, seeded random weights), or the path\
  of an .onnx file or of a .weft artifact."
-
-
-def _reported(command: Callable[P, None]) -> Callable[P, None]:
-    """Weft's errors and warnings as a user should see them, not as Python shows them."""
-
-    @functools.wraps(command)
-    def wrapper(*arguments: P.args, **options: P.kwargs) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default", weft.WeftWarning)
-            warnings.showwarning = _show_warning
-            try:
-                command(*arguments, **options)
-            except WeftError as error:
-                _fail(error, as_json=bool(options.get("as_json")))
-
-    return wrapper
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    click.echo(f"warning: {message}", err=True)
-
-
-def _fail(error: WeftError, *, as_json: bool, code: int = FAILED) -> NoReturn:
-    if as_json:
-        names = ("code", "what", "where", "why", "hint")
-        click.echo(json.dumps({"error": {name: getattr(error, name) for name in names}}))
-    else:
-        click.echo(f"error: {error}", err=True)
-    sys.exit(code)
 
 
 def _sizes(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Shapes:
@@ -101,7 +77,6 @@ _shape = click.option(
 _target = click.option(
     "--target", metavar="NAME", help="The processor to compile for, one of `weft targets`."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, errors included.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -116,7 +91,7 @@ def main() -> None:
         sys.exit(cli.main(prog_name="weft", standalone_mode=False) or 0)
     except click.ClickException as error:
         if "--json" in sys.argv:
-            _fail(WeftError("WEFT-E0806", error.format_message()), as_json=True, code=MISUSED)
+            fail(WeftError("WEFT-E0806", error.format_message()), as_json=True, code=MISUSED)
         error.show()
         sys.exit(MISUSED)
     except (click.Abort, KeyboardInterrupt):
@@ -152,8 +127,8 @@ def main() -> None:
     "--quantize", is_flag=True,
     help="In 8-bit integers: scales, layer by layer, and accuracy beside floating point.",
 )  # fmt: skip
-@_json
-@_reported
+@as_json_option
+@reported
 def run(
     model: str,
     inputs: tuple[str, ...],
@@ -183,7 +158,7 @@ def run(
     timing, peer = measured(loaded, given, results, count, repeat, with_peer=not no_peer)
     found = Run(loaded.name, results, seconds, count, loaded.program.stats, timing, peer)
     if as_json:
-        _print_json(run_data(found) | ({"quantisation": quantised.data()} if quantised else {}))
+        print_json(run_data(found) | ({"quantisation": quantised.data()} if quantised else {}))
     else:
         if quantised is not None:
             click.echo(quantised)
@@ -213,10 +188,6 @@ def _open(model: str, shapes: Shapes, **choices: Any) -> Loaded:
         return open_program(model, options, shapes)
 
 
-def _print_json(data: Mapping[str, object]) -> None:
-    click.echo(json.dumps(data))
-
-
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(arguments: tuple[str, ...]) -> None:
@@ -242,8 +213,8 @@ def bench(arguments: tuple[str, ...]) -> None:
 @_target
 @_shape
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
-@_json
-@_reported
+@as_json_option
+@reported
 def compile_(
     model: str,
     output: Path | None,
@@ -271,7 +242,7 @@ def compile_(
     size = path.stat().st_size
     if as_json:
         made = {"artifact": str(path), "header": str(header)} if header else {"artifact": str(path)}
-        _print_json({**made, "bytes": size, "stats": dict(loaded.program.stats)})
+        print_json({**made, "bytes": size, "stats": dict(loaded.program.stats)})
     else:
         click.echo(f"{path}: {size:,} bytes")
 
@@ -282,8 +253,8 @@ def compile_(
 @_shape
 @click.option("--stage", help="The text after this stage of the compiler instead.")
 @click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
-@_json
-@_reported
+@as_json_option
+@reported
 def explain(
     model: str,
     target: str | None,
@@ -303,15 +274,15 @@ def explain(
     else:
         text = program.as_text(stage) if stage is not None else program.explain()
     if as_json:
-        _print_json({"text": text, "stats": dict(program.stats)})
+        print_json({"text": text, "stats": dict(program.stats)})
     else:
         click.echo(text)
 
 
 @cli.command()
 @click.option("--calibrate", is_flag=True, help="Measure this processor, as host-calibrated.")
-@_json
-@_reported
+@as_json_option
+@reported
 def targets(calibrate: bool, as_json: bool) -> None:
     """List the processors to compile for: vectors, caches, instructions; which run here.
 
@@ -324,7 +295,7 @@ def targets(calibrate: bool, as_json: bool) -> None:
             calibrate_host(options)
     rows = listed(options)
     if as_json:
-        _print_json({"targets": [target_data(row) for row in rows]})
+        print_json({"targets": [target_data(row) for row in rows]})
     else:
         click.echo(targets_text(rows))
 
@@ -335,8 +306,8 @@ def cache() -> None:
 
 
 @cache.command()
-@_json
-@_reported
+@as_json_option
+@reported
 def info(as_json: bool) -> None:
     """Where the cache is, and how large."""
     options = Options.from_environment()
@@ -346,7 +317,7 @@ def info(as_json: bool) -> None:
         entries = len(list(found.folder.glob("*.weft")))
         data = {"folder": str(found.folder), "entries": entries, "bytes": found.size()}
     if as_json:
-        _print_json(data | {"limit": options.cache_bytes})
+        print_json(data | {"limit": options.cache_bytes})
     else:
         click.echo(
             f"{data['folder'] or 'off'}: {data['entries']} programs, {data['bytes']:,} bytes"
@@ -354,8 +325,8 @@ def info(as_json: bool) -> None:
 
 
 @cache.command()
-@_json
-@_reported
+@as_json_option
+@reported
 def clear(as_json: bool) -> None:
     """Forget every compiled program."""
     options = Options.from_environment()
@@ -364,10 +335,12 @@ def clear(as_json: bool) -> None:
     if found is not None:
         found.clear()
     if as_json:
-        _print_json({"freed": size})
+        print_json({"freed": size})
     else:
         click.echo(f"{size:,} bytes freed")
 
+
+cli.add_command(accel)
 
 if __name__ == "__main__":
     main()

@@ -136,9 +136,9 @@ def vta(config: Config | None = None) -> Accelerator:
     """
     config = config or Config()
     elements = {"wgt": i8, "inp": i8, "acc": i32, "out": i8, "uop": u32}
-    twins = {"out": "acc"}
+    twins, records = {"out": "acc"}, {"uop": micro_op(config)}
     memories = [
-        Memory(n, t, config.shape(n), config.depth(n), twins.get(n, ""))
+        Memory(n, t, config.shape(n), config.depth(n), twins.get(n, ""), records.get(n))
         for n, t in elements.items()
     ]
     main = [Memory(f"dram_{n}", t, config.shape(n), None) for n, t in elements.items()]
