@@ -80,7 +80,7 @@ def at(number: Fixed, exponent: int, constants: Constants) -> Fixed:
         return number
     if number.peak << min(by, 32) > ROOM:
         raise TooLarge(1)
-    return Fixed(_shifted("shl", wide(number), by), exponent, number.low << by, number.high << by)
+    return Fixed(shifted("shl", wide(number), by), exponent, number.low << by, number.high << by)
 
 
 def aligned(left: Fixed, right: Fixed, constants: Constants) -> tuple[Fixed, Fixed]:
@@ -119,11 +119,11 @@ def _rounded(value: Expr, by: int, half: int, constants: Constants) -> Expr:
         case Apply("add", (inner, Load(Tensor() as source))) if source in constants:
             array = constants[source]
             array += half
-            return _shifted("shr", value, by)
-    return _shifted("shr", value + half, by)
+            return shifted("shr", value, by)
+    return shifted("shr", value + half, by)
 
 
-def _shifted(op: str, value: Expr, by: int) -> Expr:
+def shifted(op: str, value: Expr, by: int) -> Expr:
     while by > 0:
         value = apply(op, value, literal(min(by, MOST_SHIFTED), value.dtype))
         by -= MOST_SHIFTED

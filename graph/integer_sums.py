@@ -108,7 +108,9 @@ def _rewritten(node: Node, makers: Mapping[str, Node], taken: set[str]) -> tuple
     values = (v for o in order if isinstance(o, Compute) for v in o.values)
     folds = [n for v in values for n in at_most(v, MAX_NODES) if isinstance(n, Reduce)]
     if any(fold.dtype.is_integer for fold in folds) and len(order) > 1:
-        return split_node(node, taken)  # the sums, and what scales them
+        _, outputs = rebuild(node.program, node.program.inputs, change=_on_elements)
+        program = replace(node.program, outputs=outputs)
+        return split_node(_with_used_inputs(replace(node, program=program)), taken)
     if not folds or not any(v.name in makers for v in node.inputs):
         return (node,)
     whole = with_makers(node, makers)
@@ -125,6 +127,23 @@ def _rewritten(node: Node, makers: Mapping[str, Node], taken: set[str]) -> tuple
         return (node,)
     program = Program(node.program.name, whole.program.inputs, outputs)
     return split_node(_with_used_inputs(replace(whole, program=program)), taken)
+
+
+def _on_elements(operation: Operation) -> Operation:
+    """``operation`` on the integers of few bits that are widened, and less others, before it."""
+
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Load(Tensor(operation=Compute(_, axes, (value,), 0)), indices):
+                if value.dtype == dtypes.int32 and _difference(value) is not None:
+                    return substitute(
+                        value, {a.name: i for a, i in zip(axes, indices, strict=True)}
+                    )
+        return None
+
+    if not isinstance(operation, Compute):
+        return operation
+    return replace(operation, values=tuple(rewrite(v, change) for v in operation.values))
 
 
 def _with_used_inputs(node: Node) -> Node:

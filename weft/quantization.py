@@ -23,10 +23,13 @@ from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.importer import declared_value, import_region
 from weft.frontend.onnx.node_context import NeedsHost, NeedsValue
 from weft.frontend.onnx.open_model import Source, open_model
+from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead
+from weft.graph.exact_rounding import exact_rounding
 from weft.graph.exponents import Scale, scales_of
 from weft.graph.fold_constants import FoldBudget, fold_constants
 from weft.graph.inline_scalars import inline_scalars
+from weft.graph.integer_sums import integer_sums
 from weft.graph.operator_graph import Graph
 from weft.graph.quantize import Layer, Quantisation, quantize, values_to_observe
 from weft.graph.simplify import simplify
@@ -151,6 +154,13 @@ def prepared(graph: Graph, options: Options) -> Graph:
     """``graph`` with constants folded, weights of few bits too, and copies gone."""
     folded = fold_constants(graph, FoldBudget(bytes=options.fold_bytes, growth=8))
     return eliminate_dead(simplify(inline_scalars(folded)))
+
+
+def integers_of(graph: Graph, options: Options) -> Graph:
+    """``graph``, of a model that says itself what is quantised (QLinearConv, QuantizeLinear and the
+    like), with its sums in int32 as nodes of their own, and with shifts where scales are powers of
+    two and that is exactly the same."""
+    return exact_rounding(differences(prepared(integer_sums(graph), options)))
 
 
 def _observed(graph: Graph) -> Graph:
