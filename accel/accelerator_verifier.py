@@ -16,7 +16,7 @@ from weft.errors import CompileError
 
 
 def verify(machine: Accelerator) -> None:
-    """Raises ``CompileError`` (WEFT-E1030) that says what is wrong, and of an operation where its
+    """Raises ``CompileError`` (WEFT-E1032) that says what is wrong, and of an operation where its
     semantics stand."""
     for kind, records in (
         ("memory", machine.memories), ("queue", machine.queues), ("wire", machine.wires),
@@ -31,7 +31,7 @@ def verify(machine: Accelerator) -> None:
 
 
 def _wrong(machine: Accelerator, what: str, where: str = "", why: str = "") -> NoReturn:
-    raise CompileError("WEFT-E1030", f"{machine.name} is no machine: {what}", where=where, why=why)
+    raise CompileError("WEFT-E1032", f"{machine.name} is no machine: {what}", where=where, why=why)
 
 
 def _once(machine: Accelerator, kind: str, names: Iterable[str]) -> None:

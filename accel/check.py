@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import gcd, prod
+from math import gcd
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator, Memory
+from weft.accel.accelerator import Accelerator
 from weft.accel.footprints import Footprint, Footprints, Pattern
 from weft.accel.instruction_stream import Stream
 from weft.accel.service import Tokens, serve, tokens_of
@@ -252,7 +252,7 @@ class _Marks:
 
     def __init__(self, machine: Accelerator, elements: Mapping[str, int]) -> None:
         self._machine = machine
-        self._main = {m.name: _bytes(m) for m in machine.memories if m.depth is None}
+        self._main = {m.name: m.nbytes for m in machine.memories if m.depth is None}
         self.unit = gcd(*self._main.values()) if self._main else 1
         self._sizes = {m.name: elements[m.name] for m in machine.memories if m.depth is not None}
         ends = (elements[name] * size for name, size in self._main.items())
@@ -304,7 +304,3 @@ class _Marks:
         if memory in self._main:
             return f"{memory}[{part * self.unit // self._main[memory]}]"
         return f"{memory}[{part}]"
-
-
-def _bytes(memory: Memory) -> int:
-    return prod(memory.shape) * memory.dtype.itemsize

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import cached_property
-from math import prod
 from types import FunctionType
 
-from weft.accel.accelerator import Accelerator, Memory, Operation
+from weft.accel.accelerator import Accelerator, Operation
 from weft.accel.accelerator_verifier import source_of, verify
 from weft.accel.footprints import Footprints
 from weft.accel.touched import Analysed, analyse
@@ -20,7 +19,7 @@ from weft.options import Options
 class Semantics:
     """What the instructions of ``machine`` do: a kernel for each operation that does anything.
 
-    Raises ``CompileError``: WEFT-E1030 where the record is none, WEFT-E1031 where addresses are not
+    Raises ``CompileError``: WEFT-E1032 where the record is none, WEFT-E1031 where addresses are not
     understood, and ``KernelError`` where semantics are no loop kernel.
     """
 
@@ -58,7 +57,7 @@ class Semantics:
         """What instructions touch, with a main memory of so many bytes."""
         if self._footprints is None or self._image_bytes != image_bytes:
             main = [memory for memory in self.machine.memories if memory.depth is None]
-            sizes = {memory.name: image_bytes // element_bytes(memory) for memory in main}
+            sizes = {memory.name: image_bytes // memory.nbytes for memory in main}
             self._footprints = Footprints(self.machine, self.analysed, sizes)
             self._image_bytes = image_bytes
         return self._footprints
@@ -73,10 +72,6 @@ def _space(machine: Accelerator, operation: Operation, argument: str) -> str:
     """The memory; all main memories are one."""
     name = operation.memories.get(argument, argument)
     return name if machine.memory(name).depth is not None else ""
-
-
-def element_bytes(memory: Memory) -> int:
-    return prod(memory.shape) * memory.dtype.itemsize
 
 
 def kernel_of(machine: Accelerator, operation: Operation, options: Options | None = None) -> Kernel:

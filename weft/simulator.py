@@ -18,7 +18,7 @@ from weft.accel.check import check
 from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.service import Order, serve
 from weft.accel.touched import Array
-from weft.accelerators import Semantics, element_bytes
+from weft.accelerators import Semantics
 from weft.arguments import empty
 from weft.errors import ExecutionError, StreamError
 from weft.numbered_call import NumberedCall
@@ -97,10 +97,10 @@ class Simulator:
 
     def _memory(self, memory: Memory, noise: np.random.Generator | None) -> Array:
         if memory.depth is None:
-            size = element_bytes(memory)
+            size = memory.nbytes
             whole = self.image[: len(self.image) // size * size]
             return whole.view(memory.dtype.numpy).reshape(-1, *memory.shape)
-        count = memory.depth * element_bytes(memory)
+        count = memory.depth * memory.nbytes
         data, _ = empty((count,), np.dtype(np.uint8), count)
         data[:] = noise.integers(0, 256, count, np.uint8) if noise is not None else 0
         return data.view(memory.dtype.numpy).reshape(memory.depth, *memory.shape)

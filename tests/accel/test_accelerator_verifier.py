@@ -73,7 +73,7 @@ def operation(**changes: Any) -> dict[str, Any]:
     (operation(encoding=replace(ENCODING, bits=64)), "instructions of 4, 8 bytes"),
 ])  # fmt: skip
 def test_what_is_no_machine(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(CompileError, match=f"WEFT-E1030: m is no machine: .*{message}"):
+    with pytest.raises(CompileError, match=f"WEFT-E1032: m is no machine: .*{message}"):
         verify(replace(MACHINE, **changes))
 
 
