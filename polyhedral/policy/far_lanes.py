@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import ceil, gcd, inf, prod
 
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.cache_tiles import lanes_from_last, steps_at_once
+from weft.polyhedral.policy.cache_tiles import cache_tiles, lanes_from_last, steps_at_once
 from weft.polyhedral.policy.far_constants import bytes_beside, bytes_touched, moves
 from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.policy.planner import Planner
@@ -66,7 +66,7 @@ def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -
     for first in range(len(near) + 1):
         inside = near[first:]
         many = tiles * prod(sizes[d] for d in inside) >= 2
-        if many and _gains(planner, p, read, tile[1], inside[1:], sizes):
+        if many and _gains(planner, p, read, tile[1], inside, sizes):
             found = _parts(planner, p, read, tile[1], inside, sizes)
             if found is not None:
                 return found
@@ -78,18 +78,22 @@ def _gains(
     p: Product,
     read: Access,
     lanes: int,
-    less: tuple[str, ...],
+    inside: tuple[str, ...],
     sizes: Mapping[str, int],
 ) -> bool:
-    """Whether lanes would have to be waited for with only the loops ``less`` inside, or these would
-    not keep the other operands near, beside a panel of ``lanes``."""
+    """Whether lanes would have to be waited for with one of the loops less ``inside``, or these
+    would not keep the other operands near, beside a panel of ``lanes``. Rows alone that are more
+    than a tile for the caches are cut anyway."""
     s, scop = planner.scop.statement(p.statement), planner.scop
-    rows = (*p.rows, *less)
-    if _busy(planner, prod(sizes[d] for d in rows)) <= BUSY:
+    rows = (*p.rows, *inside[1:])
+    number, item = prod(sizes[d] for d in rows), scop.tensor(read.tensor).dtype.itemsize
+    if _busy(planner, number) <= BUSY:
         return True
+    if not inside and number > cache_tiles(planner.machine, item).rows:
+        return False
     within = {d: sizes[d] for d in (*rows, *p.stream)}
     held = sum(bytes_touched(scop, r, within) for r in s.reads if r != read)
-    held += lanes * prod(sizes[d] for d in p.stream) * scop.tensor(read.tensor).dtype.itemsize
+    held += lanes * prod(sizes[d] for d in p.stream) * item
     return held > SHARE * planner.machine.near
 
 

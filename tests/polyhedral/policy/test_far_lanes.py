@@ -64,10 +64,11 @@ def test_a_short_stream_is_not_cut() -> None:
     assert marked(found) and order(found)[0] == "j_t" and order(found)[-1] == "i_r"
 
 
-def test_many_rows_that_do_not_stay_beside_a_panel_are_cut() -> None:
-    found = scheduled(product(52, 90, 64, constant="B"), 42000)
-    assert marked(found) and order(found) == ["j_t", "k_t", "j_r", "i_r"]
-    assert not marked(scheduled(product(52, 90, 60, constant="B"), 42000))
+def test_rows_that_do_not_stay_beside_a_panel_are_read_in_parts() -> None:
+    found = scheduled(product(60, 90, 560, constant="B"), 400000)
+    assert marked(found) and order(found) == ["k_t", "j_r", "i_r"]
+    assert not marked(scheduled(product(60, 90, 520, constant="B"), 400000))
+    assert not marked(scheduled(product(66, 90, 560, constant="B"), 400000))
 
 
 @pytest.mark.parametrize(("depth", "apart"), [(300, PAGE), (40, 0)], ids=["in parts", "whole"])
