@@ -4,7 +4,7 @@
     Transfer ::= operation, local: Address, main: Address, into, rows: Span, columns: Span
     Compute  ::= operation, step: Statement, extents, turns: Turn…, target: Address,
                  operands: Address…, copies: Copy…
-    Address  ::= memory, base: (field, factor)…, constant, bits, steps: dim -> number | field
+    Address  ::= memory, base: (field, factor)…, constant, bits, steps: dim -> number | field, group
     Turn     ::= dim, field, offset     the loop of as many turns as the field and ``offset`` say
 
 * A loop of constant bounds is *inside* the instruction: it is a dim of ``step``, a statement as
@@ -13,8 +13,11 @@
   the word, and ``steps`` from there.
 * ``copies``: what else it writes, at the address of its target: a function of what the target holds
   then, which ``Load(0)`` stands for.
+* Loops inside that go over neighbours in a memory make one element of them, of ``group`` addresses.
+* ``first``: the value from which on it sums up, whatever its target held; without one it adds to
+  that. Its turns of ``repeats`` add to what it began with, all others begin anew.
 * A transfer copies rows between a main memory and another one, dense in the latter, zeros before,
-  after and between them.
+  after and between them. A ``Span`` counts what its field says and ``offset``, or only that.
 
 An operation that is none of these cannot be used by the compiler: see ``read_semantics``.
 """
@@ -46,6 +49,7 @@ class Address:
     constant: int
     bits: Bits | None
     steps: Mapping[str, Step]
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class Compute:
     target: Address
     operands: tuple[Address, ...]
     copies: tuple[Copy, ...] = ()
+    first: Expr | None = None
+    repeats: frozenset[str] = frozenset()
 
     @property
     def value(self) -> Expr:
@@ -103,6 +109,12 @@ class Span:
     size: str | None = None
     before: str | None = None
     after: str | None = None
+    offset: int = 0
+
+    @property
+    def most(self) -> int | None:
+        """How many there are at once where no field says it."""
+        return None if self.size is not None else self.offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,9 +112,13 @@ class Operation:
 
     def holds(self, name: str, value: int) -> bool:
         """Whether field ``name`` may have that ``value``."""
-        found = next(each for each in self.encoding.fields if each.name == name)
-        low, high = self.limits.get(name, found.limits)
+        low, high = self.limits_of(name)
         return low <= value <= high
+
+    def limits_of(self, name: str) -> tuple[int, int]:
+        """The least and the greatest value of field ``name``."""
+        found = next(each for each in self.encoding.fields if each.name == name)
+        return self.limits.get(name, found.limits)
 
     def takes(self, values: Mapping[str, int]) -> Cost:
         """What an instruction with these fields costs, those that are not given 0."""

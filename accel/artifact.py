@@ -2,7 +2,7 @@
 
     Artifact ::= stream, image, tensors: Placed…
     Placed   ::= name, role, dtype, layout, address
-    Layout   ::= shape, inner: (axis, block)…, order
+    Layout   ::= shape, inner: (axis, block)…, order, around: (before, after)…
 
 Main memory is one image of bytes. A main memory of the machine (``depth`` None) is a view of it:
 its element k lies at byte k times the bytes of an element. ``manifest`` turns all this into files.
@@ -30,7 +30,8 @@ MAX_DIMS, MAX_BYTES = 32, 1 << 40  # of a layout; of a tensor and of the image
 class Layout:
     """How an array of ``shape`` lies in memory: all axes, by ``order`` (None: as they are), those
     of ``inner`` in blocks of so many; then the blocks, in the order of ``inner``. The last block of
-    an axis is filled up with zeros. Activations of VTA, with 16 channels and 1 image in an element:
+    an axis is filled up with zeros; before and after each axis lie as many zeros as ``around`` says
+    (empty: none). Activations of VTA, with 16 channels and 1 image in an element:
     ``Layout((n, c, h, w), ((0, 1), (1, 16)))`` is [n][c/16][h][w][1][16].
 
     Raises ``StreamError`` (WEFT-E1020) for what is no layout.
@@ -39,6 +40,7 @@ class Layout:
     shape: tuple[int, ...]
     inner: tuple[tuple[int, int], ...] = ()
     order: tuple[int, ...] | None = None
+    around: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         axes = range(len(self.shape))
@@ -49,6 +51,8 @@ class Layout:
             or len(set(blocked)) != len(blocked)
             or min((block for _, block in self.inner), default=1) < 1
             or (self.order is not None and sorted(self.order) != list(axes))
+            or len(self.around) not in (0, len(self.shape))
+            or min((n for both in self.around for n in both), default=0) < 0
             or len(self.shape) + len(self.inner) > MAX_DIMS
         ):
             raise StreamError(
@@ -61,7 +65,7 @@ class Layout:
     def blocks(self) -> tuple[int, ...]:
         """Of each axis, how many there are; an axis that is not cut has blocks of 1."""
         of = dict(self.inner)
-        return tuple(-(-size // of.get(axis, 1)) for axis, size in enumerate(self.shape))
+        return tuple(-(-size // of.get(axis, 1)) for axis, size in enumerate(self._surrounded))
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -84,7 +88,7 @@ class Layout:
         blocks = self.blocks
         full = [blocks[axis] * of.get(axis, 1) for axis in range(len(self.shape))]
         filled = np.zeros(full, array.dtype)
-        filled[tuple(slice(size) for size in self.shape)] = array
+        filled[self._own] = array
         split = [part for axis, n in enumerate(blocks) for part in (n, of.get(axis, 1))]
         packed: Array = filled.reshape(split).transpose(self._places).reshape(self.padded)
         return packed.copy("C")
@@ -101,7 +105,20 @@ class Layout:
         split = [part for axis, n in enumerate(blocks) for part in (n, of.get(axis, 1))]
         turned = array.reshape([split[place] for place in places]).transpose(np.argsort(places))
         full = turned.reshape([n * of.get(axis, 1) for axis, n in enumerate(blocks)])
-        return full[tuple(slice(size) for size in self.shape)].copy("C")
+        return full[self._own].copy("C")
+
+    @property
+    def _surrounded(self) -> tuple[int, ...]:
+        """The shape with the zeros around it."""
+        if not self.around:
+            return self.shape
+        return tuple(b + n + a for n, (b, a) in zip(self.shape, self.around, strict=True))
+
+    @property
+    def _own(self) -> tuple[slice, ...]:
+        """Where the array is in that."""
+        around = self.around or ((0, 0),) * len(self.shape)
+        return tuple(slice(b, b + n) for n, (b, _) in zip(self.shape, around, strict=True))
 
     @property
     def _order(self) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -35,6 +37,7 @@ from weft.frontend.scalar_interpreter import evaluate
 from weft.frontend.scalar_match import matches
 
 MAX_NODES = 64  # of an expression
+MAX_NUMBERS = 4096  # ways to fill the fields of an instruction that it computes with
 PARTS = 8  # instructions that a number is spread over, at most
 
 
@@ -46,7 +49,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    value: int
+    value: float
     memory: str
 
 
@@ -56,6 +59,15 @@ class Node:
     fields: Mapping[str, int]
     on: Tree | None
     operand: Tree | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether it leaves its result in another memory than its operand."""
+        return (
+            self.on is None
+            and self.operand is not None
+            and self.compute.operands[0].memory != self.compute.target.memory
+        )
 
     @property
     def cycles(self) -> int:
@@ -92,9 +104,7 @@ class Cover:
 
     def __init__(self, computes: Iterable[Compute], held: Mapping[int, frozenset[str]]) -> None:
         self._patterns = [
-            each
-            for each in computes
-            if len(each.operands) <= 1 and not (each.step.update and each.step.update.dims)
+            each for each in computes if len(each.operands) <= 1 and _elementwise(each)
         ]
         self._held = held
         self._known: dict[tuple[Expr, str], Tree | None] = {}
@@ -106,11 +116,11 @@ class Cover:
             return None
         return self._tree(expr, memory)
 
-    def fill(self, value: int, memory: str) -> Tree | None:
+    def fill(self, value: float, memory: str) -> Tree | None:
         """Operations that leave ``value`` in ``memory`` out of nothing."""
         for pattern in self._patterns:
             match pattern.value:
-                case Literal(value=int() as start) if pattern.target.memory == memory:
+                case Literal(value=int() | float() as start) if pattern.target.memory == memory:
                     first = Node(pattern, {}, None)
                     if start == value:
                         return first
@@ -129,14 +139,14 @@ class Cover:
         return None
 
     def _changes(
-        self, start: int, end: int, memory: str
+        self, start: float, end: float, memory: str
     ) -> Iterator[tuple[Compute, dict[str, int]]]:
         """Operations that make ``end`` of ``start`` by one number."""
         for pattern in self._patterns:
             if pattern.target.memory != memory or pattern.operands or not _immediates(pattern):
                 continue
-            for fields, value in _with_numbers(pattern, {end, end - start}):
-                if int(evaluate(value, {}, lambda *_: np.asarray(start))) == end:
+            for fields, value in _with_numbers(pattern, [int(end), int(end - start)]):
+                if evaluate(value, {}, lambda *_: np.asarray(start)) == end:
                     yield pattern, fields
 
     def _tree(self, expr: Expr, memory: str) -> Tree | None:
@@ -152,14 +162,15 @@ class Cover:
             case Load(source=int() as number):
                 if memory in self._held.get(number, ()):
                     yield Held(number, memory)
-            case Literal(value=int() as value):
+            case Literal(value=int() | float() as value):
                 yield Constant(value, memory)
                 return
         yield from self._nodes(expr, memory)
         yield from self._in_parts(expr, memory)
 
     def _nodes(self, expr: Expr, memory: str) -> Iterator[Tree]:
-        literals = [int(e.value) for e in walk(expr) if isinstance(e, Literal)]
+        values = [e.value for e in walk(expr) if isinstance(e, Literal)]
+        literals = [value for value in values if isinstance(value, int)]
         numbers = {*literals, *(-n for n in literals)}
         for pattern in self._patterns:
             if pattern.target.memory != memory:
@@ -208,6 +219,20 @@ class Cover:
         return 0
 
 
+def _elementwise(compute: Compute) -> bool:
+    """Whether each element of its target becomes a function of the same one of its operand. What
+    goes through its target twice would compute that again."""
+    step = compute.step
+    if step.update is not None and step.update.dims:
+        return False
+    inside = {i.name for i in step.writes[0].indices if isinstance(i, Var)}
+    if {d for d, n in compute.extents.items() if n > 1} - inside or compute.first is not None:
+        return False
+    if any(turn.dim not in compute.target.steps for turn in compute.turns):
+        return False
+    return all(read.indices == step.writes[0].indices for read in step.reads)
+
+
 def _limits(compute: Compute, name: str) -> tuple[int, int]:
     return next(f for f in compute.operation.encoding.fields if f.name == name).limits
 
@@ -244,17 +269,23 @@ def _with_numbers(
     names = _immediates(compute)
     if not names:
         yield {}, compute.value
-    elif len(names) == 1:
-        for number in sorted(numbers):
-            if compute.operation.holds(names[0], number):
-                yield {names[0]: number}, rewrite(compute.value, partial(_put, number=number))
+        return
+    fitting = [
+        [number for number in sorted(numbers) if compute.operation.holds(name, number)]
+        for name in names
+    ]
+    if prod(len(each) for each in fitting) > MAX_NUMBERS:
+        return
+    for chosen in product(*fitting):
+        fields = dict(zip(names, chosen, strict=True))
+        yield fields, rewrite(compute.value, partial(_put, fields=fields))
 
 
-def _put(node: Expr, number: int) -> Expr | None:
-    """``node`` with ``number`` for its field, folded."""
+def _put(node: Expr, fields: Mapping[str, int]) -> Expr | None:
+    """``node`` with numbers for its fields, folded."""
     match node:
-        case Var():
-            return literal(number, node.dtype)
+        case Var(name):
+            return literal(fields[name], node.dtype)
         case Cast(Literal(value=int() as value), dtype):
             return literal(value, dtype)
         case Apply("neg", (Literal(value=int() as value),)):

@@ -10,7 +10,7 @@ collects drafts, from moves and loops.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from weft.accel.abilities import Address, Compute, Transfer
 from weft.accel.accelerator import Accelerator
 from weft.accel.boxes import Move
+from weft.accel.move_parts import parts_of
 from weft.accel.refusal import Refusal
 from weft.accel.turns import Arrangement, Loop
 
@@ -50,10 +51,18 @@ class Drafts:
     machine: Accelerator
     found: list[Draft] = field(default_factory=list)
 
-    def move(self, transfer: Transfer, move: Move, local: int, main: int, row_bytes: int) -> None:
+    def move(
+        self,
+        transfer: Transfer,
+        move: Move,
+        local: int,
+        main: int,
+        row_bytes: int,
+        group: int = 1,
+    ) -> None:
         """``move`` by ``transfer``: ``local`` is the begin of the box, ``main`` the tensor's, in
-        elements; of ``row_bytes`` bytes."""
-        for part in _parts(transfer, move):
+        addresses, of ``row_bytes`` bytes in main memory; elements take ``group``."""
+        for part in parts_of(transfer, _grouped(move, group)):
             fields = _based(transfer.local, local + part.local)
             fields |= _based(transfer.main, main + part.main if part.rows else 0)
             fields |= _span_fields(transfer, part)
@@ -74,11 +83,7 @@ class Drafts:
         numbers: Mapping[str, int],
     ) -> None:
         """``compute`` over the loops of ``made``, from ``bases`` on, the target's first."""
-        for index in product(*(range(loop.extent) for loop in made.separate)):
-            moved = [
-                base + sum(i * loop.steps[n] for i, loop in zip(index, made.separate, strict=True))
-                for n, base in enumerate(bases)
-            ]
+        for moved, _ in steps_of(made.separate, bases):
             self._one(compute, made, moved, numbers)
 
     def _one(
@@ -103,7 +108,7 @@ class Drafts:
         self._check(compute.operation.name, fields)
         loops = (*made.turns, *made.listed)
         regions = [
-            _touched(a.memory, base, loops, n)
+            _touched(a, base, loops, n)
             for n, (a, base) in enumerate(zip(addresses, bases, strict=True))
         ]
         target = regions[0]
@@ -149,10 +154,34 @@ class Drafts:
                 raise Refusal(f"{name} = {value} does not fit into {operation}")
 
 
-def _touched(memory: str, base: int, loops: Sequence[Loop], number: int) -> Region:
+def steps_of(loops: Sequence[Loop], bases: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
+    """The addresses in each turn of ``loops``, and whether it is the first at that target."""
+    for index in product(*(range(loop.extent) for loop in loops)):
+        turns = list(zip(index, loops, strict=True))
+        moved = [base + sum(i * loop.steps[n] for i, loop in turns) for n, base in enumerate(bases)]
+        yield moved, all(not i or loop.steps[0] for i, loop in turns)
+
+
+def _touched(address: Address, base: int, loops: Sequence[Loop], number: int) -> Region:
     reach = [(loop.extent - 1) * loop.steps[number] for loop in loops]
     low = base + sum(min(0, r) for r in reach)
-    return Region(memory, low, base + sum(max(0, r) for r in reach) + 1, False)
+    end = base + sum(max(0, r) for r in reach) + address.group
+    return Region(address.memory, low, end, False)
+
+
+def _grouped(move: Move, group: int) -> Move:
+    """``move``, of elements of ``group`` addresses each, in addresses."""
+    if group == 1:
+        return move
+    return replace(
+        move,
+        local=move.local * group,
+        main=move.main * group,
+        columns=move.columns * group,
+        step=move.step * group,
+        columns_before=move.columns_before * group,
+        columns_after=move.columns_after * group,
+    )
 
 
 def _based(address: Address, place: int) -> dict[str, int]:
@@ -170,10 +199,10 @@ def _span_fields(transfer: Transfer, move: Move) -> dict[str, int]:
     fields: dict[str, int] = {}
     rows, columns = transfer.rows, transfer.columns
     given = (
-        (rows.size, move.rows),
+        (rows.size, move.rows - rows.offset),
         (rows.before, move.rows_before),
         (rows.after, move.rows_after),
-        (columns.size, move.columns),
+        (columns.size, move.columns - columns.offset),
         (columns.before, move.columns_before),
         (columns.after, move.columns_after),
     )
@@ -183,52 +212,3 @@ def _span_fields(transfer: Transfer, move: Move) -> dict[str, int]:
     if isinstance(transfer.step, str) and move.rows > 1:
         fields[transfer.step] = move.step
     return fields
-
-
-def _parts(transfer: Transfer, move: Move) -> Iterator[Move]:
-    """``move`` in parts that fit into the fields of one instruction."""
-    holds = transfer.operation.holds
-    width = move.columns_before + move.columns + move.columns_after
-    alone = transfer.rows.size is None or (
-        move.rows > 1
-        and (
-            not holds(transfer.rows.size, move.rows)
-            or (isinstance(transfer.step, str) and not holds(transfer.step, move.step))
-            or (not isinstance(transfer.step, str) and transfer.step != move.step)
-        )
-    )
-    if not move.rows:
-        yield from _zeros(transfer, move)
-    elif alone and not (move.rows_before or move.rows_after):
-        for row in range(move.rows):
-            line = Move(
-                move.local + row * width, move.main + row * move.step, 1, move.columns, 0,
-                0, 0, move.columns_before, move.columns_after,
-            )  # fmt: skip
-            yield from _short(transfer, line)
-    else:
-        yield move
-
-
-def _short(transfer: Transfer, move: Move) -> Iterator[Move]:
-    """A row in parts that fit."""
-    assert transfer.columns.size is not None, "a transfer has a size"
-    field_ = next(f for f in transfer.operation.encoding.fields if f.name == transfer.columns.size)
-    most = field_.limits[1]
-    if move.columns <= most or move.columns_before or move.columns_after:
-        yield move
-        return
-    for at in range(0, move.columns, most):
-        yield Move(move.local + at, move.main + at, 1, min(most, move.columns - at), 0)
-
-
-def _zeros(transfer: Transfer, move: Move) -> Iterator[Move]:
-    """Rows of nothing but zeros."""
-    name = transfer.rows.before
-    if name is None:
-        raise Refusal(f"{transfer.operation.name} cannot fill with zeros")
-    field_ = next(f for f in transfer.operation.encoding.fields if f.name == name)
-    most = field_.limits[1]
-    for at in range(0, move.rows_before, most):
-        count = min(most, move.rows_before - at)
-        yield Move(move.local + at * move.columns, 0, 0, move.columns, 0, count)

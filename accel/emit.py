@@ -11,14 +11,14 @@ For each tile, in the order of the loops over tiles:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from weft.accel.abilities import Compute
 from weft.accel.accelerator import Accelerator
-from weft.accel.boxes import Box, Ranges, box, moves, origin
+from weft.accel.boxes import Box, Move, Ranges, box, moves, origin
 from weft.accel.cover import Constant, Held, Node, Tree
-from weft.accel.draft import Draft, Drafts
+from weft.accel.draft import Draft, Drafts, steps_of
 from weft.accel.mapping import View
 from weft.accel.refusal import Refusal
 from weft.accel.tiling import Slots, Tiling, loops_over, views
@@ -68,7 +68,7 @@ class _Part:
     @property
     def start(self) -> int:
         """The address of the tile's first point."""
-        return self.base + self.origin
+        return self.base + self.origin * self.view.group
 
 
 class _Emission:
@@ -93,10 +93,12 @@ class _Emission:
         mapped = self.mapped
         target = self._target(ranges)
         if mapped.compute is not None:
-            if self._is_first(ranges):
+            begins = self._is_first(ranges)
+            if begins and mapped.first is None:
                 self._fill(target, ranges)
             operands = [self._loaded(view, ranges) for view in mapped.operands]
-            self._compute(mapped.compute, [target, *operands], ranges, {})
+            first = mapped.first if begins else None
+            self._compute(mapped.compute, [target, *operands], ranges, {}, first)
         if self._is_last(ranges):
             result = self._tree(mapped.tree, target, ranges)
             self._store(result, ranges, 0)
@@ -138,7 +140,7 @@ class _Emission:
         assert view.transfer is not None, "what is read is loaded"
         size = self._bytes(view.transfer.main.memory)
         for move in moves(found):
-            self.made.move(view.transfer, move, base, self.main[view.name], size)
+            self.made.move(view.transfer, move, base, self.main[view.name], size, view.group)
 
     def _bytes(self, memory: str) -> int:
         """Of an element of a main memory."""
@@ -149,7 +151,13 @@ class _Emission:
     def _fill(self, target: _Part, ranges: Ranges) -> None:
         start = self.mapped.start
         assert start is not None, "a sum begins with something"
-        self._tree(start, target, ranges)
+        if not isinstance(start, View):
+            self._tree(start, target, ranges)
+            return
+        assert start.transfer is not None, "what a sum begins with is loaded in its place"
+        whole = Move(0, 0, 1, target.box.size, 0)
+        size = self._bytes(start.transfer.main.memory)
+        self.made.move(start.transfer, whole, target.base, self.main[start.name], size, start.group)
 
     def _tree(self, tree: Tree, target: _Part, ranges: Ranges) -> _Part:
         """What ``tree`` leaves, in the place of what it begins with."""
@@ -158,10 +166,17 @@ class _Emission:
                 return self._loaded(self.mapped.reads[tree], ranges)
             return target
         operand = None if tree.operand is None else self._tree(tree.operand, target, ranges)
-        on = self._on(tree, target, ranges)
+        on = self._moved(tree, ranges) if tree.moves else self._on(tree, target, ranges)
         parts = [on] if operand is None else [on, operand]
         self._compute(tree.compute, parts, ranges, tree.fields)
         return on
+
+    def _moved(self, tree: Node, ranges: Ranges) -> _Part:
+        """A place for what ``tree`` leaves in another memory than it takes it from."""
+        view = next(view for node, view in self.mapped.moved if node is tree)
+        found = box(view, ranges, False)
+        base = self.places[self.numbers[id(view)]].take(_key(found))
+        return _Part(view, found, base, origin(view, found, ranges))
 
     def _on(self, tree: Node, target: _Part, ranges: Ranges) -> _Part:
         if tree.on is None:
@@ -177,14 +192,37 @@ class _Emission:
         parts: list[_Part],
         ranges: Ranges,
         numbers: Mapping[str, int],
+        first: Compute | None = None,
     ) -> None:
+        """``first``: the instruction that begins the sum that ``compute`` goes on with."""
         loops = loops_over(
             self.mapped, tuple(p.view for p in parts), tuple(p.box for p in parts), ranges
         )
+        loops = (*loops, *_inside(compute, parts))
+        bases = [part.start for part in parts]
+        if first is not None:
+            self._begun(first, compute, loops, bases)
+        else:
+            self.made.compute(compute, self._arranged(compute, loops), bases, numbers)
+
+    def _begun(
+        self, first: Compute, compute: Compute, loops: tuple[Loop, ...], bases: list[int]
+    ) -> None:
+        """``loops`` by ``first``, where it is the first to add to an element, or ``compute``."""
+        made = self._arranged(first, loops)
+        own = (*made.turns, *made.listed)
+        for moved, begins in steps_of(made.separate, bases):
+            chosen = made if begins else self._arranged(compute, own)
+            self.made.compute(
+                first if begins else compute, replace(chosen, separate=()) if begins else chosen,
+                moved, {},
+            )  # fmt: skip
+
+    def _arranged(self, compute: Compute, loops: tuple[Loop, ...]) -> Arrangement:
         key = compute.operation.name, loops
         if key not in self.arranged:
             self.arranged[key] = arrange(compute, loops)
-        self.made.compute(compute, self.arranged[key], [p.start for p in parts], numbers)
+        return self.arranged[key]
 
     # ---- storing ----------------------------------------------------------------------------
 
@@ -197,7 +235,19 @@ class _Emission:
         size = self._bytes(view.transfer.main.memory)
         main = self.main[view.name] + plane * prod(axis.size for axis in view.axes)
         for move in moves(found):
-            self.made.move(view.transfer, move, result.base, main, size)
+            self.made.move(view.transfer, move, result.base, main, size, view.group)
+
+
+def _inside(compute: Compute, parts: list[_Part]) -> tuple[Loop, ...]:
+    """The loop over the addresses of an element, where ``compute`` takes them one by one."""
+    groups = [part.view.group for part in parts]
+    own = [at.group for at in (compute.target, *compute.operands)]
+    if groups == own:
+        return ()
+    (group,), (each,) = set(groups), set(own)
+    if group % each:
+        raise Refusal(f"{compute.operation.name} goes through {each} addresses at once")
+    return (Loop(group // each, (each,) * len(parts)),)
 
 
 def _key(found: Box) -> Key:

@@ -46,6 +46,7 @@ class _Tensor(msgspec.Struct, forbid_unknown_fields=True):
     shape: tuple[int, ...]
     inner: tuple[tuple[int, int], ...]
     order: tuple[int, ...] | None
+    around: tuple[tuple[int, int], ...] = ()
 
 
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,7 +87,7 @@ def files_of(artifact: Artifact, stream: str, image: str) -> tuple[bytes, bytes,
         _File(image, len(memory), sha256(memory).hexdigest()),
         tuple(
             _Tensor(t.name, t.role, t.dtype.name, t.address, t.layout.shape, t.layout.inner,
-                    t.layout.order)
+                    t.layout.order, t.layout.around)
             for t in artifact.tensors
         ),
     )  # fmt: skip
@@ -134,9 +135,10 @@ def artifact_of(
 
 
 def _placed(each: _Tensor) -> Placed:
-    if any(size > MAX_BYTES for size in (*each.shape, *(b for _, b in each.inner), each.address)):
+    sizes = (*each.shape, *(b for _, b in each.inner), *(n for both in each.around for n in both))
+    if any(size > MAX_BYTES for size in (*sizes, each.address)):
         raise StreamError("WEFT-E1020", f"{each.name} is larger than {MAX_BYTES} bytes")
-    layout = Layout(each.shape, each.inner, each.order)
+    layout = Layout(each.shape, each.inner, each.order, each.around)
     return Placed(each.name, each.role, as_dtype(each.dtype), layout, each.address)
 
 

@@ -17,10 +17,11 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.accel.abilities import Abilities, Compute, Transfer
+from weft.accel.abilities import Abilities, Address, Compute, Transfer
 from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.artifact import Layout
-from weft.accel.cover import Constant, Cover, Held, Node, Tree, leaves
+from weft.accel.beginnings import alike, begins
+from weft.accel.cover import Constant, Cover, Held, Node, Tree, leaves, nodes
 from weft.accel.groups import together
 from weft.accel.refusal import Refusal
 from weft.accel.work import Diagonal, Read, Work, widened
@@ -44,10 +45,20 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Element:
+    """``dims``: of the statement, or None, of as many scalars as ``shape`` says, in ``group``
+    addresses."""
+
+    dims: tuple[str | None, ...]
+    shape: tuple[int, ...]
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A tensor as elements of ``memory``, moved by ``transfer``. ``axes``: of ``layout``.
     ``expand``: so many equal copies before its own axes; ``padded``: 0 outside; ``value``: it is
-    this number everywhere."""
+    this number everywhere; ``group``: addresses of the memory that one element takes."""
 
     tensor: str
     memory: str
@@ -57,22 +68,28 @@ class View:
     axes: tuple[Axis, ...]
     expand: tuple[int, ...] = ()
     padded: bool = False
-    value: int | None = None
+    value: float | None = None
     diagonal: Diagonal | None = None
+    group: int = 1
 
     @property
     def name(self) -> str:
         """Of what lies in main memory for it: a tensor may lie there in several ways."""
-        return f"{self.tensor} in {self.memory}"
+        blocks = ["1"] * len(self.layout.shape)
+        for axis, block in self.layout.inner:
+            blocks[axis] = str(block)
+        around = self.layout.around and f" in {self.layout.around}"
+        return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around or ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """``extents``: of the loops over instructions. ``compute``: None where there is nothing to sum
     up; ``folds``: those of its loops that results stay for. ``start`` makes what the sum begins
-    with, ``tree`` the values that are stored. Where only a part of a value can be stored, it is
-    stored in ``planes``: the low part, and again after each time that ``between`` moved the next
-    part down."""
+    with, or is loaded, or ``first`` is the instruction that begins it by itself; ``tree`` makes the
+    values that are stored, ``moved`` is where operations leave them that do not work in place.
+    Where only a part of a value can be stored, it is stored in ``planes``: the low part, and again
+    after each time that ``between`` moved the next part down."""
 
     work: Work
     compute: Compute | None
@@ -80,9 +97,11 @@ class Mapping:
     folds: tuple[str, ...]
     target: View
     operands: tuple[View, ...]
-    start: Tree | None
+    start: Tree | View | None
+    first: Compute | None
     tree: Tree
     reads: MappingType[Held | Constant, View]
+    moved: tuple[tuple[Node, View], ...]
     write: View
     planes: int = 1
     between: Tree | None = None
@@ -128,7 +147,7 @@ def _choices(
             yield work, None, given, ()
         return
     for compute in found.computes:
-        if compute.step.update is None:
+        if compute.step.update is None or compute.first is not None:
             continue
         one = _as_wide(work, compute)
         mapped = map_instruction(one.scop, one.statement, _instruction(compute))
@@ -232,6 +251,7 @@ class _Mapper:
             if compute
             else {n: s for c in found.computes for n, s in _inner(c).items()}
         )
+        self.sizes = sizes
         self.blocks = {dim: sizes[name] for name, dim in given.items()}
 
     def mapping(self) -> Mapping:
@@ -241,26 +261,27 @@ class _Mapper:
         for number, read in enumerate(work.reads):
             held[number + 1] = self._homes(read)
         cover = Cover(self.found.computes, held)
-        start = None
-        if compute is not None:
-            assert work.start is not None, "a sum begins with something"
-            begin = self._start(compute)
-            start = cover.fill(begin, compute.target.memory)
-            if start is None:
-                raise Refusal(f"nothing fills {compute.target.memory} with {begin}")
+        begin = None if compute is None else self._begin()
+        first = None if compute is None else self._first(compute, begin)
         stored = self._stored(cover)
         tree, transfer = stored.tree, stored.transfer
         root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
         element = self._element(compute)
         write = self._view(work.write, transfer.local.memory, element, transfer, work.value.dtype)
-        target = self._view(work.write, root, element, None, None)
+        own = root if compute is None else compute.target.memory
+        target = self._view(work.write, own, element, None, None)
+        moved = tuple(
+            (node, self._view(work.write, node.compute.target.memory, element, None, None))
+            for node in nodes(tree)
+            if node.moves
+        )
         operands: tuple[View, ...] = ()
         if compute is not None:
             operands = tuple(
                 self._view(
                     work.operands[number],
                     at.memory,
-                    self._names_in(access),
+                    self._element_of(access, at),
                     self._load(at.memory),
                     dtype,
                 )
@@ -268,15 +289,20 @@ class _Mapper:
                     self.operands, compute.operands, compute.step.reads, strict=True
                 )
             )
-        reads = {leaf: self._leaf(leaf, element) for leaf in leaves(tree) if leaf != Held(0, root)}
+        start = None
+        if compute is not None and begin is not None and first is None:
+            start = self._start(begin, cover, compute, element, target)
+        reads = {leaf: self._leaf(leaf, element) for leaf in leaves(tree) if leaf != Held(0, own)}
         written = {d for axis in target.axes for d in axis.coefficients}
         folds = tuple(d for d in extents if d not in written)
         return Mapping(
-            work, compute, extents, folds, target, operands, start, tree, reads, write,
-            stored.planes, stored.between,
+            work, compute, extents, folds, target, operands, start, first, tree, reads, moved,
+            write, stored.planes, stored.between,
         )  # fmt: skip
 
-    def _start(self, compute: Compute) -> int:
+    # ---- what a sum begins with -------------------------------------------------------------
+
+    def _begin(self) -> float:
         """What the sum begins with. A minimum or maximum of values that have few bits may begin
         with the last of these."""
         begin, update = self.work.start, self.work.statement.update
@@ -289,6 +315,32 @@ class _Mapper:
         low = min(int(t.lowest) for t in types)
         high = max(int(t.highest) for t in types)
         return min(max(begin, low), high)
+
+    def _first(self, compute: Compute, begin: float | None) -> Compute | None:
+        """The instruction that sums up as ``compute`` does, from the right value on."""
+        for other in self.found.computes:
+            if begins(other) == begin and alike(compute, other):
+                return other
+        return None
+
+    def _start(
+        self, begin: float, cover: Cover, compute: Compute, element: Element, target: View
+    ) -> Tree | View:
+        """What leaves what a sum begins with: operations, or a load of as much as there is room
+        for at most."""
+        memory = compute.target.memory
+        tree = cover.fill(begin, memory)
+        if tree is not None:
+            return tree
+        if not any(t.into and t.local.memory == memory for t in self.found.transfers):
+            raise Refusal(
+                f"nothing fills {memory} with {begin}, nor loads it, nor does any "
+                f"operation like {compute.operation.name} begin with it"
+            )
+        depth = self.machine.memory(memory).depth
+        assert depth is not None, "a local memory"
+        every = prod(target.layout.blocks)
+        return self._constant(begin, memory, element, min(every, depth // element.group))
 
     # ---- what is stored ---------------------------------------------------------------------
 
@@ -344,12 +396,21 @@ class _Mapper:
 
     # ---- tensors ----------------------------------------------------------------------------
 
-    def _element(self, compute: Compute | None) -> tuple[str | None, ...]:
+    def _element(self, compute: Compute | None) -> Element:
         """The dims inside of an element of results."""
-        if compute is not None:
-            return self._names_in(compute.step.writes[0])
-        first = next(c for c in self.found.computes)
-        return self._names_in(first.step.writes[0])
+        if compute is None:
+            compute = next((c for c in self.found.computes if c.target.group == 1), None)
+        if compute is None:
+            raise Refusal("no instruction goes through results one by one")
+        return self._element_of(compute.step.writes[0], compute.target)
+
+    def _element_of(self, access: Access, at: Address) -> Element:
+        """What an element of ``at`` has inside."""
+        shape = self.machine.memory(at.memory).shape
+        count = len(access.indices) - len(shape)
+        assert self.compute is not None or count == 0, "elements of sums alone take addresses"
+        sizes = [self.sizes[i.name] for i in access.indices[:count] if isinstance(i, Var)]
+        return Element(self._names_in(access), (*sizes, *shape), at.group)
 
     def _names_in(self, access: Access) -> tuple[str | None, ...]:
         names = [i.name if isinstance(i, Var) else None for i in access.indices]
@@ -370,29 +431,38 @@ class _Mapper:
                 return transfer
         raise Refusal(f"nothing loads {memory}")
 
-    def _leaf(self, leaf: Held | Constant, element: tuple[str | None, ...]) -> View:
+    def _leaf(self, leaf: Held | Constant, element: Element) -> View:
         if isinstance(leaf, Held):
             read = self.work.reads[leaf.number - 1]
             dtype = self.machine.memory(leaf.memory).dtype
             return self._view(read, leaf.memory, element, self._load(leaf.memory), dtype)
-        memory = self.machine.memory(leaf.memory)
-        layout = Layout(memory.shape, tuple(enumerate(memory.shape)))
-        axes = tuple(Axis({}, 0, 1) for _ in memory.shape)
-        load = self._load(leaf.memory)
-        name = f"constant {leaf.value}"
-        return View(name, leaf.memory, load, memory.dtype, layout, axes, value=leaf.value)
+        return self._constant(leaf.value, leaf.memory, element, 1)
+
+    def _constant(self, value: float, memory: str, element: Element, count: int) -> View:
+        """``count`` elements of ``value``."""
+        shape = element.shape
+        layout = Layout((count, *shape), tuple((n + 1, size) for n, size in enumerate(shape)))
+        axes = (Axis({}, 0, count), *(Axis({}, 0, 1) for _ in shape))
+        dtype = self.machine.memory(memory).dtype
+        return View(
+            f"constant {value}", memory, self._load(memory), dtype, layout, axes, value=value,
+            group=element.group,
+        )  # fmt: skip
 
     def _view(
         self,
         read: Read,
         memory: str,
-        element: tuple[str | None, ...],
+        element: Element,
         transfer: Transfer | None,
         dtype: DType | None,
     ) -> View:
         """``read`` as elements of ``memory`` with those dims inside."""
         tensor = self.work.scop.tensor(read.tensor)
-        shape = self.machine.memory(memory).shape
+        shape = element.shape
+        own = self.machine.memory(memory).shape
+        if shape[len(shape) - len(own) :] != own:
+            raise Refusal(f"{memory} has elements of {own}, where {tensor.name} has {shape}")
         sizes = [int(s.value) for s in tensor.shape if isinstance(s, Literal)]
         if read.diagonal is not None:
             sizes = list(read.diagonal.made)
@@ -406,31 +476,42 @@ class _Mapper:
                 continue
             (dim, *more) = cut
             axes.append(self._cut(tensor.name, dim, coefficients, form.constant, sizes[number]))
-            if more or dim not in element or dim in at:
+            if more or dim not in element.dims or dim in at:
                 raise Refusal(f"{tensor.name} does not have {dim} where the instruction has it")
             at[dim] = number
         expand: list[int] = []
         inner: list[tuple[int, int]] = []
-        missing = [n for n, dim in enumerate(element) if dim not in at]
-        for n, inside in enumerate(element):
+        missing = [n for n, dim in enumerate(element.dims) if dim not in at]
+        for n, inside in enumerate(element.dims):
             if inside not in at:
                 inner.append((len(expand), shape[n]))
                 expand.append(shape[n])
             else:
                 inner.append((len(missing) + at[inside], shape[n]))
-        layout = Layout((*expand, *sizes), tuple(inner))
+        padded = read.padded and (transfer is None or surrounds(transfer))
+        around: list[tuple[int, int]] = []
+        if read.padded and not padded:
+            around = [self._around(axis) for axis in axes]
+            axes = [
+                Axis(axis.coefficients, axis.constant + before, before + axis.size + after)
+                for axis, (before, after) in zip(axes, around, strict=True)
+            ]
+            around = [*((0, 0) for _ in expand), *around]
+        layout = Layout((*expand, *sizes), tuple(inner), around=tuple(around))
         whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
         return View(
-            read.tensor,
-            memory,
-            transfer,
-            dtype or tensor.dtype,
-            layout,
-            whole,
-            tuple(expand),
-            read.padded,
-            diagonal=read.diagonal,
-        )
+            read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, tuple(expand),
+            padded, diagonal=read.diagonal, group=element.group,
+        )  # fmt: skip
+
+    def _around(self, axis: Axis) -> tuple[int, int]:
+        """How far outside of ``axis`` is read, before and after it. In blocks nothing is: an axis
+        in blocks begins at 0."""
+        low = high = axis.constant
+        for dim, c in axis.coefficients.items():
+            most = -(-self.work.extents[dim] // self.blocks.get(dim, 1)) - 1
+            low, high = low + min(0, c * most), high + max(0, c * most)
+        return max(0, -low), max(0, high + 1 - axis.size)
 
     def _cut(
         self, tensor: str, dim: str, coefficients: MappingType[str, int], constant: int, size: int
@@ -449,6 +530,12 @@ class _Mapper:
             raise Refusal(f"{self.work.extents[dim]} along {dim} are no blocks of {block}")
         scaled = {dim: 1, **{d: c // block for d, c in others.items()}}
         return Axis(scaled, constant // block, -(-size // block))
+
+
+def surrounds(transfer: Transfer) -> bool:
+    """Whether ``transfer`` fills with zeros on all sides."""
+    spans = (transfer.rows, transfer.columns)
+    return all(s.before is not None and s.after is not None for s in spans)
 
 
 def _wider(memory: Memory, dtype: DType) -> bool:

@@ -103,7 +103,7 @@ def place(
     drafts, words = with_lists(machine, found, drafts, at // _word_bytes(machine, found))
     size = at + len(words) * _word_bytes(machine, found)
     image = np.zeros(_aligned(size, ALIGNMENT), np.uint8)
-    given = {view.name: view for view in views(mapped)[1:]}
+    given = {view.name: view for view in _in_main(mapped)}
     for each in placed:
         if each.role == "constant":
             view = given[each.name]
@@ -118,6 +118,12 @@ def place(
     return Offloaded(tiling, Artifact(stream, image, tuple(placed)), given, mapped.write)
 
 
+def _in_main(mapped: Mapped) -> list[View]:
+    """What is loaded."""
+    found = [view for view in views(mapped) if view.transfer is not None]
+    return [*found, mapped.start] if isinstance(mapped.start, View) else found
+
+
 def _placed(
     machine: Accelerator, mapped: Mapped, constants: Mapping[str, Array]
 ) -> tuple[list[Placed], dict[str, int], int]:
@@ -125,7 +131,7 @@ def _placed(
     placed: dict[str, Placed] = {}
     main: dict[str, int] = {}
     end = 0
-    for view in (*views(mapped)[1:], mapped.write):
+    for view in (*_in_main(mapped), mapped.write):
         if view.name in placed:
             continue
         assert view.transfer is not None, "it is moved"

@@ -9,40 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.accel.abilities import (
-    Abilities,
-    Address,
-    Bits,
-    Compute,
-    Copy,
-    Span,
-    Step,
-    Transfer,
-    Turn,
-    Words,
-)
+from weft.accel.abilities import Abilities, Address, Compute, Copy, Transfer, Turn, Words
 from weft.accel.accelerator import Accelerator, Operation
+from weft.accel.read_addresses import Bounds, NotUnderstood, Reader, indices
+from weft.accel.read_transfer import read_transfer
 from weft.dtypes import DType
-from weft.frontend.scalar_expr import (
-    Apply,
-    Cast,
-    Expr,
-    Literal,
-    Load,
-    Select,
-    Var,
-    literal,
-    rewrite,
-    substitute,
-)
-from weft.frontend.scalar_polynomial import Polynomial, add, polynomial, scaled
-from weft.polyhedral.analysis.linear import box, mentions
+from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, rewrite, substitute, walk
+from weft.frontend.scalar_polynomial import add, polynomial, scaled
+from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.instruction import ACCUMULATOR
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
-
-
-class _No(Exception):
-    """Why not."""
+from weft.polyhedral.scop import Access, Body, Scop, Statement
 
 
 def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abilities:
@@ -53,11 +29,10 @@ def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abili
     for operation in machine.operations:
         if operation.name not in semantics:
             continue
-        reader = _Reader(machine, operation, semantics[operation.name])
         try:
-            found = reader.read()
-        except _No as no:
-            refusals[operation.name] = str(no)
+            found = _read(machine, operation, semantics[operation.name])
+        except NotUnderstood as no:
+            refusals[operation.name] = f"{no}{_where(semantics[operation.name])}"
             continue
         if isinstance(found, Transfer):
             transfers.append(found)
@@ -66,289 +41,205 @@ def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abili
     return Abilities(tuple(transfers), tuple(computes), refusals)
 
 
-class _Reader:
-    def __init__(self, machine: Accelerator, operation: Operation, scop: Scop) -> None:
-        self.machine, self.operation, self.scop = machine, operation, scop
-        self.fields = {each.name for each in operation.encoding.fields}
+def _where(scop: Scop) -> str:
+    origins = [s.origin.source for s in scop.statements if s.origin is not None]
+    return f" ({origins[-1]})" if origins else ""
 
-    def read(self) -> Transfer | Compute:
-        first, *others = self.scop.statements
-        if len(first.writes) != 1:
-            raise _No("its statement writes several elements")
-        ends = {self._memory(first.writes[0].tensor)}
-        ends |= {self._memory(read.tensor) for read in first.reads}
-        if any(self.machine.memory(name).depth is None for name in ends):
-            return self._transfer(first)
-        return self._compute(first, others)
 
-    def _memory(self, tensor: str) -> str:
-        return self.operation.memories.get(tensor, tensor)
+def _read(machine: Accelerator, operation: Operation, scop: Scop) -> Transfer | Compute:
+    reader = Reader(machine, operation, scop)
+    if not scop.statements:
+        raise NotUnderstood("it does nothing")
+    touched = {a.tensor for s in scop.statements for a in (*s.reads, *s.writes)}
+    if any(machine.memory(reader.memory(name)).depth is None for name in touched):
+        return read_transfer(reader)
+    return _Computation(reader).read()
 
-    # ---- loops ------------------------------------------------------------------------------
 
-    def _bounds(self, statement: Statement) -> tuple[dict[str, int], dict[str, tuple[Expr, Expr]]]:
-        """Extents of the dims inside the instruction, bounds of its turns."""
-        inside: dict[str, int] = {}
-        turns: dict[str, tuple[Expr, Expr]] = {}
-        ranges = box(statement)
-        for dim in statement.dims:
-            if dim not in ranges:
-                raise _No(f"the bounds of {dim} depend on other loops")
-            match ranges[dim]:
-                case Literal(value=0), Literal(value=end):
-                    inside[dim] = int(end)
-                case bounds:
-                    turns[dim] = bounds
-        return inside, turns
+class _Computation:
+    def __init__(self, reader: Reader) -> None:
+        self.reader, self.scop = reader, reader.scop
 
-    def _field(self, value: Polynomial, what: str) -> str:
-        match list(value.items()):
-            case [((Var(name),), 1)] if name in self.fields:
-                return name
-        raise _No(f"{what} is not just a field")
-
-    # ---- addresses --------------------------------------------------------------------------
-
-    def _address(self, access: Access, turns: Mapping[str, object], words: str | None) -> Address:
-        index = _indices(access)[0]
-        base: list[tuple[str, int]] = []
-        steps: dict[str, Step] = {}
-        constant, bits = 0, None
-        for monomial, factor in polynomial(index).items():
-            names = [each.name if isinstance(each, Var) else "" for each in monomial]
-            match names:
-                case []:
-                    constant = factor
-                case [name] if name in turns and name != words:
-                    steps[name] = factor
-                case [name] if name in self.fields:
-                    base.append((name, factor))
-                case [one, other] if factor == 1 and {one, other} & turns.keys():
-                    dim, field = (one, other) if one in turns else (other, one)
-                    if field not in self.fields or dim in steps:
-                        raise _No(f"no address: {one} * {other}")
-                    steps[dim] = field
-                case [""] if factor == 1 and bits is None:
-                    bits = _bits(monomial[0])
-                case _:
-                    raise _No(f"an address of {access.tensor} is no sum of fields and loops")
-        base.sort(key=lambda each: -each[1])
-        return Address(self._memory(access.tensor), tuple(base), constant, bits, steps)
-
-    # ---- computations -----------------------------------------------------------------------
-
-    def _compute(self, first: Statement, others: list[Statement]) -> Compute:
-        inside, bounds = self._bounds(first)
-        words = self._words(first, bounds)
-        found = [
-            self._turn(dim, bounds[dim]) for dim in bounds if words is None or dim != words.dim
-        ]
-        dim = words.dim if words is not None else None
+    def read(self) -> Compute:
+        start, main, others = self._parts()
+        if len(main.writes) != 1 or len(main.body.results) != 1:
+            raise NotUnderstood("it has more than one result")
+        inside, bounds = self.reader.bounds(main)
+        words = self._words(main, bounds)
+        self.inside, self.bounds, self.words = inside, bounds, words
+        self.listed = words.dim if words is not None else None
+        turns = tuple(self._turn(dim, bounds[dim]) for dim in bounds if dim != self.listed)
         numbers = [
             n
-            for n, read in enumerate(first.reads)
-            if words is None or self._memory(read.tensor) != words.memory
+            for n, read in enumerate(main.reads)
+            if words is None or self.reader.memory(read.tensor) != words.memory
         ]
-        target = self._address(first.writes[0], bounds, dim)
-        reads = [first.reads[n] for n in numbers]
-        addresses = [self._address(read, bounds, dim) for read in reads]
-        # What it reads of its own target is no operand.
-        own = {
-            n
-            for n, read, at in zip(numbers, reads, addresses, strict=True)
-            if at == target and _indices(read)[1:] == _indices(first.writes[0])[1:]
-        }
+        target = self._address(main.writes[0])
+        at = {n: self._address(main.reads[n]) for n in numbers}
+        own = {n for n in numbers if at[n] == target and self._same(main.reads[n], main.writes[0])}
+        if own and main.update is not None:
+            raise NotUnderstood("what it adds depends on what was there")
         operands = [n for n in numbers if n not in own]
-        order = {n: Load(k, (), self._dtype(first.reads[n])) for k, n in enumerate(operands)}
-        order |= {n: Load(-1, (), self._dtype(first.reads[n])) for n in own}
-        if len(first.body.results) != 1 or first.body.lets:
-            raise _No("it has more than one result")
-        result = rewrite(first.body.results[0], lambda e: _renumbered(e, order))
-        if own and first.update is not None:
-            raise _No("what it adds depends on what was there")
-        step = Statement(
-            "step",
-            tuple(inside),
-            (),
-            (0, *(part for dim in inside for part in (dim, 0))),
-            (Access(ACCUMULATOR, _indices(first.writes[0])[1:]),),
-            tuple(
-                Access(f"operand{k}", _indices(first.reads[n])[1:]) for k, n in enumerate(operands)
-            ),
-            Body((), (result,)),
-            None
-            if first.update is None
-            else replace(
-                first.update,
-                dims=tuple(
-                    d
-                    for d in first.update.dims
-                    if d in inside
-                    and not any(mentions(i, (d,)) for i in _indices(first.writes[0])[1:])
-                ),
-            ),
-        )
-        at = dict(zip(numbers, addresses, strict=True))
+        step = self._step(main, operands, own)
+        first, repeats = self._first(start, main, target)
         return Compute(
-            self.operation,
+            self.reader.operation,
             step,
             inside,
-            tuple(found),
+            turns,
             words,
             target,
             tuple(at[n] for n in operands),
-            tuple(self._copy(each, target, bounds, dim) for each in others),
+            tuple(self._copy(each, target) for each in others),
+            first,
+            repeats,
         )
+
+    def _parts(self) -> tuple[Statement | None, Statement, list[Statement]]:
+        """What its target begins with, what is done then, what is copied of that."""
+        first, *others = self.scop.statements
+        sums = others and others[0].update is not None and first.update is None
+        if sums and others[0].writes[0].tensor == first.writes[0].tensor:
+            return first, others[0], others[1:]
+        return None, first, others
+
+    def _address(self, access: Access) -> Address:
+        return self.reader.address(access, self.bounds, self.inside, self.listed)
+
+    def _same(self, one: Access, other: Access) -> bool:
+        element = self.reader.element
+        return element(one, self.inside) == element(other, self.inside)
 
     def _dtype(self, read: Access) -> DType:
         return self.scop.tensor(read.tensor).dtype
 
+    def _step(self, main: Statement, operands: list[int], own: set[int]) -> Statement:
+        """What it computes in one turn, over operands by number. What it reads of its own target is
+        no operand."""
+        order = {n: Load(k, (), self._dtype(main.reads[n])) for k, n in enumerate(operands)}
+        order |= {n: Load(-1, (), self._dtype(main.reads[n])) for n in own}
+        lets: dict[str, Expr] = {}
+        for name, value in main.body.lets:
+            lets[name] = substitute(value, lets)
+        result = rewrite(substitute(main.body.results[0], lets), lambda e: _renumbered(e, order))
+        self._check_value(main, result)
+        element = self.reader.element(main.writes[0], self.inside)
+        inside = self.inside
+        update = main.update
+        if update is not None:
+            summed = (d for d in update.dims if d in inside)
+            kept = tuple(d for d in summed if not any(mentions(i, (d,)) for i in element))
+            update = replace(update, dims=kept)
+        return Statement(
+            "step",
+            tuple(inside),
+            (),
+            (0, *(part for dim in inside for part in (dim, 0))),
+            (Access(ACCUMULATOR, element),),
+            tuple(
+                Access(f"operand{k}", self.reader.element(main.reads[n], inside))
+                for k, n in enumerate(operands)
+            ),
+            Body((), (result,)),
+            update,
+        )
+
+    def _check_value(self, main: Statement, result: Expr) -> None:
+        """Refuse what computes with its loops, or does one thing or another, as a field says."""
+        for node in walk(result):
+            if isinstance(node, Var) and node.name in main.dims:
+                raise NotUnderstood(f"it computes with {node.name}, the number of a turn")
+            if isinstance(node, Select) and main.update is None:
+                loads = [e for side in node.children[1:] for e in walk(side) if _loads(e)]
+                fields = [e.name for e in walk(node.children[0]) if isinstance(e, Var)]
+                narrow = [f for f in fields if self._width(f) == 1]
+                if narrow and loads:
+                    raise NotUnderstood(
+                        f"what it does depends on {narrow[0]}: make two operations of it, told "
+                        f"apart by a value of that field, Field({narrow[0]!r}, 1, value=…)"
+                    )
+
+    def _width(self, field: str) -> int:
+        every = self.reader.operation.encoding.fields
+        return next((f.width for f in every if f.name == field), 0)
+
     def _turn(self, dim: str, bounds: tuple[Expr, Expr]) -> Turn:
         low, high = bounds
         count = add(polynomial(high), scaled(polynomial(low), -1))
-        offset = count.pop((), 0)
         if polynomial(low):
-            raise _No(f"{dim} does not begin at 0")
-        return Turn(dim, self._field(count, f"the number of turns along {dim}"), offset)
+            raise NotUnderstood(f"{dim} does not begin at 0")
+        return Turn(dim, *self.reader.field(count, f"the number of turns along {dim}"))
 
-    def _words(self, statement: Statement, bounds: Mapping[str, tuple[Expr, Expr]]) -> Words | None:
+    def _words(self, statement: Statement, bounds: Bounds) -> Words | None:
         """The loop over micro-operations: one along which a memory of scalars is read."""
         for read in statement.reads:
             match read.indices:
                 case (Var(dim),) if dim in bounds and not read.may:
-                    low, high = bounds[dim]
-                    begin = self._field(polynomial(low), f"the begin of {dim}")
-                    end = self._field(polynomial(high), f"the end of {dim}")
-                    return Words(dim, self._memory(read.tensor), begin, end)
+                    low, high = (polynomial(bound) for bound in bounds[dim])
+                    begin = self.reader.only_field(low, f"the begin of {dim}")
+                    end = self.reader.only_field(high, f"the end of {dim}")
+                    return Words(dim, self.reader.memory(read.tensor), begin, end)
         return None
 
-    def _copy(
-        self, other: Statement, target: Address, bounds: Mapping[str, object], words: str | None
-    ) -> Copy:
+    def _first(
+        self, start: Statement | None, main: Statement, target: Address
+    ) -> tuple[Expr | None, frozenset[str]]:
+        """What the target begins with, and the turns that add to that: loops that ``start`` is not
+        inside of."""
+        if start is None:
+            return None, frozenset()
+        value = self._value(start)
+        if start.reads or not isinstance(value, Literal):
+            raise NotUnderstood("what its sum begins with is no number")
+        inside, bounds = self.reader.bounds(start)
+        renamed = self._renamed(inside, bounds)
+        write = replace(
+            start.writes[0], indices=tuple(substitute(i, renamed) for i in start.writes[0].indices)
+        )
+        names = {v.name for v in renamed.values() if isinstance(v, Var)}
+        repeats = frozenset(d for d in self.bounds if d not in names and d != self.listed)
+        moved = repeats & target.steps.keys()
+        if moved or indices(write) != indices(main.writes[0]):
+            raise NotUnderstood("what its sum begins with is not all that it adds to")
+        return value, repeats
+
+    def _value(self, statement: Statement) -> Expr:
+        (result,) = statement.body.results
+        return result
+
+    def _renamed(self, inside: Mapping[str, int], bounds: Bounds) -> dict[str, Expr]:
+        """The loops around what a sum begins with, as those around the sum: of as many turns."""
+        found: dict[str, Expr] = {}
+        for mine, theirs in ((inside, self.inside), (bounds, self.bounds)):
+            for dim, size in mine.items():
+                named = {v.name for v in found.values() if isinstance(v, Var)}
+                same = [d for d, n in theirs.items() if n == size and d not in named]
+                if not same:
+                    raise NotUnderstood(f"its sum does not go through {dim}, where it begins")
+                found[dim] = Var(dim if dim in same else same[0])
+        return found
+
+    def _copy(self, other: Statement, target: Address) -> Copy:
         """What ``other`` copies of the target, to the same place in another memory."""
         (write,) = other.writes
         reads = {
-            n: self._address(r, bounds, words)
+            n: self._address(r)
             for n, r in enumerate(other.reads)
-            if r.indices[:1] != (Var(words or ""),)
+            if r.indices[:1] != (Var(self.listed or ""),)
         }
-        place = self._address(write, bounds, words)
+        place = self._address(write)
         same = replace(place, memory=target.memory) == target
         if not same or other.update is not None or any(at != target for at in reads.values()):
-            raise _No(f"what it writes into {write.tensor} is no function of its target")
+            raise NotUnderstood(f"what it writes into {write.tensor} is no function of its target")
         order = {n: Load(0, (), self._dtype(other.reads[n])) for n in reads}
-        value = rewrite(other.body.results[0], lambda e: _renumbered(e, order))
-        return Copy(place.memory, value)
-
-    # ---- transfers --------------------------------------------------------------------------
-
-    def _transfer(self, statement: Statement) -> Transfer:
-        if len(self.scop.statements) != 1 or len(statement.reads) != 1 or statement.update:
-            raise _No("it touches main memory, and is no copy")
-        (write,), (read,) = statement.writes, statement.reads
-        inside, bounds = self._bounds(statement)
-        into = self.machine.memory(self._memory(read.tensor)).depth is None
-        if _indices(write)[1:] != tuple(Var(d) for d in inside) != _indices(read)[1:]:
-            raise _No("what it copies does not keep its place inside of an element")
-        self._is_copy(statement, read)
-        dims = tuple(bounds)
-        if not 1 <= len(dims) <= 2:
-            raise _No("it copies neither a row nor rows")
-        spans = [self._span(dim, bounds[dim], read.guard) for dim in dims]
-        # In main memory, turns count from the first one that is not filled with zeros.
-        moved = {d: Var(d) + Var(s.before) for d, s in zip(dims, spans, strict=True) if s.before}
-        shifted = replace(
-            read,
-            indices=tuple(substitute(i, moved) for i in read.indices),
-            body_indices=tuple(substitute(i, moved) for i in read.body_indices),
-        )
-        from_, to = (shifted, write)
-        main, local = (from_, to) if into else (to, from_)
-        main_address = self._address(main, bounds, None)
-        rows, columns = (Span(), spans[0]) if len(dims) == 1 else (spans[0], spans[1])
-        local_address = self._dense(local, dims, columns)
-        if main_address.steps.get(dims[-1]) != 1:
-            raise _No("elements of a row do not lie side by side")
-        step = main_address.steps.get(dims[0], 0) if len(dims) == 2 else 0
-        return Transfer(self.operation, local_address, main_address, into, rows, columns, step)
-
-    def _is_copy(self, statement: Statement, read: Access) -> None:
-        """Refuse what changes values, or fills with anything but zeros."""
-        (result,) = statement.body.results
-        match result:
-            case Load():
-                return
-            case Select(_, Load(), Literal(value=0)) if read.guard:
-                return
-        raise _No("it changes what it copies")
-
-    def _span(self, dim: str, bounds: tuple[Expr, Expr], guard: tuple[Constraint, ...]) -> Span:
-        """``dim`` goes over zeros, then over elements, then over zeros."""
-        low, high = (polynomial(b) for b in bounds)
-        if low:
-            raise _No(f"{dim} does not begin at 0")
-        before: Polynomial = {}
-        end = high
-        for each in guard:
-            form = polynomial(each.expr)
-            sign = form.pop((Var(dim),), 0)
-            if sign == 1:
-                before = scaled(form, -1)
-            elif sign == -1:
-                end = add(form, {(): 1})
-        after = add(high, scaled(end, -1))
-        size = add(end, scaled(before, -1))
-        return Span(
-            self._field(size, f"the size along {dim}"),
-            self._field(before, f"what is before {dim}") if before else None,
-            self._field(after, f"what is after {dim}") if after else None,
-        )
-
-    def _dense(self, local: Access, dims: tuple[str, ...], columns: Span) -> Address:
-        """The address of the first element, of rows side by side."""
-        width: Expr = literal(0)
-        for name in (columns.before, columns.size, columns.after):
-            if name is not None:
-                width = width + Var(name)
-        place: Expr = Var(dims[-1])
-        if len(dims) == 2:
-            place = place + Var(dims[0]) * width
-        rest = add(polynomial(_indices(local)[0]), scaled(polynomial(place), -1))
-        base = []
-        constant = rest.pop((), 0)
-        for monomial, factor in rest.items():
-            match monomial:
-                case (Var(name),) if name in self.fields:
-                    base.append((name, factor))
-                case _:
-                    raise _No(f"rows do not lie side by side in {local.tensor}")
-        base.sort(key=lambda each: -each[1])
-        return Address(self._memory(local.tensor), tuple(base), constant, None, {})
+        return Copy(place.memory, rewrite(self._value(other), lambda e: _renumbered(e, order)))
 
 
-def _indices(access: Access) -> tuple[Expr, ...]:
-    return access.body_indices if access.may else access.indices
+def _loads(node: Expr) -> bool:
+    return isinstance(node, Load)
 
 
 def _renumbered(node: Expr, order: Mapping[int, Load]) -> Expr | None:
     if isinstance(node, Load) and isinstance(node.source, int):
         return order.get(node.source, node)
     return None
-
-
-def _bits(expr: Expr) -> Bits:
-    """``int64(word >> place & mask)``."""
-    while isinstance(expr, Cast):
-        expr = expr.arg
-    match expr:
-        case Apply("and", (inner, Literal(value=mask))) if (int(mask) & (int(mask) + 1)) == 0:
-            width = int(mask).bit_length()
-        case inner:
-            width = inner.dtype.bits
-    place = 0
-    match inner:
-        case Apply("shr", (word, Literal(value=by))):
-            inner, place = word, int(by)
-    if not isinstance(inner, Load):
-        raise _No("an operand's place is not some bits of a micro-operation")
-    return Bits(place, min(width, inner.dtype.bits - place))

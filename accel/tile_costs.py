@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.accel.abilities import Compute, Transfer
 from weft.accel.accelerator import Accelerator
-from weft.accel.cover import nodes, turn_cycles
+from weft.accel.cover import Node, nodes, turn_cycles
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
 from weft.accel.tiling import views
@@ -47,14 +47,18 @@ class Rates:
 
 def rates(transfer: Transfer) -> Rates:
     """Told from what instructions of few and of many elements take."""
-    columns = transfer.columns.size
-    assert columns is not None, "a transfer has a size"
-    rows = {} if transfer.rows.size is None else {transfer.rows.size: 1}
+    rows, columns = transfer.rows, transfer.columns
+    long = columns if columns.size is not None else rows
+    one = {} if rows.size is None else {rows.size: 1 - rows.offset}
 
     def cycles(count: int) -> int:
-        cost = transfer.operation.takes({**rows, columns: count})
+        size = {} if long.size is None else {long.size: count - long.offset}
+        cost = transfer.operation.takes({**one, **size})
         return cost.latency + cost.beats + cost.cycles
 
+    if long.size is None:  # so many at once, and no others
+        whole = cycles(0)
+        return Rates(transfer.operation.queue, 0.0, whole / (rows.offset * columns.offset))
     element = (cycles(2 * RATES) - cycles(RATES)) / RATES
     return Rates(transfer.operation.queue, cycles(RATES) - element * RATES, element)
 
@@ -70,7 +74,9 @@ class CostModel:
         assert mapped.write.transfer is not None, "results are stored"
         self.store = rates(mapped.write.transfer)
         self.moving = [{d for a in v.axes for d in a.coefficients} for v in self.views]
-        self.trees = [*nodes(mapped.tree), *([] if mapped.start is None else nodes(mapped.start))]
+        self.trees = [*nodes(mapped.tree)]
+        if isinstance(mapped.start, Node):
+            self.trees += nodes(mapped.start)
 
     def costs(
         self,
@@ -81,7 +87,9 @@ class CostModel:
     ) -> Costs:
         extents = self.mapped.extents
         trips = {d: np.ceil(extents[d] / sizes[d]) for d in extents}
-        parts = [self._size(view, sizes, n in spread) for n, view in enumerate(self.views)]
+        parts = [
+            self._size(view, sizes, n in spread) * view.group for n, view in enumerate(self.views)
+        ]
         live = self._live(trips, order)
         counts, fits = self._slots(parts, trips, order, live, buffers)
         loads = [self._loads(n, counts[n], trips, order) for n in range(len(self.views))]
@@ -99,6 +107,7 @@ class CostModel:
             first = first + one
             alone = alone + np.where((counts[n] < 2) & (loads[n] > 1), one * (loads[n] - 1), 0.0)
         results = self._results(trips)
+        results_size = self._size(self.mapped.write, sizes, False) * self.mapped.write.group
         compute = self._computing(sizes, trips, counts, results)
         for queue, cycles in compute.items():
             busy[queue] = busy[queue] + cycles
@@ -107,13 +116,9 @@ class CostModel:
             + self.store.element * parts[0]
         )
         if self.mapped.compute is None:
-            one = self.store.instruction + self.store.element * self._size(
-                self.mapped.write, sizes, False
-            )
+            one = self.store.instruction + self.store.element * results_size
         busy[self.store.queue] = busy[self.store.queue] + one * results
-        moved = moved + self._size(self.mapped.write, sizes, False) * results * self._bytes(
-            self.mapped.write
-        )
+        moved = moved + results_size * results * self._bytes(self.mapped.write)
         alone = alone + np.where(
             counts[0] < 2 * live, one * results / np.maximum(live, 1) * (results > live), 0.0
         )
@@ -196,7 +201,9 @@ class CostModel:
             for dim in order:
                 if dim in self.moving[n]:
                     every = every * trips[dim]
-            if n == 0:
+            if n >= len(self.views) - len(self.mapped.moved):
+                more = [np.minimum(float(buffers), every), np.ones_like(live)]
+            elif n == 0:
                 more = (
                     [live]
                     if buffers == 1

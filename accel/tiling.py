@@ -63,8 +63,9 @@ def _tiles(
 
 
 def views(mapped: Mapped) -> tuple[View, ...]:
-    """What has slots: the results, the operands, what is read afterwards."""
-    return (mapped.target, *mapped.operands, *mapped.reads.values())
+    """What has slots: the results, the operands, what is read afterwards, what is moved."""
+    moved = (view for _, view in mapped.moved)
+    return (mapped.target, *mapped.operands, *mapped.reads.values(), *moved)
 
 
 def parts_of(mapped: Mapped, view: View, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
@@ -79,7 +80,10 @@ def loops_over(
     """The loops inside of a tile that any of ``found`` moves along, with their steps."""
     moving = {d for view in found for axis in view.axes for d in axis.coefficients}
     return tuple(
-        Loop(count, tuple(steps(view, b, dim) for view, b in zip(found, boxes, strict=True)))
+        Loop(
+            count,
+            tuple(v.group * steps(v, b, dim) for v, b in zip(found, boxes, strict=True)),
+        )
         for dim, (_, count) in ranges.items()
         if dim in moving
     )
@@ -125,10 +129,16 @@ def slots_for(
     trips = {d: -(-n // sizes[d]) for d, n in mapped.extents.items()}
     found = views(mapped)
     ranges = first_tile(mapped, sizes)
-    size = [box(view, ranges, n in spread).size for n, view in enumerate(found)]
+    size = [box(view, ranges, n in spread).size * view.group for n, view in enumerate(found)]
     if mapped.compute is None:
         size[0] = 0  # what is computed stands in the place of what was loaded
-    wanted = [_wanted(mapped, view, order, trips, buffers, n == 0) for n, view in enumerate(found)]
+    last = len(found) - len(mapped.moved)
+    wanted = [
+        _wanted(mapped, view, order, trips, buffers, n == 0)
+        if n < last
+        else [min(buffers, parts_of(mapped, view, order, trips)), 1]
+        for n, view in enumerate(found)
+    ]
     least = [counts[-1] for counts in wanted]
     counts = list(least)
     room: dict[str, int] = {}

@@ -55,10 +55,27 @@ class Arrangement:
 
 
 def arrange(compute: Compute, loops: Sequence[Loop]) -> Arrangement:
-    """The arrangement of ``loops`` (any order is right) that takes the fewest cycles, about."""
-    whole = collapsed(loops)
-    found = min(_arrangements(compute, whole), key=lambda each: _cost(compute, each))
-    return found
+    """The arrangement of ``loops`` (any order is right) that takes the fewest cycles, about.
+
+    Where ``compute`` begins a sum, what the sum goes over stands among those loops that take an
+    instruction each, or those that it adds up by itself.
+    """
+    found = _arrangements(compute, collapsed(loops))
+    if begins(compute):
+        found = (each for each in found if _begins_once(compute, each))
+    return min(found, key=lambda each: _cost(compute, each))
+
+
+def begins(compute: Compute) -> bool:
+    """Whether it leaves what does not depend on what its target held."""
+    return compute.first is not None or (compute.step.update is None and len(compute.operands) > 1)
+
+
+def _begins_once(compute: Compute, made: Arrangement) -> bool:
+    """Whether no element is begun anew by a turn after its first."""
+    turned = zip(compute.turns, made.turns, strict=True)
+    again = [loop for turn, loop in turned if turn.dim not in compute.repeats]
+    return all(loop.steps[0] or loop.extent == 1 for loop in (*again, *made.listed))
 
 
 def collapsed(loops: Sequence[Loop]) -> tuple[Loop, ...]:

@@ -95,7 +95,7 @@ class Work:
     statement: Statement  # the update, or the only statement
     extents: Mapping[str, int]
     operands: tuple[Read, ...]  # of the update, by number of its reads
-    start: int | None  # what the update begins with; None: there is no update
+    start: float | None  # what the update begins with; None: there is no update
     value: Expr
     reads: tuple[Read, ...]
     write: Read
@@ -201,9 +201,9 @@ def _unpadded(expr: Expr) -> Expr:
     return rewrite(expr, change)
 
 
-def _start(inits: list[Statement]) -> int:
+def _start(inits: list[Statement]) -> float:
     match [s.body.results[0] for s in inits]:
-        case [Literal(value=int() as value)]:
+        case [Literal(value=int() | float() as value)]:
             return value
     raise Refusal("its sum does not begin with a number")
 

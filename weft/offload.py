@@ -78,7 +78,11 @@ def offload(
         if not made:
             raise Refusal("not even its smallest tile fits into the accelerator's memories")
     except Refusal as refusal:
+        unused = [f"{name}: {why}" for name, why in target.abilities.refusals.items()]
         raise CompileError(
-            "WEFT-E1030", f"{target.machine.name} cannot compute {scop.name}", why=str(refusal)
+            "WEFT-E1030",
+            f"{target.machine.name} cannot compute {scop.name}",
+            why=str(refusal),
+            hint="some operations are not understood: " + "; ".join(unused) if unused else "",
         ) from None
     return min(made, key=lambda each: timing(each.artifact.stream).cycles)
