@@ -7,10 +7,17 @@ what it does not know needs a token, from the last instruction of each queue tha
 
 So no token can be left out, and none is waited for before it is given in program order: the machine
 never stops, however short its queues.
+
+A counter holds so many tokens. Who gives one knows that those before it have been taken but for so
+many, or a later instruction gives it. Where none does, the whole stream goes by handshakes: the
+last instruction before the one that waits gives the token, and waits itself for the one that took
+the token before. Then at most one is on its way, and giving it takes no third token: between two
+handshakes, whoever gives has taken one.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,12 +42,22 @@ class _Last:
 
 def with_tokens(machine: Accelerator, drafts: Sequence[Draft], main: int) -> Stream:
     """``drafts`` in program order, each waiting for what it has to follow. ``main``: bytes of main
-    memory."""
-    return _Tokens(machine, drafts, main).stream()
+    memory. Raises ``Refusal`` where a queue cannot wait for another one."""
+    try:
+        return _Tokens(machine, drafts, main, False).stream()
+    except _TooMany:
+        return _Tokens(machine, drafts, main, True).stream()
+
+
+class _TooMany(Exception):
+    """More tokens than their counter holds."""
 
 
 class _Tokens:
-    def __init__(self, machine: Accelerator, drafts: Sequence[Draft], main: int) -> None:
+    def __init__(
+        self, machine: Accelerator, drafts: Sequence[Draft], main: int, handshakes: bool
+    ) -> None:
+        self.handshakes = handshakes
         self.machine, self.drafts = machine, drafts
         self.queues = [queue.name for queue in machine.queues]
         count = len(self.queues)
@@ -54,6 +71,8 @@ class _Tokens:
         self.known = np.full((count, count), -1)  # by queue: what its last instruction knows
         self.knew = np.full((len(drafts) + 1, count), -1)  # by instruction, at its end
         self.flags: list[set[str]] = [set() for _ in range(len(drafts) + 1)]
+        self.members: list[list[int]] = [[] for _ in self.queues]  # by queue, in program order
+        self.takers: dict[str, list[int]] = {wire.name: [] for wire in machine.wires}
 
     def stream(self) -> Stream:
         issues = list(self.drafts)
@@ -103,11 +122,43 @@ class _Tokens:
             if needed[source] > self.known[queue, source]:
                 self._token(int(needed[source]), int(source), number, queue)
 
-    def _token(self, giver: int, source: int, taker: int, sink: int) -> None:
+    def _token(self, needed: int, source: int, taker: int, sink: int) -> None:
         wire = self._wire(source, sink)
+        giver = self._giver(wire, needed, source, taker, sink)
+        assert wire.pop not in self.flags[taker], "one token of a wire at a time"
         self.flags[giver].add(wire.push)
         self.flags[taker].add(wire.pop)
+        self.takers[wire.name].append(taker)
         self.known[sink] = np.maximum(self.known[sink], self.knew[giver])
+
+    def _giver(self, wire: Wire, needed: int, source: int, taker: int, sink: int) -> int:
+        """Who tells ``taker`` that ``needed`` is over: itself, or a later one of its queue, if the
+        counter has to have room for one more."""
+        givers, takers = self.members[source], self.takers[wire.name]
+        if self.handshakes:
+            giver = givers[bisect_left(givers, taker) - 1]
+            if takers and self.knew[giver, sink] < takers[-1]:
+                if giver != givers[-1]:
+                    raise Refusal(f"its counters of tokens from {wire.name} are too small")
+                sinks = self.members[sink]
+                self._token(sinks[bisect_left(sinks, giver) - 1], sink, giver, source)
+                self.knew[giver] = self.known[source]
+            return giver
+        if len(takers) < wire.most:
+            return needed
+        last = takers[-wire.most]
+        first = bisect_left(givers, needed)
+        found = bisect_left(givers, True, lo=first, key=lambda giver: self._over(last, giver, sink))
+        if found == len(givers):
+            raise _TooMany
+        return givers[found]
+
+    def _over(self, number: int, giver: int, sink: int) -> bool:
+        """Whether ``number`` has begun for certain where ``giver`` ends: it knows that, or could
+        not have been delivered before."""
+        members, depth = self.members[sink], self.machine.queues[sink].depth
+        delivered = bisect_left(members, giver) - depth
+        return self.knew[giver, sink] >= number or bisect_left(members, number) < delivered
 
     def _wire(self, source: int, sink: int) -> Wire:
         wire = self.wires.get((self.queues[source], self.queues[sink]))
@@ -116,6 +167,7 @@ class _Tokens:
         return wire
 
     def _ends(self, number: int, queue: int) -> None:
+        self.members[queue].append(number)
         self.known[queue, queue] = number
         self.knew[number] = self.known[queue]
 
