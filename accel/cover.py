@@ -21,6 +21,7 @@ from math import prod
 import numpy as np
 
 from weft.accel.abilities import Compute
+from weft.dtypes import DType
 from weft.frontend.scalar_expr import (
     Apply,
     Cast,
@@ -300,8 +301,11 @@ def _put(node: Expr, fields: Mapping[str, int]) -> Expr | None:
 
 
 def _normal(node: Expr) -> Expr | None:
-    """Differences as sums, products with powers of two as shifts."""
+    """Differences as sums, products with powers of two as shifts; values that fit into few bits do
+    not have to go through them."""
     match node:
+        case Cast(Cast(inner, narrow), dtype) if inner.dtype == dtype and _fits(inner, narrow):
+            return inner
         case Apply("sub", (left, Literal(value=int() as value))):
             return left + literal(-value, left.dtype)
         case Apply("mul", (left, Literal(value=int() as value))) if _is_power(value):
@@ -311,6 +315,21 @@ def _normal(node: Expr) -> Expr | None:
         case Apply("floordiv", (left, Literal(value=int() as value))) if _is_power(value):
             return left >> literal(value.bit_length() - 1, left.dtype)
     return None
+
+
+def _fits(value: Expr, dtype: DType) -> bool:
+    """Whether ``value`` was clipped to numbers of ``dtype``."""
+    if not dtype.is_integer:
+        return False
+    low = high = False
+    while isinstance(value, Apply) and value.op in ("min", "max"):
+        numbers = [a for a in value.args if isinstance(a, Literal)]
+        others = [a for a in value.args if not isinstance(a, Literal)]
+        if len(numbers) != 1 or not dtype.lowest <= numbers[0].value <= dtype.highest:
+            return False
+        low, high = low or value.op == "max", high or value.op == "min"
+        value = others[0]
+    return low and high
 
 
 def _is_power(value: int) -> bool:

@@ -41,6 +41,7 @@ class Draft:
     fields: Mapping[str, int]
     regions: tuple[Region, ...]
     words: Words | None = None
+    moved: int = 0  # bytes from or to main memory
 
 
 MAIN = "main memory"
@@ -73,7 +74,9 @@ class Drafts:
                 first = (main + part.main) * row_bytes
                 last = first + ((part.rows - 1) * part.step + part.columns) * row_bytes
                 regions.append(Region(MAIN, first, last, not transfer.into))
-            self.found.append(Draft(transfer.operation.name, fields, tuple(regions)))
+            moved = part.rows * part.columns * row_bytes
+            name = transfer.operation.name
+            self.found.append(Draft(name, fields, tuple(regions), moved=moved))
 
     def compute(
         self,

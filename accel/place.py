@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,26 @@ ALIGNMENT = 64  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Offloaded:
-    """``artifact`` and what its tensors are: ``given``, by name, of the program's tensors."""
+    """``artifact`` and what its tensors are: ``given``, by name, of the program's tensors.
+    ``bytes``: what is moved from and to main memory."""
 
     tiling: Tiling
     artifact: Artifact
     given: Mapping[str, View]
     result: View
+    bytes: int
+
+    def with_constants(self, constants: Mapping[str, Array]) -> Offloaded:
+        """The same with other data for its constants, by the program's names."""
+        image = self.artifact.image.copy()
+        for each in self.artifact.tensors:
+            if each.role == "constant":
+                view = self.given[each.name]
+                if view.value is None:
+                    each.write(image, stored(view, constants[view.tensor]))
+                else:
+                    each.write(image, np.full(each.layout.shape, view.value, view.dtype.numpy))
+        return replace(self, artifact=replace(self.artifact, image=image))
 
     def prepared(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The inputs of the artifact, of the program's ``tensors`` by name."""
@@ -104,18 +118,11 @@ def place(
     size = at + len(words) * _word_bytes(machine, found)
     image = np.zeros(_aligned(size, ALIGNMENT), np.uint8)
     given = {view.name: view for view in _in_main(mapped)}
-    for each in placed:
-        if each.role == "constant":
-            view = given[each.name]
-            data = (
-                constants[view.tensor]
-                if view.value is None
-                else np.full(each.layout.shape, view.value, view.dtype.numpy)
-            )
-            each.write(image, stored(view, data) if view.value is None else data)
     image[at:size] = np.array(words, np.uint32).view(np.uint8)
     stream = with_tokens(machine, drafts, len(image))
-    return Offloaded(tiling, Artifact(stream, image, tuple(placed)), given, mapped.write)
+    artifact = Artifact(stream, image, tuple(placed))
+    moved = sum(draft.moved for draft in drafts)
+    return Offloaded(tiling, artifact, given, mapped.write, moved).with_constants(constants)
 
 
 def _in_main(mapped: Mapped) -> list[View]:

@@ -23,7 +23,7 @@ from weft.accel.read_semantics import read_semantics
 from weft.accel.refusal import Refusal
 from weft.accel.timing import timing
 from weft.accel.work import work
-from weft.accelerators import kernel_of
+from weft.accelerators import Semantics
 from weft.errors import CompileError
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
@@ -38,18 +38,31 @@ class Target:
 
     machine: Accelerator
     abilities: Abilities
+    semantics: Semantics
     arranged: Arranged = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(machine: Accelerator) -> Target:
-        """Raises ``KernelError`` where semantics are no loop kernels."""
-        scops = {o.name: kernel_of(machine, o).scop for o in machine.operations if o.semantics}
-        return Target(machine, read_semantics(machine, scops))
+        """Raises as ``Semantics`` does."""
+        semantics = Semantics(machine)
+        scops = {name: kernel.scop for name, kernel in semantics.kernels.items()}
+        return Target(machine, read_semantics(machine, scops), semantics)
 
 
 def mapped(scop: Scop, target: Target) -> Mapped:
     """The best way for ``target`` to compute ``scop``. Raises ``Refusal``."""
     return next(mappings(work(prepared(scop)), target.machine, target.abilities))
+
+
+def can_compute(scop: Scop, target: Target) -> str:
+    """Why ``target`` cannot compute ``scop``, or ''."""
+    try:
+        best = mapped(scop, target)
+    except Refusal as refusal:
+        return str(refusal)
+    if next(tilings(best, target.machine, 1, buffers=1), None) is None:
+        return "not even its smallest tile fits into the accelerator's memories"
+    return ""
 
 
 def prepared(scop: Scop) -> Scop:

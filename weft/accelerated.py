@@ -1,0 +1,261 @@
+"""Models on an accelerator and the processor: what ``weft.compile(…, target="vta")`` gives.
+
+The accelerator is simulated: what it computes exactly (``simulator``), and how long it takes
+(``accel/timing.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.accel.accelerator import Accelerator
+from weft.accel.artifact import Artifact
+from weft.accel.place import Offloaded
+from weft.accel.timing import Timing, timing
+from weft.compiler import compile_graph
+from weft.errors import CallError, CompileError
+from weft.executable import Executable
+from weft.graph.canonical import canonical_text
+from weft.graph.cluster_program import ClusterProgram, cluster_program
+from weft.graph.offload_parts import Part, offload_parts
+from weft.graph.operator_graph import Graph, Value
+from weft.graph.partition import Cluster
+from weft.offload import Target, can_compute, offload
+from weft.options import Options
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.scop import Scop
+from weft.simulator import check_stream, simulate
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one part takes on the accelerator. ``utilisation``: the share of the cycles in which
+    its sums are computed; ``bytes`` from and to main memory."""
+
+    name: str
+    operators: str
+    cycles: int
+    utilisation: float
+    bytes: int
+    instructions: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offload:
+    """A part for the accelerator: ``values`` by the names of the program's tensors."""
+
+    cluster: Cluster
+    made: Offloaded
+    values: Mapping[str, str]
+    timing: Timing
+
+    @property
+    def layer(self) -> Layer:
+        mapped = self.made.tiling.mapped
+        cycles = self.timing.cycles
+        turns = prod(mapped.extents.values()) if mapped.compute is not None else 0
+        return Layer(
+            self.cluster.name,
+            " ".join(node.op for node in self.cluster.nodes),
+            cycles,
+            turns / cycles if cycles else 0.0,
+            self.made.bytes,
+            len(self.made.artifact.stream.issues),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What the processor computes in between."""
+
+    program: Executable
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Accelerated:
+    """A model whose parts run on an accelerator, simulated, and on the processor.
+
+    ``accelerated(*arrays, **by_name)`` and ``run`` as ``Executable`` has them. ``layers`` says what
+    each part of the accelerator takes.
+    """
+
+    def __init__(self, graph: Graph, target: Target, steps: tuple[Offload | Step, ...]) -> None:
+        self._graph, self._target, self._steps = graph, target, steps
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self._graph.inputs
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self._graph.outputs
+
+    @property
+    def machine(self) -> Accelerator:
+        return self._target.machine
+
+    @property
+    def offloads(self) -> tuple[Offload, ...]:
+        """The parts of the accelerator, in the order in which they run."""
+        return tuple(step for step in self._steps if isinstance(step, Offload))
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return tuple(each.layer for each in self.offloads)
+
+    @property
+    def artifacts(self) -> Mapping[str, Artifact]:
+        """The streams, by the name of their layer."""
+        return {each.cluster.name: each.made.artifact for each in self.offloads}
+
+    @property
+    def stats(self) -> dict[str, object]:
+        processor = sum(isinstance(step, Step) for step in self._steps)
+        return {
+            "accelerator": self.machine.name,
+            "offloaded": len(self.offloads),
+            "on the processor": processor,
+            "cycles": sum(layer.cycles for layer in self.layers),
+        }
+
+    def __call__(self, *arrays: Array, **by_name: Array) -> Array | tuple[Array, ...]:
+        """The output, or a tuple of them. Raises ``CallError`` for inputs that do not fit."""
+        names = [value.name for value in self.inputs]
+        if len(arrays) > len(names):
+            raise CallError("WEFT-E0601", f"{len(arrays)} arrays for {len(names)} inputs")
+        results = self.run({**dict(zip(names, arrays, strict=False)), **by_name})
+        found = tuple(results.values())
+        return found[0] if len(found) == 1 else found
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Outputs by name. Raises ``CallError`` for inputs that do not fit."""
+        return self.simulate(inputs)
+
+    def simulate(self, inputs: Mapping[str, Any], order: Any = "first") -> dict[str, Array]:
+        """Outputs by name, the queues being served in that ``order`` (``simulator.simulate``)."""
+        values: dict[str, Array] = self._checked(inputs)
+        for step in self._steps:
+            if isinstance(step, Step):
+                found = step.program.run({name: values[name] for name in step.inputs})
+                values |= found
+                continue
+            given = {tensor: values[name] for tensor, name in step.values.items() if name in values}
+            artifact = step.made.artifact
+            image = artifact.filled(step.made.prepared(given))
+            after = simulate(artifact.stream, image, order=order, semantics=self._target.semantics)
+            (output,) = step.cluster.outputs
+            values[output.name] = step.made.results(after)
+        return {value.name: values[value.name] for value in self.outputs}
+
+    def check(self) -> None:
+        """Refuse a stream that might do what it should not. Raises ``StreamError``."""
+        for each in self.offloads:
+            check_stream(each.made.artifact, self._target.semantics)
+
+    def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        for value in self.inputs:
+            if value.name not in inputs:
+                raise CallError("WEFT-E0601", f"input {value.name!r} is missing")
+            array = np.ascontiguousarray(inputs[value.name])
+            shape = tuple(int(getattr(size, "value", -1)) for size in value.shape)
+            if array.shape != shape or array.dtype != value.dtype.numpy:
+                raise CallError(
+                    "WEFT-E0602",
+                    f"{value.name} is {array.dtype}{list(array.shape)}",
+                    why=f"it has to be {value.dtype}{list(shape)}",
+                )
+            found[value.name] = array
+        return found
+
+
+def accelerate(
+    graph: Graph, machine: Accelerator, options: Options | None = None, *, buffers: int = 2
+) -> Accelerated:
+    """``graph`` with all that ``machine`` can compute on it, the rest on the processor.
+
+    ``buffers`` 1: without latency hiding. Raises ``CompileError``: WEFT-E1033 where there is
+    nothing for the accelerator, and as ``compile_graph`` does.
+    """
+    target = Target.of(machine)
+    compiler = _Compiler(graph, target, replace(options or Options(), target="host"), buffers)
+    return Accelerated(graph, target, compiler.steps())
+
+
+class _Compiler:
+    def __init__(self, graph: Graph, target: Target, options: Options, buffers: int) -> None:
+        self.graph, self.target, self.options, self.buffers = graph, target, options, buffers
+        self.computable: dict[str, bool] = {}  # by canonical text
+        self.reasons: dict[str, str] = {}
+        # By canonical text, and by which inputs are constants: names of tensors, and the stream.
+        self.streams: dict[tuple[str, tuple[bool, ...]], tuple[tuple[str, ...], Offloaded]] = {}
+
+    def steps(self) -> tuple[Offload | Step, ...]:
+        parts = offload_parts(self.graph, self._takes)
+        if not any(part.offloaded for part in parts):
+            raise CompileError(
+                "WEFT-E1033",
+                f"{self.target.machine.name} can compute nothing of {self.graph.name}",
+                why="; ".join(f"{name}: {why}" for name, why in list(self.reasons.items())[:4]),
+                hint="an accelerator of integers takes quantised models: weft.quantize",
+            )
+        return tuple(
+            self._offload(part.cluster) if part.offloaded else self._step(part) for part in parts
+        )
+
+    def _takes(self, cluster: Cluster) -> bool:
+        """Whether the accelerator can compute ``cluster``; the same question once."""
+        if len(cluster.outputs) != 1:
+            return False
+        made = cluster_program(cluster)
+        text = canonical_text(made.program)
+        if text not in self.computable:
+            why = can_compute(_scop(made, cluster.name), self.target)
+            self.computable[text] = not why
+            if why:
+                self.reasons[cluster.name] = why
+        return self.computable[text]
+
+    def _offload(self, cluster: Cluster) -> Offload:
+        made = cluster_program(cluster)
+        values = [value.name for value in cluster.inputs]
+        known = tuple(name in self.graph.constants for name in values)
+        key = canonical_text(made.program), known
+        if key not in self.streams:
+            scop = _scop(made, cluster.name)
+            tensors = tuple(t.name for t in scop.tensors if t.role == "input")
+            constants = self._constants(tensors, values)
+            self.streams[key] = tensors, offload(scop, self.target, constants, buffers=self.buffers)
+        tensors, found = self.streams[key]
+        found = found.with_constants(self._constants(tensors, values))
+        names = dict(zip(tensors, values, strict=True))
+        return Offload(cluster, found, names, timing(found.artifact.stream))
+
+    def _constants(self, tensors: Sequence[str], values: Sequence[str]) -> dict[str, Array]:
+        constants = self.graph.constants
+        pairs = zip(tensors, values, strict=True)
+        return {tensor: constants[name] for tensor, name in pairs if name in constants}
+
+    def _step(self, part: Part) -> Step:
+        cluster = part.cluster
+        constants = {
+            v.name: self.graph.constants[v.name]
+            for v in cluster.inputs
+            if v.name in self.graph.constants
+        }
+        inputs = tuple(v for v in cluster.inputs if v.name not in constants)
+        graph = Graph(cluster.name, inputs, cluster.outputs, cluster.nodes, constants)
+        program = compile_graph(graph, self.options)
+        return Step(program, tuple(v.name for v in inputs), tuple(v.name for v in cluster.outputs))
+
+
+def _scop(made: ClusterProgram, name: str) -> Scop:
+    return lower(made.program, name, sources=made.sources)
