@@ -67,6 +67,7 @@ class _Tokens:
             name: _Last(np.full((count, depth), -1), np.full((count, depth), -1))
             for name, depth in depths.items()
         }
+        self.twins = {m.name: m.twin for m in machine.memories if m.twin}
         self.wires = {(wire.source, wire.sink): wire for wire in machine.wires}
         self.known = np.full((count, count), -1)  # by queue: what its last instruction knows
         self.knew = np.full((len(drafts) + 1, count), -1)  # by instruction, at its end
@@ -100,7 +101,7 @@ class _Tokens:
         needed = np.full(len(self.queues), -1)
         for region in draft.regions:
             part = self._part(region.memory, region.begin, region.end)
-            last = self.last[region.memory]
+            last = self.last[self.twins.get(region.memory, region.memory)]
             needed = np.maximum(needed, last.wrote[:, part].max(axis=1, initial=-1))
             if region.writes:
                 needed = np.maximum(needed, last.read[:, part].max(axis=1, initial=-1))
@@ -110,7 +111,7 @@ class _Tokens:
     def _touch(self, number: int, draft: Draft, queue: int) -> None:
         for region in draft.regions:
             part = self._part(region.memory, region.begin, region.end)
-            last = self.last[region.memory]
+            last = self.last[self.twins.get(region.memory, region.memory)]
             (last.wrote if region.writes else last.read)[queue, part] = number
 
     def _part(self, memory: str, begin: int, end: int) -> slice:

@@ -20,6 +20,7 @@ from weft.accel.timing import Timing, timing
 from weft.compiler import compile_graph
 from weft.errors import CallError, CompileError
 from weft.executable import Executable
+from weft.frontend.tensor_expr import constant_size
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import ClusterProgram, cluster_program
 from weft.graph.offload_parts import Part, offload_parts
@@ -166,7 +167,7 @@ class Accelerated:
             if value.name not in inputs:
                 raise CallError("WEFT-E0601", f"input {value.name!r} is missing")
             array = np.ascontiguousarray(inputs[value.name])
-            shape = tuple(int(getattr(size, "value", -1)) for size in value.shape)
+            shape = tuple(constant_size(size) for size in value.shape)
             if array.shape != shape or array.dtype != value.dtype.numpy:
                 raise CallError(
                     "WEFT-E0602",
