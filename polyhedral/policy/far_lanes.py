@@ -8,6 +8,9 @@ A slow last cache hands lanes out more slowly than register tiles use them. So a
 with a part of the stream for which their own operand stays in the second cache, and the lanes come
 in once, while those of the panel before are used (``codegen/next_lanes.py``).
 
+Tiles whose rows lie side by side read the same lines of memory, step by step. Parts are then so
+short that these lines and a panel stay in the first cache from tile to tile.
+
 Those that lie in rows of memory can only be read so in short parts, with few lines in each set of
 the caches. Where rows are so many that lanes are there in a small part of the time in which these
 use them, each panel is copied instead, if then all of the stream can run at once; and, in parts as
@@ -35,6 +38,7 @@ WHOLE = 0.32  # of it, for two panels that are not cut
 BUSY = 6  # times as long as lanes take to come in: arithmetic that hides that by itself
 LONG = 4  # the same, of arithmetic beside which it takes little to copy them
 LEAST = 32  # steps of a part
+FIRST = 0.75  # of the first cache, for what parts read again where tiles share lines of memory
 PARTS = 2  # times the steps after which it takes little to bring sums in and back
 PAGES = 64  # that processors find at once
 
@@ -124,6 +128,9 @@ def _parts(
     in_rows = scop.tensor(read.tensor).role != "constant"
     in_sets = _in_sets(planner, read, cut) if in_rows and not copied else inf
     most = min(PARTS * steps_at_once(planner.machine), in_sets)
+    if any(mentions(r.indices[-1], p.rows) for r in s.reads if r != read and r.indices):
+        first = planner.machine.caches[0]
+        most = min(most, max(LEAST, int(FIRST * first.size) // (lanes * item + first.line)))
     width = int(SUMS * near) // (prod(sizes[d] for d in all_rows) * item)
     for parts in range(1, sizes[cut] + 1):
         steps = -(-sizes[cut] // parts)

@@ -8,6 +8,8 @@ import pytest
 
 from tests.polyhedral.policy.products import product
 from tests.polyhedral.transform.integer_programs import promise, read
+from weft.frontend.scalar_expr import Literal
+from weft.frontend.scalar_expr import walk as walk_expr
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy.product_costs import PAGE
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -16,6 +18,7 @@ from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
 SLOW, FAST = 4.0, 64.0  # bytes a cycle
+FIRST_SIZE = 1 << 13  # bytes
 
 
 def image(size: tuple[int, int, int], depth: int, lanes: int, taps: int = 1) -> Scop:
@@ -69,6 +72,28 @@ def test_rows_that_do_not_stay_beside_a_panel_are_read_in_parts() -> None:
     assert marked(found) and order(found) == ["k_t", "j_r", "i_r"]
     assert not marked(scheduled(product(60, 90, 520, constant="B"), 400000))
     assert not marked(scheduled(product(66, 90, 560, constant="B"), 400000))
+
+
+@pytest.mark.parametrize(("place", "held"), [("k, i", "300 9"), ("i, k", "9 300")])
+def test_lines_that_tiles_share_stay_in_the_first_cache(place: str, held: str) -> None:
+    text = f"""
+    for i in range(9):
+        for j in range(40):
+            for k in range(300):
+                C[i, j] += A[{place}] * B[k, j]
+    """
+    scop = read(text, "", A=f"in {held}", B="in 300 40", C="io 9 40")
+    scop = replace(scop, tensors=tuple(
+        replace(t, role="constant") if t.name == "B" else t for t in scop.tensors
+    ))  # fmt: skip
+    caches = (Cache(FIRST_SIZE), Cache(50000, bandwidth=SLOW, ways=64))
+    found = schedule_loops(scop, Machine("small", 16, 16, caches))
+    (part,) = (loop.at["S0"] for loop in loops_above(found.tree, "S0") if loop.name == "k_t")
+    steps = next(n.value for n in walk_expr(part) if isinstance(n, Literal))
+    assert marked(found) and isinstance(steps, int)
+    shared = place == "k, i"
+    assert (steps * (2 * 8 + 64) <= FIRST_SIZE) == shared, "a vector of lanes and a line of rows"
+    promise(found, {})
 
 
 @pytest.mark.parametrize(("depth", "apart"), [(300, PAGE), (40, 0)], ids=["in parts", "whole"])
