@@ -100,6 +100,11 @@ class Accelerated:
         return self._graph.outputs
 
     @property
+    def input_values(self) -> dict[str, Value | None]:
+        """The inputs by name."""
+        return {value.name: value for value in self.inputs}
+
+    @property
     def machine(self) -> Accelerator:
         return self._target.machine
 

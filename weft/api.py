@@ -9,6 +9,9 @@ from typing import Any
 
 import onnx
 
+from weft.accel.accelerator import Accelerator
+from weft.accel.machines.named import MACHINES, machine_named
+from weft.accelerated import Accelerated, accelerate
 from weft.compiler import cluster_scops, lower_graph, no_such_cluster
 from weft.errors import CallError, CompileError, ExpressionError
 from weft.executable import Executable
@@ -27,7 +30,7 @@ from weft.options import Options, options_or_default
 from weft.polyhedral.schedule_loops import schedule_loops as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.quantization import Inputs, Quantized, model_graph, quantized
+from weft.quantization import Inputs, Quantized, integers_of, model_graph, quantized
 from weft.schedule_value import Schedule, Subject, not_a_schedule
 from weft.targets import target_for
 from weft.verify_full import compile_and_verify
@@ -39,12 +42,12 @@ Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quant
 def compile(
     source: Source,
     *,
-    target: str | None = None,
+    target: str | Accelerator | None = None,
     options: Options | None = None,
     in_place: Mapping[str, str] | None = None,
     shapes: Shapes | None = None,
     schedule: Schedule | Mapping[str, Schedule] | None = None,
-) -> Executable | Model:
+) -> Executable | Model | Accelerated:
     """``source`` as something callable.
 
     ``source`` is a loop kernel (see ``weft.kernel``), a tensor or a sequence of tensors (the
@@ -54,17 +57,23 @@ def compile(
     shapes and data of its calls and remembers them.
 
     ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
-    a name that ``weft targets`` lists or LLVM knows. What cannot run here can be saved.
+    a name that ``weft targets`` lists or LLVM knows. What cannot run here can be saved. Or an
+    accelerator, "vta" or one of one's own (``weft.accel``): an ``Accelerated``, whose parts for it
+    are simulated.
     ``options``: by default what the environment says (``Options.from_environment``).
     ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
     input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that
     ``weft.schedule(source)`` began, or some of ``weft.schedules(source)``, by name; what has none
     is scheduled by Weft. Raises ``CompileError``.
     """
-    chosen = _chosen(target, options)
+    named = isinstance(target, str) and target in MACHINES
+    machine = machine_named(str(target), {}) if named else target
+    if isinstance(machine, Accelerator):
+        return _accelerated(source, machine, options, shapes, (in_place, schedule))
+    chosen = _chosen(machine, options)
     given = _given(schedule)
     if isinstance(source, Kernel):
-        chosen = _for(target, options_or_default(options or source.options))
+        chosen = _for(machine, options_or_default(options or source.options))
         return _compiled_kernel(source, chosen, given, in_place, shapes)
     if _is_onnx(source):
         if in_place:
@@ -98,6 +107,25 @@ def quantize(
     if shapes:
         raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
     return quantized(_graph(source, None), inputs, options)
+
+
+def _accelerated(
+    source: Source,
+    machine: Accelerator,
+    options: Options | None,
+    shapes: Shapes | None,
+    unfit: Sequence[object],
+) -> Accelerated:
+    if any(unfit) or isinstance(source, Kernel):
+        raise CompileError(
+            "WEFT-E0017",
+            "loop kernels, in_place and schedule are not for accelerators",
+            hint="tensor expressions, ONNX models, and what weft.quantize makes of them",
+        )
+    chosen = options_or_default(options)
+    if _is_onnx(source):
+        return accelerate(integers_of(model_graph(source, shapes), chosen), machine, chosen)
+    return accelerate(_graph(source, None), machine, chosen)
 
 
 def _compiled_kernel(

@@ -19,9 +19,13 @@ import click
 from rich.console import Console
 
 import weft
+from weft.accel.accelerator import Accelerator
+from weft.accelerated import Accelerated
 from weft.cache import open_cache
 from weft.calibration import calibrate_host
 from weft.cli_accel import accel
+from weft.cli_accelerated import open_accelerated, run_accelerated, write_streams
+from weft.cli_machines import accelerator_named
 from weft.cli_models import Loaded, make_inputs, open_program
 from weft.cli_progress import compile_progress, progress
 from weft.cli_quantize import QuantizedRun, open_quantized
@@ -77,6 +81,19 @@ _shape = click.option(
 _target = click.option(
     "--target", metavar="NAME", help="The processor to compile for, one of `weft targets`."
 )
+_any_target = click.option(
+    "--target", metavar="NAME",
+    help="The processor to compile for, one of `weft targets`, or an accelerator: vta, or"
+    " FILE.py:FUNCTION.",
+)  # fmt: skip
+_config = click.option(
+    "--config", type=click.Path(path_type=Path), metavar="vta_config.json",
+    help="The configuration of --target vta.",
+)  # fmt: skip
+_quantize = click.option(
+    "--quantize", is_flag=True,
+    help="In 8-bit integers: scales, layer by layer, and accuracy beside floating point.",
+)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -115,7 +132,8 @@ def main() -> None:
     "--output", "outputs", multiple=True, metavar="NAME=@FILE.npy", help="Where to write an output."
 )
 @_threads
-@_target
+@_any_target
+@_config
 @_shape
 @click.option("--seed", type=click.IntRange(0), default=0, help="Of random inputs.")
 @click.option(
@@ -123,10 +141,7 @@ def main() -> None:
     help=f"Timed runs; by default {DEFAULT_REPEAT}, or fewer in 10 s.",
 )  # fmt: skip
 @click.option("--no-peer", is_flag=True, help="Do not compare with onnxruntime.")
-@click.option(
-    "--quantize", is_flag=True,
-    help="In 8-bit integers: scales, layer by layer, and accuracy beside floating point.",
-)  # fmt: skip
+@_quantize
 @as_json_option
 @reported
 def run(
@@ -135,6 +150,7 @@ def run(
     outputs: tuple[str, ...],
     threads: int | None,
     target: str | None,
+    config: Path | None,
     shapes: Shapes,
     seed: int,
     repeat: int | None,
@@ -142,8 +158,15 @@ def run(
     quantize: bool,
     as_json: bool,
 ) -> None:
-    """Run MODEL: its results, its latency beside onnxruntime's, and what the compiler did."""
+    """Run MODEL: its results, its latency beside onnxruntime's, and what the compiler did.
+
+    On an accelerator it is simulated: what each layer takes, and whether results are right.
+    """
     started = time.perf_counter()
+    machine = accelerator_named(target, config)
+    if machine is not None:
+        _run_accelerated(model, machine, threads, inputs, outputs, shapes, seed, quantize, as_json)
+        return
     choices = {"threads": threads, "target": target}
     if quantize:
         loaded, quantised = _quantised(model, shapes, inputs, seed, **choices)
@@ -164,6 +187,36 @@ def run(
             click.echo(quantised)
         print_run(found, Console(highlight=False, soft_wrap=True))
     if peer is not None and peer.difference is not None and not peer.difference.equal:
+        sys.exit(DIFFERENT)
+
+
+def _run_accelerated(
+    model: str,
+    machine: Accelerator,
+    threads: int | None,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    shapes: Shapes,
+    seed: int,
+    quantize: bool,
+    as_json: bool,
+) -> None:
+    options = _options({"threads": threads})
+    with compile_progress(f"compiling {model} for {machine.name}", watched=False):
+        loaded, quantised = open_accelerated(
+            model, machine, options, shapes, inputs, seed, quantize=quantize
+        )
+    given = make_inputs(loaded, inputs, seed)
+    with progress(f"simulating {loaded.name}"):
+        found, results = run_accelerated(loaded, quantised, given, options, shapes)
+    write_outputs(results, outputs)
+    if as_json:
+        print_json(found.data() | ({"quantisation": quantised.data()} if quantised else {}))
+    else:
+        if quantised is not None:
+            click.echo(quantised)
+        found.print(Console(highlight=False, soft_wrap=True))
+    if not found.equal:
         sys.exit(DIFFERENT)
 
 
@@ -210,7 +263,9 @@ def bench(arguments: tuple[str, ...]) -> None:
 )
 @click.option("--header", type=click.Path(path_type=Path), help="Of a library: where it goes.")
 @click.option("--name", help="Of a library: what its functions' names start with.")
-@_target
+@_any_target
+@_config
+@_quantize
 @_shape
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
 @as_json_option
@@ -221,11 +276,20 @@ def compile_(
     header: Path | None,
     name: str | None,
     target: str | None,
+    config: Path | None,
+    quantize: bool,
     shapes: Shapes,
     texts: bool,
     as_json: bool,
 ) -> None:
-    """Compile MODEL to an artifact that runs without compiling, or to a library for C programs."""
+    """Compile MODEL to an artifact that runs without compiling, or to a library for C programs.
+
+    For an accelerator, to streams: NAME.bin, NAME.json, NAME.image; see `weft accel`.
+    """
+    machine = accelerator_named(target, config)
+    if machine is not None:
+        _compile_streams(model, machine, output, shapes, quantize, as_json)
+        return
     library = output is not None and output.suffix in (".o", ".so")
     if not library and (header is not None or name is not None):
         raise CallError(
@@ -233,7 +297,11 @@ def compile_(
             "--header and --name are for libraries",
             hint="-o NAME.o, or -o NAME.so where there is a linker",
         )
-    loaded = _open(model, shapes, target=target)
+    if quantize:
+        loaded, _ = _quantised(model, shapes, (), 0, target=target)
+    else:
+        loaded = _open(model, shapes, target=target)
+    assert not isinstance(loaded.program, Accelerated), "it was made for a processor"
     path = output or Path(f"{loaded.name}.weft")
     if library:
         loaded.program.export(path, header=header, name=name or identifier(loaded.name))
@@ -245,6 +313,24 @@ def compile_(
         print_json({**made, "bytes": size, "stats": dict(loaded.program.stats)})
     else:
         click.echo(f"{path}: {size:,} bytes")
+
+
+def _compile_streams(
+    model: str,
+    machine: Accelerator,
+    output: Path | None,
+    shapes: Shapes,
+    quantize: bool,
+    as_json: bool,
+) -> None:
+    with compile_progress(f"compiling {model} for {machine.name}", watched=False):
+        loaded, _ = open_accelerated(model, machine, _options({}), shapes, (), 0, quantize=quantize)
+    assert isinstance(loaded.program, Accelerated), "it was made for an accelerator"
+    written = write_streams(loaded.program, output or Path(f"{loaded.name}.bin"))
+    if as_json:
+        print_json({"files": [str(path) for path in written], "stats": loaded.program.stats})
+    for path in [] if as_json else written:
+        click.echo(f"{path}: {path.stat().st_size:,} bytes")
 
 
 @cli.command(epilog=MODEL_HELP)
@@ -269,6 +355,7 @@ def explain(
     operators why they were fused or not.
     """
     program = _open(model, shapes, target=target).program
+    assert not isinstance(program, Accelerated), "it was made for a processor"
     if source is not None:
         text = program.source(source)
     else:

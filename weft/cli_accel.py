@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import runpy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +19,9 @@ from weft.accel.machines.vta import Config, vta
 from weft.accel.timing import Timing, timing
 from weft.accel.trace import trace
 from weft.accelerators import Semantics
+from weft.cli_machines import machine_made_by
 from weft.cli_shared import as_json_option, print_json, reported
-from weft.errors import ArtifactError, CompileError
+from weft.errors import ArtifactError
 from weft.files import write_atomically
 from weft.options import Options
 from weft.simulator import Simulator, check_stream, simulate
@@ -165,25 +165,7 @@ def _given_machine(machine: str | None, config: Path | None) -> Accelerator | No
         raise click.UsageError("--machine and --config both say which machine it is")
     if config is not None:
         return vta(Config.read(_bytes(config).decode("utf-8", "replace")))
-    return None if machine is None else _made(machine)
-
-
-def _made(text: str) -> Accelerator:
-    """What ``FILE.py:FUNCTION`` makes."""
-    path, colon, name = text.rpartition(":")
-    if not colon or not path or not name.isidentifier():
-        raise click.UsageError(f"--machine {text}: not of the form FILE.py:FUNCTION")
-    try:
-        found = runpy.run_path(path)[name]()
-    except Exception as error:  # a user's file may raise anything
-        raise CompileError(
-            "WEFT-E1027", f"{text} makes no machine", why=f"{type(error).__name__}: {error}"
-        ) from None
-    if not isinstance(found, Accelerator):
-        raise CompileError(
-            "WEFT-E1027", f"{text} makes no machine", why=f"it returns a {type(found).__name__}"
-        )
-    return found
+    return None if machine is None else machine_made_by(machine)
 
 
 def _order(text: str) -> Any:

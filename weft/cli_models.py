@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 import weft
+from weft.accelerated import Accelerated
 from weft.codegen.size_arithmetic import evaluate
 from weft.errors import CallError, WeftError
 from weft.executable import Executable
@@ -31,7 +32,7 @@ class Loaded:
     """A model that runs; ``onnx`` is its source where there is one, ``sample`` makes inputs."""
 
     name: str
-    program: Executable | Model
+    program: Executable | Model | Accelerated
     onnx: onnx.ModelProto | Path | None
     sample: Inputs | None = None
 
@@ -61,7 +62,7 @@ def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
     return path.stem, path, None
 
 
-def ports(program: Executable | Model) -> dict[str, Value | None]:
+def ports(program: Executable | Model | Accelerated) -> dict[str, Value | None]:
     """The inputs by name; None for one that is no tensor of known rank."""
     if isinstance(program, Executable):
         return {spec.name: Value(spec.name, spec.shape, spec.dtype) for spec in program.inputs}

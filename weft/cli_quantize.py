@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import weft
+from weft.accel.accelerator import Accelerator
 from weft.cli_models import Loaded, Shapes, inputs_for, source_of
 from weft.errors import CallError
 from weft.options import Options
@@ -35,9 +36,14 @@ class QuantizedRun:
 
 
 def open_quantized(
-    name: str, options: Options, shapes: Shapes, given: Sequence[str], seed: int
+    name: str,
+    options: Options,
+    shapes: Shapes,
+    given: Sequence[str],
+    seed: int,
+    machine: Accelerator | None = None,
 ) -> tuple[Loaded, QuantizedRun]:
-    """The model called ``name`` in 8-bit integers.
+    """The model called ``name`` in 8-bit integers, for the ``machine`` if there is one.
 
     Inputs ``given`` on the command line are the same in all calls; others are random, from the
     seeds after ``seed``. Raises as ``weft.quantize`` does, WEFT-E0809 for a compiled artifact.
@@ -55,5 +61,5 @@ def open_quantized(
     calls = [inputs_for(declared, sample, given, s) for s in seeds]
     made = weft.quantize(source, calls[:CALIBRATED], options=options, shapes=shapes)
     accuracy = made.accuracy(calls[CALIBRATED:], options=options)
-    loaded = Loaded(title, weft.compile(made, options=options), None, sample)
+    loaded = Loaded(title, weft.compile(made, target=machine, options=options), None, sample)
     return loaded, QuantizedRun(made, accuracy)
