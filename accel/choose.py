@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 
 from weft.accel.accelerator import Accelerator
 from weft.accel.mapping import Mapping as Mapped
-from weft.accel.tile_costs import Array, CostModel
+from weft.accel.tile_costs import CostModel, Flags
+from weft.accel.tile_footprints import Tiles
+from weft.accel.tile_grid import Numbers, grid, orders_of
 from weft.accel.tiling import Tiling, slots_for, views
 
-SIZES = 10  # of tiles along one loop
-GRID = 40_000  # combinations of them
-PERMUTED = 4  # loops whose order is tried out
+FIRST = 64  # tilings of a grid that are looked at in all orders at once, at first
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +31,57 @@ def candidates(
 ) -> list[Candidate]:
     """The ``most`` tilings that take the fewest cycles, about, the best first. Tilings that do not
     fit are none."""
-    model = CostModel(mapped, machine)
-    grid, loops = _grid(mapped)
+    tiles = Tiles(mapped, grid(mapped.extents))
     found: list[Candidate] = []
     for spread in _spreads(mapped):
-        for order in _orders(loops):
-            costs = model.costs(grid, order, spread, buffers)
-            best = np.argsort(costs.cycles, kind="stable")[:most]
-            found += [
-                Candidate(
-                    {d: int(s[n]) for d, s in grid.items()},
-                    order,
-                    spread,
-                    float(costs.cycles[n]),
-                    float(costs.bytes[n]),
-                )
-                for n in best
-                if np.isfinite(costs.cycles[n])
-            ]
+        model = CostModel(tiles, machine, spread, buffers)
+        found += _best(model, _different(tiles, spread), most)
     found.sort(key=lambda c: (c.cycles, c.bytes))
-    return _different(found)[:most]
+    return found[:most]
 
 
-def _different(found: list[Candidate]) -> list[Candidate]:
-    """Without those that differ in the order of loops over one tile alone."""
-    seen: dict[object, Candidate] = {}
-    for each in found:
-        key = (tuple(each.sizes.items()), each.order, each.spread)
-        seen.setdefault(key, each)
-    return list(seen.values())
+def _different(tiles: Tiles, spread: frozenset[int]) -> Flags:
+    """The tilings that are not the same without ``spread``."""
+    found = np.full(tiles.sizes.shape[1], not spread)
+    for n in spread:
+        found |= tiles.footprint(n, True).whole != tiles.footprint(n, False).whole
+    return found
+
+
+def _best(model: CostModel, allowed: Flags, most: int) -> list[Candidate]:
+    """The ``most`` best of a model's tilings: those that cannot be among them by their bounds are
+    not looked at."""
+    least = model.least()
+    columns = np.nonzero(model.fits() & allowed)[0]
+    columns = columns[np.argsort(least[columns], kind="stable")]
+    cycles, moved = np.zeros(0), np.zeros(0)
+    numbers, orders = orders_of(model.tiles.trips[:, :0])
+    at, count = 0, FIRST
+    while at < len(columns):
+        if len(cycles) == most and least[columns[at]] > cycles[-1]:
+            break
+        some = columns[at : at + count]
+        inside, order = orders_of(model.tiles.trips[:, some])
+        costs = model.costs(some[inside], order)
+        cycles, moved = np.append(cycles, costs.cycles), np.append(moved, costs.bytes)
+        numbers, orders = np.append(numbers, some[inside]), np.hstack([orders, order])
+        best = np.lexsort((moved, cycles))[:most]
+        best = best[np.isfinite(cycles[best])]
+        cycles, moved = cycles[best], moved[best]
+        numbers, orders = numbers[best], orders[:, best]
+        at, count = at + count, 2 * count
+    return [
+        _candidate(model, int(number), orders[:, n], float(cycles[n]), float(moved[n]))
+        for n, number in enumerate(numbers)
+    ]
+
+
+def _candidate(
+    model: CostModel, number: int, order: Numbers, cycles: float, moved: float
+) -> Candidate:
+    names = list(model.tiles.dims)
+    sizes = {dim: int(model.tiles.sizes[n, number]) for dim, n in model.tiles.dims.items()}
+    return Candidate(sizes, tuple(names[n] for n in order), model.spread, cycles, moved)
 
 
 def tilings(
@@ -72,38 +93,6 @@ def tilings(
         slots = slots_for(mapped, machine, each.sizes, order, each.spread, buffers)
         if slots is not None:
             yield Tiling(mapped, each.sizes, order, slots, each.spread)
-
-
-def _grid(mapped: Mapped) -> tuple[dict[str, Array], list[str]]:
-    """All combinations of sizes, and the loops that are cut in some of them."""
-    sizes = {d: _sizes(n) for d, n in mapped.extents.items()}
-    while np.prod([len(s) for s in sizes.values()]) > GRID:
-        longest = max(sizes, key=lambda d: len(sizes[d]))
-        sizes[longest] = _thinned(sizes[longest])
-    mesh = np.meshgrid(*[np.array(s, float) for s in sizes.values()], indexing="ij")
-    grid = {d: m.reshape(-1) for d, m in zip(sizes, mesh, strict=True)}
-    return grid, [d for d, s in sizes.items() if len(s) > 1]
-
-
-def _sizes(extent: int) -> list[int]:
-    """Sizes that cut ``extent`` into equal parts, about: at most ``SIZES``."""
-    every = sorted({-(-extent // parts) for parts in range(1, extent + 1)})
-    whole = [s for s in every if extent % s == 0]
-    found = whole if len(whole) > 3 else every
-    while len(found) > SIZES:
-        found = _thinned(found)
-    return found
-
-
-def _thinned(sizes: list[int]) -> list[int]:
-    """Every other one, the first and the last kept."""
-    return [*sizes[:-1:2], sizes[-1]] if len(sizes) > 2 else sizes[-1:]
-
-
-def _orders(loops: list[str]) -> Iterator[tuple[str, ...]]:
-    fixed, free = loops[:-PERMUTED], loops[-PERMUTED:]
-    for order in permutations(free):
-        yield (*fixed, *order)
 
 
 def _spreads(mapped: Mapped) -> Iterator[frozenset[int]]:

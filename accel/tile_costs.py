@@ -1,315 +1,377 @@
 """What tilings cost, in closed form: thousands at once, without building one.
 
-Each queue takes the sum of what its instructions take; the slowest one decides, and what they
-cannot do at the same time comes on top: the first parts, which everything waits for, the last
-results, and whatever has one slot only. A part is loaded again wherever more than its slots hold
-comes in between (``tiling.slots_for``). Numbers are arrays over the tilings, of loops in one order.
+From tile to tile, an outer loop advances or an inner one, and what is loaded then are the parts
+that are not in a slot any more (``tiling.slots_for``). Loads of a tile come while the one before is
+computed, if there is a second slot: so each step takes the longer of the two, and no queue, nor any
+channel that queues share, is done before the sum of what it has to do. What nothing hides comes on
+top: the first parts, the last results, whatever has one slot only.
+
+Columns of arrays are tilings (``tile_grid``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
 from typing import Any
 
 import numpy as np
 
 from weft.accel.abilities import Compute, Transfer
 from weft.accel.accelerator import Accelerator
-from weft.accel.cover import Node, nodes, turn_cycles
-from weft.accel.mapping import Mapping as Mapped
-from weft.accel.mapping import View
+from weft.accel.cover import nodes, turn_cycles
+from weft.accel.tile_footprints import Footprint, Tiles
+from weft.accel.tile_grid import Array, Numbers
 from weft.accel.tiling import views
+from weft.accel.turns import MAX_WORDS, WORD
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-WORDS = 64  # micro-operations of one instruction, about
 RATES = 64  # elements from which the rate of a transfer is told
+AT_ONCE = 512  # micro-operations that come with one transfer, about
+CHANNEL = "channel "
+LIST = 16  # cycles that such a transfer takes besides, about
+Columns = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Cycles of a transfer: each instruction, each element, each zero; how much of an element's is
+    the channel's."""
+
+    queue: str
+    channel: str
+    instruction: float
+    element: float
+    zero: float
+    beats: float
+
+    def cycles(self, found: Footprint) -> Array:
+        """Of a part."""
+        elements = found.elements * self.element
+        if self.element < 1:  # rows begin with a beat of their own
+            elements = np.maximum(elements, found.rows * np.ceil(elements / found.rows))
+        return self.instruction * found.moves + elements + self.zero * found.zeros
+
+    def carried(self, found: Footprint) -> Array:
+        """Beats of a part."""
+        return found.elements * self.beats
+
+
+def rates(transfer: Transfer) -> Rates:
+    """Told from what instructions of few and of many elements take."""
+    columns = transfer.columns.size
+    assert columns is not None, "a transfer has a size"
+    rows = {} if transfer.rows.size is None else {transfer.rows.size: 1}
+    takes = transfer.operation.takes
+    few, many = takes({**rows, columns: RATES}), takes({**rows, columns: 2 * RATES})
+    element = (many.beats + many.cycles - few.beats - few.cycles) / RATES
+    zero = 0
+    if transfer.columns.before is not None:
+        padded = takes({**rows, columns: RATES, transfer.columns.before: 1})
+        zero = padded.beats + padded.cycles - few.beats - few.cycles
+    return Rates(
+        transfer.operation.queue,
+        few.channel,
+        few.latency + few.beats + few.cycles - element * RATES,
+        element,
+        zero,
+        (many.beats - few.beats) / RATES if few.channel else 0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of each tiling: cycles, with and without double buffering, bytes of main memory; inf where
-    it does not fit."""
+    """Cycles, inf where it does not fit; bytes of main memory."""
 
     cycles: Array
     bytes: Array
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Cycles of a transfer: each instruction, each row, each element."""
-
-    queue: str
-    instruction: float
-    element: float
-
-
-def rates(transfer: Transfer) -> Rates:
-    """Told from what instructions of few and of many elements take."""
-    rows, columns = transfer.rows, transfer.columns
-    long = columns if columns.size is not None else rows
-    one = {} if rows.size is None else {rows.size: 1 - rows.offset}
-
-    def cycles(count: int) -> int:
-        size = {} if long.size is None else {long.size: count - long.offset}
-        cost = transfer.operation.takes({**one, **size})
-        return cost.latency + cost.beats + cost.cycles
-
-    if long.size is None:  # so many at once, and no others
-        whole = cycles(0)
-        return Rates(transfer.operation.queue, 0.0, whole / (rows.offset * columns.offset))
-    element = (cycles(2 * RATES) - cycles(RATES)) / RATES
-    return Rates(transfer.operation.queue, cycles(RATES) - element * RATES, element)
-
-
 class CostModel:
-    """Of one mapping on one machine."""
+    """Of the tilings ``tiles`` of one mapping, on a machine. ``buffers``: as in
+    ``tiling.slots_for``."""
 
-    def __init__(self, mapped: Mapped, machine: Accelerator) -> None:
-        self.mapped, self.machine = mapped, machine
+    def __init__(
+        self, tiles: Tiles, machine: Accelerator, spread: frozenset[int], buffers: int = 2
+    ) -> None:
+        self.tiles, self.machine, self.spread, self.buffers = tiles, machine, spread, buffers
+        self.mapped = mapped = tiles.mapped
         self.views = views(mapped)
-        self.depths = {v.memory: float(machine.memory(v.memory).depth or 0) for v in self.views}
-        self.rates = [None if v.transfer is None else rates(v.transfer) for v in self.views]
+        self.moving = np.array(
+            [
+                [any(dim in axis.coefficients for axis in view.axes) for dim in tiles.dims]
+                for view in self.views
+            ]
+        )
+        self.folds = np.array([dim in mapped.folds for dim in tiles.dims])
+        self.parts = [tiles.footprint(n, n in spread) for n in range(len(self.views))]
         assert mapped.write.transfer is not None, "results are stored"
         self.store = rates(mapped.write.transfer)
-        self.moving = [{d for a in v.axes for d in a.coefficients} for v in self.views]
-        self.trees = [*nodes(mapped.tree)]
-        if isinstance(mapped.start, Node):
-            self.trees += nodes(mapped.start)
-
-    def costs(
-        self,
-        sizes: Mapping[str, Array],
-        order: Sequence[str],
-        spread: frozenset[int],
-        buffers: int = 2,
-    ) -> Costs:
-        extents = self.mapped.extents
-        trips = {d: np.ceil(extents[d] / sizes[d]) for d in extents}
-        parts = [
-            self._size(view, sizes, n in spread) * view.group for n, view in enumerate(self.views)
+        self.rates = [None if v.transfer is None else rates(v.transfer) for v in self.views]
+        # What is computed in the place of what was loaded has no slots of its own.
+        self.holds = [
+            part.whole if n or mapped.compute is not None else 0 * part.whole
+            for n, part in enumerate(self.parts)
         ]
-        live = self._live(trips, order)
-        counts, fits = self._slots(parts, trips, order, live, buffers)
-        loads = [self._loads(n, counts[n], trips, order) for n in range(len(self.views))]
-        busy: dict[str, Array] = {queue.name: np.zeros_like(live) for queue in self.machine.queues}
-        first = np.zeros_like(live)
-        alone = np.zeros_like(live)
-        moved = np.zeros_like(live)
-        for n, rate in enumerate(self.rates):
-            if rate is None:
-                continue
-            view = self.views[n]
-            one = rate.instruction * self._moves(view, sizes) + rate.element * parts[n]
-            busy[rate.queue] = busy[rate.queue] + one * loads[n]
-            moved = moved + parts[n] * loads[n] * self._bytes(view)
-            first = first + one
-            alone = alone + np.where((counts[n] < 2) & (loads[n] > 1), one * (loads[n] - 1), 0.0)
-        results = self._results(trips)
-        results_size = self._size(self.mapped.write, sizes, False) * self.mapped.write.group
-        compute = self._computing(sizes, trips, counts, results)
-        for queue, cycles in compute.items():
-            busy[queue] = busy[queue] + cycles
-        one = (
-            self.store.instruction * self._moves(self.mapped.write, sizes)
-            + self.store.element * parts[0]
-        )
-        if self.mapped.compute is None:
-            one = self.store.instruction + self.store.element * results_size
-        busy[self.store.queue] = busy[self.store.queue] + one * results
-        moved = moved + results_size * results * self._bytes(self.mapped.write)
-        alone = alone + np.where(
-            counts[0] < 2 * live, one * results / np.maximum(live, 1) * (results > live), 0.0
-        )
-        total = np.max(np.stack(list(busy.values())), axis=0) + first + one
-        own = sum(compute.values())
-        total = np.maximum(total, own + alone + first + one)
-        return Costs(np.where(fits, total, np.inf), moved)
+        self.results: Array = np.prod(tiles.trips[~self.folds], axis=0)
+        self.loading = [
+            None if rate is None else rate.cycles(part)
+            for rate, part in zip(self.rates, self.parts, strict=True)
+        ]
+        self.storing = self.store.cycles(tiles.written)
+        self.words, self.instructions = self._arranged()
+        self.computing = self._computing()
 
-    # ---- footprints -------------------------------------------------------------------------
+    # ---- all orders -------------------------------------------------------------------------
 
-    def _size(self, view: View, sizes: Mapping[str, Array], spread: bool) -> Array:
-        total: Array = np.ones_like(next(iter(sizes.values())))
-        for n, axis in enumerate(view.axes):
-            length: Array = np.zeros_like(total)
-            step = 0
-            for dim, c in axis.coefficients.items():
-                length = length + abs(c) * (sizes[dim] - 1)
-                step = gcd(step, abs(c)) if self.mapped.extents[dim] > 1 else step
-            if n == len(view.axes) - 1 and not spread:
-                step = 1
-            total = total * (length // max(step, 1) + 1)
-        return total
-
-    def _moves(self, view: View, sizes: Mapping[str, Array]) -> Array:
-        """Instructions that a part takes: all axes but the last two are gone through one by one."""
-        total: Array = np.ones_like(next(iter(sizes.values())))
-        whole = total > 0
-        kept = 2.0 * np.ones_like(total)  # axes that one instruction still takes
-        for axis in reversed(view.axes):
-            count: Array = np.ones_like(total)
-            for dim, c in axis.coefficients.items():
-                count = count + abs(c) * (sizes[dim] - 1)
-            many = count > 1
-            joined = many & whole
-            alone = many & ~joined & (kept <= 0)
-            total = total * np.where(alone, count, 1.0)
-            kept = kept - np.where(many & (~joined | (count < axis.size)), 1.0, 0.0)
-            whole = whole & (count >= axis.size) & (len(axis.coefficients) < 2)
-        return total
-
-    def _bytes(self, view: View) -> int:
-        assert view.transfer is not None, "it is moved"
-        return self.machine.memory(view.transfer.main.memory).nbytes
-
-    # ---- slots ------------------------------------------------------------------------------
-
-    def _live(self, trips: Mapping[str, Array], order: Sequence[str]) -> Array:
-        found: Array = np.ones_like(next(iter(trips.values())))
-        inside = np.zeros_like(found, dtype=bool)
-        for dim in order:
-            if dim in self.mapped.folds:
-                inside = inside | (trips[dim] > 1)
-            else:
-                found = found * np.where(inside, trips[dim], 1.0)
+    def fits(self) -> Flags:
+        """Which tilings have room for one part of everything."""
+        found: Flags = np.ones(self.tiles.sizes.shape[1], bool)
+        for memory in {view.memory for view in self.views}:
+            inside = [h for h, v in zip(self.holds, self.views, strict=True) if v.memory == memory]
+            found &= sum(inside) <= (self.machine.memory(memory).depth or 0)
         return found
 
-    def _window(self, n: int, trips: Mapping[str, Array], order: Sequence[str]) -> Array:
-        """Parts between two uses of one (``tiling.reused``)."""
-        found: Array = np.ones_like(next(iter(trips.values())))
-        inside = np.zeros_like(found, dtype=bool)
-        for dim in order:
-            if dim in self.moving[n]:
-                found = found * np.where(inside, trips[dim], 1.0)
-            else:
-                inside = inside | (trips[dim] > 1)
-        return found
+    def least(self) -> Array:
+        """Cycles that no order of the loops is below: everything is loaded once."""
+        busy = {queue: work.copy() for queue, work in self.computing.items()}
+        for n, (rate, one) in enumerate(zip(self.rates, self.loading, strict=True)):
+            if rate is not None and one is not None:
+                parts = np.prod(self.tiles.trips[self.moving[n]], axis=0)
+                busy[rate.queue] = busy.get(rate.queue, 0.0) + one * parts
+        stored = self.storing * self.results
+        busy[self.store.queue] = busy.get(self.store.queue, 0.0) + stored
+        longest: Array = np.max(np.stack(list(busy.values())), axis=0)
+        return longest
 
-    def _slots(
-        self,
-        parts: Sequence[Array],
-        trips: Mapping[str, Array],
-        order: Sequence[str],
-        live: Array,
-        buffers: int,
-    ) -> tuple[list[Array], Array]:
-        """How many slots each view has; whether all have what they need."""
-        wanted: list[list[Array]] = []
-        for n in range(len(self.views)):
-            every: Array = np.ones_like(live)
-            for dim in order:
-                if dim in self.moving[n]:
-                    every = every * trips[dim]
-            if n >= len(self.views) - len(self.mapped.moved):
-                more = [np.minimum(float(buffers), every), np.ones_like(live)]
-            elif n == 0:
-                more = (
-                    [live]
-                    if buffers == 1
-                    else [np.minimum(2 * live, np.maximum(every, live)), live]
-                )
-            else:
-                window = self._window(n, trips, order)
-                more = (
-                    [window, np.ones_like(live)]
-                    if buffers == 1
-                    else [
-                        np.minimum(each, every)
-                        for each in (
-                            every,
-                            2 * window,
-                            window + 1,
-                            window,
-                            2 * np.ones_like(live),
-                            np.ones_like(live),
-                        )
-                    ]
-                )
-            wanted.append(more)
-        sizes = [p if n or self.mapped.compute is not None else 0 * p for n, p in enumerate(parts)]
-        counts = [more[-1] for more in wanted]
-        room = {memory: np.full_like(live, depth) for memory, depth in self.depths.items()}
-        for n, view in enumerate(self.views):
-            room[view.memory] = room[view.memory] - sizes[n] * counts[n]
-        fits = np.all(np.stack([r >= 0 for r in room.values()]), axis=0)
-        for n in sorted(
-            range(len(self.views)), key=lambda n: float(np.mean(sizes[n] * wanted[n][0]))
-        ):
-            memory = self.views[n].memory
-            best = counts[n]
-            done = np.zeros_like(fits)
-            for count in wanted[n]:
-                can = (
-                    ~done & ((count - counts[n]) * sizes[n] <= room[memory]) & (count >= counts[n])
-                )
-                best = np.where(can, count, best)
-                done = done | can
-            room[memory] = room[memory] - (best - counts[n]) * sizes[n]
-            counts[n] = best
-        return counts, fits
-
-    def _loads(
-        self, n: int, count: Array, trips: Mapping[str, Array], order: Sequence[str]
-    ) -> Array:
-        """How often a part is loaded, all in all."""
-        found: Array = np.ones_like(count)
-        distinct: Array = np.ones_like(count)
-        for dim in reversed(order):
-            if dim in self.moving[n]:
-                found = found * trips[dim]
-                distinct = distinct * trips[dim]
-            else:
-                found = np.where(distinct <= count, found, found * trips[dim])
-        return found
+    def costs(self, columns: Columns, orders: Numbers) -> Costs:
+        """Of tilings ``columns``, each with its order of loops."""
+        return _Ordered(self, columns, orders).costs()
 
     # ---- computing --------------------------------------------------------------------------
 
-    def _results(self, trips: Mapping[str, Array]) -> Array:
-        """Tiles of results."""
-        found: Array = np.ones_like(next(iter(trips.values())))
-        for dim, count in trips.items():
-            if dim not in self.mapped.folds:
-                found = found * count
-        return found
-
-    def _computing(
-        self,
-        sizes: Mapping[str, Array],
-        trips: Mapping[str, Array],
-        counts: Sequence[Array],
-        results: Array,
-    ) -> dict[str, Array]:
+    def _computing(self) -> dict[str, Array]:
         """Cycles of computing, by queue."""
         busy: dict[str, Array] = {}
+        extents = np.array(list(self.mapped.extents.values()), float)
 
-        def add(compute: Compute, turns: float, instructions: Array, lists: Array) -> None:
-            cycles = turns * turn_cycles(compute) + instructions * _overhead(compute) + lists
+        def add(compute: Compute, turns: float, instructions: Array) -> None:
+            cycles = turns * turn_cycles(compute) + instructions * _overhead(compute)
             queue = compute.operation.queue
             busy[queue] = busy.get(queue, 0.0) + cycles
 
-        extents = self.mapped.extents
-        elements = float(np.prod([n for d, n in extents.items() if d not in self.mapped.folds]))
-        for node in self.trees:
-            add(node.compute, elements, results, results * 0.0)
+        elements = float(np.prod(extents[~self.folds]))
+        start = [] if self.mapped.start is None else nodes(self.mapped.start)
+        for node in (*nodes(self.mapped.tree), *start):
+            add(node.compute, elements, self.results)
+        self.finishing: Array = sum(busy.values(), np.zeros_like(self.results))
         if self.mapped.compute is not None:
-            turns = float(np.prod(list(extents.values())))
-            tiles = np.prod(np.stack(list(trips.values())), axis=0)
-            inner = np.prod(np.stack(list(sizes.values())), axis=0)
-            largest = np.sort(np.stack(list(sizes.values())), axis=0)
-            turned = len(self.mapped.compute.turns)
-            own = np.prod(largest[-turned:], axis=0) if turned else np.ones_like(inner)
-            rest = inner / own
-            words = WORDS if self.mapped.compute.words is not None else 1
-            instructions = np.maximum(1.0, np.ceil(rest / words))
-            lists = 0.0 * tiles
-            if self.mapped.compute.words is not None:
-                combined = np.ones_like(tiles)
-                for count in counts[: 1 + len(self.mapped.operands)]:
-                    combined = np.maximum(combined, count)
-                lists = np.minimum(tiles, 2 * combined) * rest * 0.5
-            add(self.mapped.compute, turns, tiles * instructions, lists)
+            tiles = np.prod(self.tiles.trips, axis=0)
+            add(self.mapped.compute, float(np.prod(extents)), tiles * self.instructions)
         return busy
+
+    def _arranged(self) -> tuple[Array, Array]:
+        """Micro-operations of a tile, and instructions (``turns.arrange``): the longest loops are
+        the instruction's own, and updates of one element have to be apart."""
+        compute = self.mapped.compute
+        sizes = self.tiles.sizes
+        if compute is None:
+            return np.zeros_like(self.results), np.zeros_like(self.results)
+        own = len(compute.turns)
+        by_size = np.argsort(-sizes, axis=0, kind="stable")
+        ranked = np.take_along_axis(sizes, by_size, axis=0)[own:]
+        folds = self.folds[by_size][own:]
+        rest = np.prod(ranked, axis=0)
+        if compute.words is None:
+            return np.zeros_like(rest), rest
+        inner = np.prod(np.where(folds, 1.0, ranked), axis=0)
+        summed = np.prod(sizes[self.folds], axis=0)
+        moved = np.prod(sizes[~self.folds], axis=0)
+        apart = compute.operation.apart
+        near = (summed > 1) & (inner < apart)
+        # A part of a loop is listed to have them apart; where even all of it is too short, each
+        # step of a sum is an instruction.
+        cut = np.where(near & (moved >= apart), np.minimum(4.0, moved / inner), 1.0)
+        alone = (summed > 1) & (moved < apart)
+        words = np.where(alone, moved, rest * cut)
+        return words, np.where(alone, summed, np.maximum(1.0, np.ceil(words / MAX_WORDS)))
+
+    def lists(self, columns: Columns, counts: Array) -> Array:
+        """Cycles that it takes to load micro-operations: those for each slot once if all have
+        room, and each time otherwise."""
+        compute = self.mapped.compute
+        if compute is None or compute.words is None:
+            return np.zeros(len(columns))
+        tiles = np.prod(self.tiles.trips[:, columns], axis=0)
+        operands = np.max(counts[1 : 1 + len(self.mapped.operands)], axis=0, initial=1.0)
+        different = np.minimum(tiles, operands * counts[0])
+        each = self.words[columns]
+        room = self.machine.memory(compute.words.memory).depth or 0
+        kept = different * each <= room
+        loads = np.where(kept, np.ceil(different * each / AT_ONCE), tiles)
+        return np.where(kept, different, tiles) * each * WORD + loads * LIST
+
+
+class _Ordered:
+    """Tilings with an order of their loops each: rows are places, the outermost first."""
+
+    def __init__(self, model: CostModel, columns: Columns, orders: Numbers) -> None:
+        self.model, self.columns, self.orders = model, columns, orders
+        self.trips = np.take_along_axis(model.tiles.trips[:, columns], orders, axis=0)
+        self.folds = model.folds[orders]
+        self.moving = [moving[orders] for moving in model.moving]
+        self.before = _products_before(self.trips)
+        self.tiles: Array = np.prod(self.trips, axis=0)
+        self.results = model.results[columns]
+        self.live: Array = self._inside(self.folds, ~self.folds)
+        self.counts, self.fits = self._slots()
+
+    def costs(self) -> Costs:
+        model, columns = self.model, self.columns
+        computing = {queue: work[columns] for queue, work in model.computing.items()}
+        main = next(iter(computing), model.store.queue)
+        computing[main] = computing.get(main, 0.0) + model.lists(columns, self.counts)
+        pace = _Pace(self.before * (self.trips - 1), *self._uneven())
+        # By queue or channel: how long it is busy in the steps of each kind.
+        busy = {queue: pace.computing(work / self.tiles) for queue, work in computing.items()}
+        alone: Array = 0.0 * busy[main]
+        blocked: Flags = alone > 0
+        first: Array = np.zeros_like(self.live)
+        moved: Array = model.tiles.written.elements[columns] * self.results * self._bytes(-1)
+        for n, rate in enumerate(model.rates):
+            one = model.loading[n]
+            if rate is None or one is None:
+                continue
+            loads = self._loads(n)
+            work = pace.loading(one[columns] * loads, self.moving[n][-1])
+            busy[rate.queue] = busy.get(rate.queue, 0.0) + work
+            if rate.channel:
+                beats = rate.carried(model.parts[n])[columns] * loads
+                before = busy.get(CHANNEL + rate.channel, 0.0)
+                busy[CHANNEL + rate.channel] = before + pace.loading(beats, self.moving[n][-1])
+            if rate.queue != main:  # what is loaded after it in the same step waits as well
+                blocked = blocked | ((self.counts[n] < 2) & (work > 0))
+                alone = alone + np.where(blocked, work, 0.0)
+            first = first + one[columns]
+            every = 1 + np.sum(loads, axis=0)
+            moved = moved + model.parts[n].elements[columns] * every * self._bytes(n)
+        # What becomes of results needs no operands: the next ones come meanwhile.
+        summed = busy[main] - pace.computing(model.finishing[columns] / self.tiles)
+        step = np.max(np.stack([*busy.values(), summed + alone]), axis=0)
+        storing = model.storing[columns]
+        once = sum(work / self.tiles for work in computing.values())
+        total = np.sum(step, axis=0) + once
+        waits = np.where(self.counts[0] < 2 * self.live, (self.results - 1) / self.live, 0.0)
+        total = np.maximum(total + storing * waits, storing * (self.results - 1)) + first + storing
+        return Costs(np.where(self.fits, total, np.inf), moved)
+
+    def _uneven(self) -> tuple[Array, Array]:
+        """How large tiles are beside the mean one: all but the last along the innermost loop, and
+        the last."""
+        tiles, inner = self.model.tiles, self.orders[-1]
+        size, mean = tiles.sizes[inner, self.columns], tiles.mean[inner, self.columns]
+        last = tiles.extents[inner, 0] - size * (self.trips[-1] - 1)
+        return size / mean, last / mean
+
+    def _bytes(self, number: int) -> int:
+        view = self.model.views[number] if number >= 0 else self.model.mapped.write
+        assert view.transfer is not None, "it is moved"
+        return self.model.machine.memory(view.transfer.main.memory).nbytes
+
+    # ---- slots ------------------------------------------------------------------------------
+
+    def _inside(self, opens: Flags, counted: Flags) -> Array:
+        """Tiles along the ``counted`` loops inside the outermost of several tiles that
+        ``opens``."""
+        inside = np.cumsum(opens & (self.trips > 1), axis=0) > 0
+        found: Array = np.prod(np.where(inside & counted, self.trips, 1.0), axis=0)
+        return found
+
+    def _slots(self) -> tuple[Array, Flags]:
+        """How many slots each view has (``tiling.slots_for``); whether all have what they need."""
+        model = self.model
+        memories = sorted({view.memory for view in model.views})
+        home = np.array([memories.index(view.memory) for view in model.views])
+        depths = [float(model.machine.memory(name).depth or 0) for name in memories]
+        holds = np.stack([each[self.columns] for each in model.holds])
+        wanted = np.stack([self._wanted(n) for n in range(len(model.views))])
+        counts = wanted[:, -1].copy()
+        room = np.repeat(np.array(depths)[:, None], len(self.columns), axis=1)
+        for n, memory in enumerate(home):
+            room[memory] -= holds[n] * counts[n]
+        fits = np.all(room >= 0, axis=0)
+        # The smallest parts first: they gain most for what they take.
+        ranked = np.argsort(holds * np.max(wanted, axis=1), axis=0, kind="stable")
+        every = np.arange(len(self.columns))
+        for n in ranked:
+            memory, size = home[n], holds[n, every]
+            least = counts[n, every]
+            more = wanted[n, :, every].T
+            left = room[memory, every]
+            best = np.max(np.where((more - least) * size <= left, more, least), axis=0)
+            best = np.maximum(best, least)
+            room[memory, every] = left - (best - least) * size
+            counts[n, every] = best
+        return counts, fits
+
+    def _wanted(self, n: int) -> Array:
+        """Numbers of slots that make sense; the last one has to be."""
+        live, one = self.live, np.ones_like(self.live)
+        double = self.model.buffers > 1
+        every: Array = np.prod(np.where(self.moving[n], self.trips, 1.0), axis=0)
+        if n == 0:
+            most = np.minimum(2 * live, np.maximum(every, live)) if double else live
+            return np.stack([most, live, live, live, live, live])
+        window = self._inside(~self.moving[n], self.moving[n])
+        if not double:
+            return np.stack([window, one, one, one, one, one])
+        found = np.stack([every, 2 * window, window + 1, window, 2 * one, one])
+        return np.minimum(found, every)
+
+    def _loads(self, n: int) -> Array:
+        """Parts that are loaded in the steps of each loop, after the first tile's. A part is there
+        still if its loop's other parts did not need all slots."""
+        trips, moving = self.trips, self.moving[n]
+        if n > len(self.model.mapped.operands):  # what results need when they are summed up
+            trips = np.where(self.folds, 1.0, trips)
+        among = np.where(moving, trips, 1.0)
+        inside = np.flip(_products_before(np.flip(among, axis=0)), axis=0)
+        again = moving | (inside > self.counts[n])
+        found: Array = _products_before(np.where(again, trips, 1.0)) * (trips - 1) * again
+        return found
+
+
+class _Pace:
+    """The steps from tile to tile: what is computed in a step, and what is loaded for the next
+    tile. Rows: one for each loop that advances, where the last tile along the innermost one is
+    computed and a full one loaded; for the innermost one itself two, as what is loaded is full or
+    the last."""
+
+    def __init__(self, steps: Array, full: Array, last: Array) -> None:
+        self.full, self.last = full, last
+        inner = steps[-1]
+        # One of the innermost loop's steps goes to its last tile.
+        turns = np.sum(steps[:-1], axis=0) + 1.0
+        ends = np.minimum(inner, turns)
+        self.share = np.divide(ends, inner, out=np.zeros_like(inner), where=inner > 0)
+        self.steps = np.concatenate([steps[:-1] * last, [(inner - ends) * full], [ends * full]])
+
+    def computing(self, one: Array) -> Array:
+        return one * self.steps
+
+    def loading(self, loads: Array, moves: Flags) -> Array:
+        """``loads``: by loop; ``moves``: whether what is loaded moves along the innermost one."""
+        full = np.where(moves, self.full, 1.0)
+        last = np.where(moves, self.last, 1.0)
+        inner = loads[-1]
+        return np.concatenate(
+            [loads[:-1] * full, [inner * (1 - self.share) * full], [inner * self.share * last]]
+        )
+
+
+def _products_before(rows: Array) -> Array:
+    """Of the rows before each one."""
+    found: Array = np.cumprod(np.concatenate([np.ones_like(rows[:1]), rows[:-1]]), axis=0)
+    return found
 
 
 def _overhead(compute: Compute) -> int:

@@ -1,0 +1,71 @@
+"""Tilings by the thousand, as arrays: sizes of tiles, orders of the loops over them.
+
+Each column is a tiling. Rows are the loops of a mapping (``sizes``) or places from the outermost
+loop to the innermost (``orders``). Loops of a single tile have no place of their own: orders that
+differ in these alone are the same tiling, and only one of them is among ``orders_of``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+SIZES = 10  # of tiles along one loop
+GRID = 40_000  # combinations of them
+PERMUTED = 4  # loops whose order is tried out
+
+
+def grid(extents: Mapping[str, int]) -> Array:
+    """All combinations of sizes: a row for each loop."""
+    sizes = {dim: _sizes(extent) for dim, extent in extents.items()}
+    while np.prod([len(s) for s in sizes.values()]) > GRID:
+        longest = max(sizes, key=lambda dim: len(sizes[dim]))
+        sizes[longest] = _thinned(sizes[longest])
+    mesh = np.meshgrid(*[np.array(s, float) for s in sizes.values()], indexing="ij")
+    return np.stack([each.reshape(-1) for each in mesh])
+
+
+def _sizes(extent: int) -> list[int]:
+    """Sizes that cut ``extent`` into equal parts, about: at most ``SIZES``."""
+    every = sorted({-(-extent // parts) for parts in range(1, extent + 1)})
+    whole = [s for s in every if extent % s == 0]
+    found = whole if len(whole) > 3 else every
+    while len(found) > SIZES:
+        found = _thinned(found)
+    return found
+
+
+def _thinned(sizes: list[int]) -> list[int]:
+    """Every other one, the first and the last kept."""
+    return [*sizes[:-1:2], sizes[-1]] if len(sizes) > 2 else sizes[-1:]
+
+
+def orders_of(trips: Array) -> tuple[Numbers, Numbers]:
+    """Each column of ``trips`` with each order of its loops: numbers of columns, and the orders."""
+    columns: list[Numbers] = []
+    found: list[Numbers] = []
+    many = trips > 1
+    kinds, inverse = np.unique(many, axis=1, return_inverse=True)
+    inverse = np.asarray(inverse).reshape(-1)
+    for kind in range(kinds.shape[1]):
+        (inside,) = np.nonzero(inverse == kind)
+        orders = _orders(kinds[:, kind].tolist())
+        columns.append(np.repeat(inside, len(orders)))
+        found.append(np.tile(np.array(orders, np.int64).T, (1, len(inside))))
+    if not columns:
+        return np.zeros(0, np.int64), np.zeros((len(trips), 0), np.int64)
+    return np.concatenate(columns), np.concatenate(found, axis=1)
+
+
+def _orders(many: Sequence[bool]) -> list[tuple[int, ...]]:
+    """Loops of one tile first, in their order; of the others the last few in any."""
+    single = [n for n, more in enumerate(many) if not more]
+    cut = [n for n, more in enumerate(many) if more]
+    fixed, free = cut[:-PERMUTED], cut[-PERMUTED:]
+    return [(*single, *fixed, *order) for order in permutations(free)]
