@@ -20,16 +20,15 @@ from weft.accel.abilities import Compute, Transfer
 from weft.accel.accelerator import Accelerator
 from weft.accel.cover import nodes, turn_cycles
 from weft.accel.tile_footprints import Footprint, Tiles
-from weft.accel.tile_grid import Array, Numbers
+from weft.accel.tile_grid import Array, Flags, Numbers
+from weft.accel.tile_steps import Loading, Steps, pipelined, steps
 from weft.accel.tiling import views
 from weft.accel.turns import MAX_WORDS, WORD
 
 RATES = 64  # elements from which the rate of a transfer is told
 AT_ONCE = 512  # micro-operations that come with one transfer, about
-CHANNEL = "channel "
 LIST = 16  # cycles that such a transfer takes besides, about
 Columns = np.ndarray[Any, np.dtype[np.int64]]
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,8 @@ class Rates:
         elements = found.elements * self.element
         if self.element < 1:  # rows begin with a beat of their own
             elements = np.maximum(elements, found.rows * np.ceil(elements / found.rows))
-        return self.instruction * found.moves + elements + self.zero * found.zeros
+        cycles: Array = self.instruction * found.moves + elements + self.zero * found.zeros
+        return cycles
 
     def carried(self, found: Footprint) -> Array:
         """Beats of a part."""
@@ -164,10 +164,17 @@ class CostModel:
         for node in (*nodes(self.mapped.tree), *start):
             add(node.compute, elements, self.results)
         self.finishing: Array = sum(busy.values(), np.zeros_like(self.results))
+        self.summing: Array = np.zeros_like(self.results)
         if self.mapped.compute is not None:
             tiles = np.prod(self.tiles.trips, axis=0)
             add(self.mapped.compute, float(np.prod(extents)), tiles * self.instructions)
+            self.summing = np.asarray(sum(busy.values())) - self.finishing
         return busy
+
+    @property
+    def queue(self) -> str:
+        """Where most is computed."""
+        return next(iter(self.computing), self.store.queue)
 
     def _arranged(self) -> tuple[Array, Array]:
         """Micro-operations of a tile, and instructions (``turns.arrange``): the longest loops are
@@ -219,7 +226,6 @@ class _Ordered:
         self.trips = np.take_along_axis(model.tiles.trips[:, columns], orders, axis=0)
         self.folds = model.folds[orders]
         self.moving = [moving[orders] for moving in model.moving]
-        self.before = _products_before(self.trips)
         self.tiles: Array = np.prod(self.trips, axis=0)
         self.results = model.results[columns]
         self.live: Array = self._inside(self.folds, ~self.folds)
@@ -227,39 +233,32 @@ class _Ordered:
 
     def costs(self) -> Costs:
         model, columns = self.model, self.columns
-        computing = {queue: work[columns] for queue, work in model.computing.items()}
-        main = next(iter(computing), model.store.queue)
-        computing[main] = computing.get(main, 0.0) + model.lists(columns, self.counts)
-        pace = _Pace(self.before * (self.trips - 1), *self._uneven())
-        # By queue or channel: how long it is busy in the steps of each kind.
-        busy = {queue: pace.computing(work / self.tiles) for queue, work in computing.items()}
-        alone: Array = 0.0 * busy[main]
-        blocked: Flags = alone > 0
-        first: Array = np.zeros_like(self.live)
+        rows = steps(self.trips, *self._uneven())
+        loads: list[Loading] = []
+        finishing = model.finishing[columns]
+        first, carried = np.zeros_like(self.live), np.zeros_like(self.live)
         moved: Array = model.tiles.written.elements[columns] * self.results * self._bytes(-1)
         for n, rate in enumerate(model.rates):
             one = model.loading[n]
             if rate is None or one is None:
                 continue
-            loads = self._loads(n)
-            work = pace.loading(one[columns] * loads, self.moving[n][-1])
-            busy[rate.queue] = busy.get(rate.queue, 0.0) + work
-            if rate.channel:
-                beats = rate.carried(model.parts[n])[columns] * loads
-                before = busy.get(CHANNEL + rate.channel, 0.0)
-                busy[CHANNEL + rate.channel] = before + pace.loading(beats, self.moving[n][-1])
-            if rate.queue != main:  # what is loaded after it in the same step waits as well
-                blocked = blocked | ((self.counts[n] < 2) & (work > 0))
-                alone = alone + np.where(blocked, work, 0.0)
-            first = first + one[columns]
-            every = 1 + np.sum(loads, axis=0)
+            one = one[columns]
+            found, fraction = self._loads(n)
+            every = 1 + np.sum(found, axis=0)
+            if rate.queue == model.queue:
+                finishing = finishing + one * every
+            else:
+                loads.append(self._loading(n, rate, one, fraction, rows))
+            first = first + one
+            carried = carried + rate.carried(model.parts[n])[columns] * every
             moved = moved + model.parts[n].elements[columns] * every * self._bytes(n)
-        # What becomes of results needs no operands: the next ones come meanwhile.
-        summed = busy[main] - pace.computing(model.finishing[columns] / self.tiles)
-        step = np.max(np.stack([*busy.values(), summed + alone]), axis=0)
+        summing = (model.summing[columns] + model.lists(columns, self.counts)) / self.tiles
+        finishing = finishing / self.results
+        total = pipelined(
+            rows, summing * rows.computed, self._scaled(finishing, rows), self._finished(), loads
+        )
+        total = np.maximum(total + summing + finishing, carried)
         storing = model.storing[columns]
-        once = sum(work / self.tiles for work in computing.values())
-        total = np.sum(step, axis=0) + once
         waits = np.where(self.counts[0] < 2 * self.live, (self.results - 1) / self.live, 0.0)
         total = np.maximum(total + storing * waits, storing * (self.results - 1)) + first + storing
         return Costs(np.where(self.fits, total, np.inf), moved)
@@ -271,6 +270,22 @@ class _Ordered:
         size, mean = tiles.sizes[inner, self.columns], tiles.mean[inner, self.columns]
         last = tiles.extents[inner, 0] - size * (self.trips[-1] - 1)
         return size / mean, last / mean
+
+    def _scaled(self, finishing: Array, rows: Steps) -> Array:
+        """What becomes of results, by row: it is more for larger tiles of them."""
+        return finishing * np.where(self.folds[-1], 1.0, rows.computed)
+
+    def _finished(self) -> Array:
+        """In what fraction of steps results were finished in the tile before, by row."""
+        summed = _products_before(np.where(self.folds, self.trips, 1.0))
+        found = np.where(self.folds, 0.0, 1.0 / summed)
+        return _by_row(found)
+
+    def _loading(self, n: int, rate: Rates, one: Array, fraction: Array, rows: Steps) -> Loading:
+        scale = np.where(self.moving[n][-1], rows.loaded, 1.0)
+        count = self.counts[n]
+        ahead = np.maximum(count - 2, 0)
+        return Loading(rate.queue, one * scale, _by_row(fraction), count < 2, ahead)
 
     def _bytes(self, number: int) -> int:
         view = self.model.views[number] if number >= 0 else self.model.mapped.write
@@ -327,45 +342,23 @@ class _Ordered:
         found = np.stack([every, 2 * window, window + 1, window, 2 * one, one])
         return np.minimum(found, every)
 
-    def _loads(self, n: int) -> Array:
-        """Parts that are loaded in the steps of each loop, after the first tile's. A part is there
-        still if its loop's other parts did not need all slots."""
+    def _loads(self, n: int) -> tuple[Array, Array]:
+        """Parts that are loaded in the steps of each loop, after the first tile's: how many, and
+        in what fraction of steps. A part is there still if its loop's other parts did not need all
+        slots."""
         trips, moving = self.trips, self.moving[n]
         if n > len(self.model.mapped.operands):  # what results need when they are summed up
             trips = np.where(self.folds, 1.0, trips)
         among = np.where(moving, trips, 1.0)
         inside = np.flip(_products_before(np.flip(among, axis=0)), axis=0)
         again = moving | (inside > self.counts[n])
-        found: Array = _products_before(np.where(again, trips, 1.0)) * (trips - 1) * again
-        return found
+        passes = _products_before(np.where(again, trips, 1.0))
+        return passes * (trips - 1) * again, passes / _products_before(trips) * again
 
 
-class _Pace:
-    """The steps from tile to tile: what is computed in a step, and what is loaded for the next
-    tile. Rows: one for each loop that advances, where the last tile along the innermost one is
-    computed and a full one loaded; for the innermost one itself two, as what is loaded is full or
-    the last."""
-
-    def __init__(self, steps: Array, full: Array, last: Array) -> None:
-        self.full, self.last = full, last
-        inner = steps[-1]
-        # One of the innermost loop's steps goes to its last tile.
-        turns = np.sum(steps[:-1], axis=0) + 1.0
-        ends = np.minimum(inner, turns)
-        self.share = np.divide(ends, inner, out=np.zeros_like(inner), where=inner > 0)
-        self.steps = np.concatenate([steps[:-1] * last, [(inner - ends) * full], [ends * full]])
-
-    def computing(self, one: Array) -> Array:
-        return one * self.steps
-
-    def loading(self, loads: Array, moves: Flags) -> Array:
-        """``loads``: by loop; ``moves``: whether what is loaded moves along the innermost one."""
-        full = np.where(moves, self.full, 1.0)
-        last = np.where(moves, self.last, 1.0)
-        inner = loads[-1]
-        return np.concatenate(
-            [loads[:-1] * full, [inner * (1 - self.share) * full], [inner * self.share * last]]
-        )
+def _by_row(loops: Array) -> Array:
+    """As ``tile_steps`` has rows: the innermost loop has two."""
+    return np.concatenate([loops, loops[-1:]])
 
 
 def _products_before(rows: Array) -> Array:
