@@ -58,7 +58,7 @@ def _best(model: CostModel, allowed: Flags, most: int) -> list[Candidate]:
     numbers, orders = orders_of(model.tiles.trips[:, :0])
     at, count = 0, FIRST
     while at < len(columns):
-        if len(cycles) == most and least[columns[at]] > cycles[-1]:
+        if len(cycles) == most and least[columns[at]] > cycles[-1] + 1:
             break
         some = columns[at : at + count]
         inside, order = orders_of(model.tiles.trips[:, some])

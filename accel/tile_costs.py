@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from weft.accel.abilities import Compute, Transfer
-from weft.accel.accelerator import Accelerator
-from weft.accel.cover import nodes, turn_cycles
+from weft.accel.accelerator import Accelerator, Cost
+from weft.accel.cover import Node, nodes, turn_cycles
+from weft.accel.mapping import View
 from weft.accel.tile_footprints import Footprint, Tiles
 from weft.accel.tile_grid import Array, Flags, Numbers
 from weft.accel.tile_steps import Loading, Steps, pipelined, steps
@@ -58,18 +59,27 @@ class Rates:
 
 def rates(transfer: Transfer) -> Rates:
     """Told from what instructions of few and of many elements take."""
-    columns = transfer.columns.size
-    assert columns is not None, "a transfer has a size"
-    rows = {} if transfer.rows.size is None else {transfer.rows.size: 1}
-    takes = transfer.operation.takes
-    few, many = takes({**rows, columns: RATES}), takes({**rows, columns: 2 * RATES})
+    rows, columns = transfer.rows, transfer.columns
+    queue = transfer.operation.queue
+    long = columns if columns.size is not None else rows
+    one = {} if rows.size is None else {rows.size: 1 - rows.offset}
+
+    def takes(count: int, **more: int) -> Cost:
+        size = {} if long.size is None else {long.size: count - long.offset}
+        return transfer.operation.takes({**one, **size, **more})
+
+    few, many = takes(RATES), takes(2 * RATES)
+    if long.size is None:  # so many at once, and no others
+        several = rows.offset * columns.offset
+        whole = few.latency + few.beats + few.cycles
+        return Rates(queue, few.channel, 0.0, whole / several, 0.0, few.beats / several)
     element = (many.beats + many.cycles - few.beats - few.cycles) / RATES
     zero = 0
-    if transfer.columns.before is not None:
-        padded = takes({**rows, columns: RATES, transfer.columns.before: 1})
+    if columns.before is not None:
+        padded = takes(RATES, **{columns.before: 1})
         zero = padded.beats + padded.cycles - few.beats - few.cycles
     return Rates(
-        transfer.operation.queue,
+        queue,
         few.channel,
         few.latency + few.beats + few.cycles - element * RATES,
         element,
@@ -117,7 +127,7 @@ class CostModel:
             None if rate is None else rate.cycles(part)
             for rate, part in zip(self.rates, self.parts, strict=True)
         ]
-        self.storing = self.store.cycles(tiles.written)
+        self.storing = self.store.cycles(tiles.written) * mapped.planes
         self.words, self.instructions = self._arranged()
         self.computing = self._computing()
 
@@ -153,6 +163,7 @@ class CostModel:
         """Cycles of computing, by queue."""
         busy: dict[str, Array] = {}
         extents = np.array(list(self.mapped.extents.values()), float)
+        more = self.mapped.planes - 1
 
         def add(compute: Compute, turns: float, instructions: Array) -> None:
             cycles = turns * turn_cycles(compute) + instructions * _overhead(compute)
@@ -160,15 +171,23 @@ class CostModel:
             busy[queue] = busy.get(queue, 0.0) + cycles
 
         elements = float(np.prod(extents[~self.folds]))
-        start = [] if self.mapped.start is None else nodes(self.mapped.start)
+        start = nodes(self.mapped.start) if isinstance(self.mapped.start, Node) else []
         for node in (*nodes(self.mapped.tree), *start):
             add(node.compute, elements, self.results)
+        if isinstance(self.mapped.start, View) and self.mapped.start.transfer is not None:
+            rate = rates(self.mapped.start.transfer)
+            loaded = rate.cycles(self.parts[0]) * self.results
+            busy[rate.queue] = busy.get(rate.queue, 0.0) + loaded
+        if self.mapped.between is not None:
+            for node in nodes(self.mapped.between):
+                add(node.compute, elements * more, self.results * more)
         self.finishing: Array = sum(busy.values(), np.zeros_like(self.results))
         self.summing: Array = np.zeros_like(self.results)
         if self.mapped.compute is not None:
             tiles = np.prod(self.tiles.trips, axis=0)
             add(self.mapped.compute, float(np.prod(extents)), tiles * self.instructions)
-            self.summing = np.asarray(sum(busy.values())) - self.finishing
+            every: Array = sum(busy.values(), np.zeros_like(self.results))
+            self.summing = every - self.finishing
         return busy
 
     @property
@@ -215,7 +234,8 @@ class CostModel:
         room = self.machine.memory(compute.words.memory).depth or 0
         kept = different * each <= room
         loads = np.where(kept, np.ceil(different * each / AT_ONCE), tiles)
-        return np.where(kept, different, tiles) * each * WORD + loads * LIST
+        cycles: Array = np.where(kept, different, tiles) * each * WORD + loads * LIST
+        return cycles
 
 
 class _Ordered:
@@ -261,7 +281,7 @@ class _Ordered:
         storing = model.storing[columns]
         waits = np.where(self.counts[0] < 2 * self.live, (self.results - 1) / self.live, 0.0)
         total = np.maximum(total + storing * waits, storing * (self.results - 1)) + first + storing
-        return Costs(np.where(self.fits, total, np.inf), moved)
+        return Costs(np.where(self.fits, np.rint(total), np.inf), moved)
 
     def _uneven(self) -> tuple[Array, Array]:
         """How large tiles are beside the mean one: all but the last along the innermost loop, and
@@ -336,6 +356,9 @@ class _Ordered:
         if n == 0:
             most = np.minimum(2 * live, np.maximum(every, live)) if double else live
             return np.stack([most, live, live, live, live, live])
+        if n >= len(self.model.views) - len(self.model.mapped.moved):
+            most = np.minimum(float(self.model.buffers), every)
+            return np.stack([most, one, one, one, one, one])
         window = self._inside(~self.moving[n], self.moving[n])
         if not double:
             return np.stack([window, one, one, one, one, one])

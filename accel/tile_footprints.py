@@ -73,7 +73,8 @@ class Tiles:
             every = every * side.mean
             inside = inside * (side.mean - side.outside)
         moves, rows = _moves(view, sides)
-        return Footprint(whole, inside, every - inside, moves, rows)
+        group = view.group
+        return Footprint(whole * group, inside * group, (every - inside) * group, moves, rows)
 
     def _side(self, axis: Axis, skip: bool) -> _Side:
         full: Array = np.zeros(self.sizes.shape[1])
