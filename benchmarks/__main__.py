@@ -25,6 +25,7 @@ from weft.benchmarks import (
     models,
     report,
     suite,
+    vta,
 )
 from weft.benchmarks.case import Planned
 from weft.benchmarks.loop_programs import run as loop_programs
@@ -258,6 +259,24 @@ def _programs(threads: int, quick: bool, path: Path | None, kernels: str, cpu_ti
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--kernels") from None
     _report("programs", loop_programs.run(settings), path)
+
+
+@main.command("vta")
+@click.option("--json", "path", type=_File(), help="Write the rows here too.")
+@click.option("--quick", is_flag=True, help="Three layers of the default, in one order of queues.")
+@click.option(
+    "--configs", default=",".join(vta.CONFIGS), show_default=True,
+    help="Configurations, with commas between.",
+)  # fmt: skip
+def _vta(path: Path | None, quick: bool, configs: str) -> None:
+    """ResNet-18's layers on VTA: cycles, with and without latency hiding; exact or not.
+
+    Exits with 1 where an answer is wrong.
+    """
+    names = _names(configs)
+    if unknown := sorted(set(names) - set(vta.CONFIGS)):
+        raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--configs")
+    _report("vta", vta.run(quick, names[:1] if quick else names), path)
 
 
 def _names(kernels: str) -> tuple[str, ...]:
