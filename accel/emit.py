@@ -244,10 +244,10 @@ def _inside(compute: Compute, parts: list[_Part]) -> tuple[Loop, ...]:
     own = [at.group for at in (compute.target, *compute.operands)]
     if groups == own:
         return ()
-    (group,), (each,) = set(groups), set(own)
-    if group % each:
-        raise Refusal(f"{compute.operation.name} goes through {each} addresses at once")
-    return (Loop(group // each, (each,) * len(parts)),)
+    whole = {group // each for group, each in zip(groups, own, strict=True)}
+    if len(whole) > 1 or any(group % each for group, each in zip(groups, own, strict=True)):
+        raise Refusal(f"{compute.operation.name} does not go through its memories alike")
+    return (Loop(whole.pop(), tuple(own)),)
 
 
 def _key(found: Box) -> Key:

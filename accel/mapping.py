@@ -46,12 +46,18 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """``dims``: of the statement, or None, of as many scalars as ``shape`` says, in ``group``
-    addresses."""
+    """``dims``: of the statement, or None, of as many scalars as ``shape`` says."""
 
     dims: tuple[str | None, ...]
     shape: tuple[int, ...]
-    group: int
+
+    def group(self, memory: Memory) -> int:
+        """The addresses that it takes in ``memory``. Raises ``Refusal`` where it is no element of
+        that, nor several."""
+        outer = len(self.shape) - len(memory.shape)
+        if outer < 0 or self.shape[outer:] != memory.shape:
+            raise Refusal(f"{memory.name} has elements of {memory.shape}, and no {self.shape}")
+        return prod(self.shape[:outer])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +133,15 @@ def _made(
     work: Work, machine: Accelerator, found: Abilities, reasons: dict[str, None]
 ) -> list[Mapping]:
     made = []
+    refused: dict[str, None] = {}
     for one, compute, given, operands in _choices(work, found, reasons):
         try:
             made.append(_Mapper(one, machine, found, compute, given, operands).mapping())
         except Refusal as refusal:
-            reasons[str(refusal)] = None
+            refused[str(refusal)] = None
+    others = {reason: None for reason in reasons if reason not in refused}
+    reasons.clear()  # what is said of it where an instruction would do comes first
+    reasons.update(refused | others)
     return made
 
 
@@ -151,7 +161,8 @@ def _choices(
             continue
         one = _as_wide(work, compute)
         mapped = map_instruction(one.scop, one.statement, _instruction(compute))
-        reasons.update(dict.fromkeys(mapped.refusals))
+        if not mapped.assignments:
+            reasons.update(dict.fromkeys(mapped.refusals))
         for each in mapped.assignments:
             operands = [_read_of(each.operands[name]) for name in _names(compute)]
             if None in operands:
@@ -339,8 +350,8 @@ class _Mapper:
             )
         depth = self.machine.memory(memory).depth
         assert depth is not None, "a local memory"
-        every = prod(target.layout.blocks)
-        return self._constant(begin, memory, element, min(every, depth // element.group))
+        room = depth // element.group(self.machine.memory(memory))
+        return self._constant(begin, memory, element, min(prod(target.layout.blocks), room))
 
     # ---- what is stored ---------------------------------------------------------------------
 
@@ -410,7 +421,7 @@ class _Mapper:
         count = len(access.indices) - len(shape)
         assert self.compute is not None or count == 0, "elements of sums alone take addresses"
         sizes = [self.sizes[i.name] for i in access.indices[:count] if isinstance(i, Var)]
-        return Element(self._names_in(access), (*sizes, *shape), at.group)
+        return Element(self._names_in(access), (*sizes, *shape))
 
     def _names_in(self, access: Access) -> tuple[str | None, ...]:
         names = [i.name if isinstance(i, Var) else None for i in access.indices]
@@ -446,7 +457,7 @@ class _Mapper:
         dtype = self.machine.memory(memory).dtype
         return View(
             f"constant {value}", memory, self._load(memory), dtype, layout, axes, value=value,
-            group=element.group,
+            group=element.group(self.machine.memory(memory)),
         )  # fmt: skip
 
     def _view(
@@ -460,9 +471,7 @@ class _Mapper:
         """``read`` as elements of ``memory`` with those dims inside."""
         tensor = self.work.scop.tensor(read.tensor)
         shape = element.shape
-        own = self.machine.memory(memory).shape
-        if shape[len(shape) - len(own) :] != own:
-            raise Refusal(f"{memory} has elements of {own}, where {tensor.name} has {shape}")
+        group = element.group(self.machine.memory(memory))
         sizes = [int(s.value) for s in tensor.shape if isinstance(s, Literal)]
         if read.diagonal is not None:
             sizes = list(read.diagonal.made)
@@ -501,7 +510,7 @@ class _Mapper:
         whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
         return View(
             read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, tuple(expand),
-            padded, diagonal=read.diagonal, group=element.group,
+            padded, diagonal=read.diagonal, group=group,
         )  # fmt: skip
 
     def _around(self, axis: Axis) -> tuple[int, int]:

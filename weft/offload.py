@@ -22,6 +22,7 @@ from weft.accel.place import Offloaded, place
 from weft.accel.read_semantics import read_semantics
 from weft.accel.refusal import Refusal
 from weft.accel.timing import timing
+from weft.accel.without_names import without_names
 from weft.accel.work import work
 from weft.accelerators import Semantics
 from weft.errors import CompileError
@@ -45,7 +46,9 @@ class Target:
     def of(machine: Accelerator) -> Target:
         """Raises as ``Semantics`` does."""
         semantics = Semantics(machine)
-        scops = {name: kernel.scop for name, kernel in semantics.kernels.items()}
+        scops = {
+            name: prepared(without_names(kernel.scop)) for name, kernel in semantics.kernels.items()
+        }
         return Target(machine, read_semantics(machine, scops), semantics)
 
 
@@ -63,6 +66,23 @@ def can_compute(scop: Scop, target: Target) -> str:
     if next(tilings(best, target.machine, 1, buffers=1), None) is None:
         return "not even its smallest tile fits into the accelerator's memories"
     return ""
+
+
+def _placed(
+    best: Mapped, target: Target, constants: Mapping[str, Array], buffers: int
+) -> list[Offloaded]:
+    """Streams of the tilings that cost least. Raises ``Refusal`` where there is none."""
+    made: list[Offloaded] = []
+    reasons: dict[str, None] = {}
+    for tiling in tilings(best, target.machine, TRIED, buffers=buffers):
+        try:
+            made.append(place(target.machine, target.abilities, tiling, constants, target.arranged))
+        except Refusal as refusal:
+            reasons[str(refusal)] = None
+    if not made:
+        small = "not even its smallest tile fits into the accelerator's memories"
+        raise Refusal("; ".join(reasons) or small)
+    return made
 
 
 def prepared(scop: Scop) -> Scop:
@@ -83,13 +103,7 @@ def offload(
     Raises ``CompileError`` (WEFT-E1030) where the accelerator cannot compute it.
     """
     try:
-        best = mapped(scop, target)
-        made = [
-            place(target.machine, target.abilities, tiling, constants, target.arranged)
-            for tiling in tilings(best, target.machine, TRIED, buffers=buffers)
-        ]
-        if not made:
-            raise Refusal("not even its smallest tile fits into the accelerator's memories")
+        made = _placed(mapped(scop, target), target, constants, buffers)
     except Refusal as refusal:
         unused = [f"{name}: {why}" for name, why in target.abilities.refusals.items()]
         raise CompileError(

@@ -1,0 +1,158 @@
+"""The door for accelerators: machines that users describe, and programs compiled for them.
+
+    from weft.hardware import Accelerator, Memory, Operation, …, compile
+
+A machine is one value, an ``Accelerator``; ``docs/new-accelerator.md`` says what it consists of.
+``compile`` gives a stream of its instructions that can be read, checked, simulated and saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.accel.accelerator import (
+    Accelerator,
+    Channel,
+    Cost,
+    Memory,
+    Operation,
+    Queue,
+    Wire,
+)
+from weft.accel.artifact import Artifact
+from weft.accel.bit_fields import Encoding, Field
+from weft.accel.cover import turn_cycles
+from weft.accel.disassembler import listing
+from weft.accel.place import Offloaded
+from weft.accel.service import Order
+from weft.accel.timing import timing
+from weft.accelerators import Semantics
+from weft.api import program
+from weft.arguments import arrange, as_array
+from weft.compiled import ArraySpec
+from weft.errors import CallError
+from weft.frontend.scalar_expr import Literal
+from weft.frontend.tensor_expr import Program, Tensor, as_size
+from weft.frontend.tensor_verifier import verify
+from weft.offload import Target, offload
+from weft.polyhedral.from_tensor_expr import lower
+from weft.simulator import check_stream, simulate
+from weft.stream_files import write_stream
+
+__all__ = [
+    "Accelerator",
+    "Channel",
+    "Cost",
+    "Encoding",
+    "Field",
+    "Memory",
+    "Operation",
+    "Queue",
+    "Simulated",
+    "Wire",
+    "compile",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+class Simulated:
+    """A stream for an accelerator. Called with arrays it is simulated, exactly, and returns the
+    result; ``str`` is its disassembly."""
+
+    def __init__(self, offloaded: Offloaded, semantics: Semantics, inputs: tuple[ArraySpec, ...]):
+        self._offloaded, self._semantics, self._inputs = offloaded, semantics, inputs
+
+    @property
+    def artifact(self) -> Artifact:
+        """The stream, main memory, and where tensors lie in it."""
+        return self._offloaded.artifact
+
+    def __call__(self, *arrays: Array, order: Order = "first", **by_name: Array) -> Array:
+        """The result for the program's inputs, without those that are constants. ``order``: which
+        queue runs where several can: "first", "last", "turns", or a number for any.
+
+        Raises ``CallError`` for arrays that do not fit.
+        """
+        values = arrange(self._inputs, arrays, by_name)
+        pairs = zip(self._inputs, values, strict=True)
+        given = {spec.name: _fitting(spec, value) for spec, value in pairs}
+        image = self.artifact.filled(self._offloaded.prepared(given))
+        after = simulate(self.artifact.stream, image, order=order, semantics=self._semantics)
+        return self._offloaded.results(after)
+
+    @cached_property
+    def cycles(self) -> int:
+        """What it takes by the costs of its instructions (``accel/timing.py``)."""
+        return timing(self.artifact.stream).cycles
+
+    @property
+    def utilisation(self) -> float:
+        """Terms of the program's sums, of those that the machine could add up in ``cycles``; 0
+        where there is no sum."""
+        mapped = self._offloaded.tiling.mapped
+        if mapped.compute is None:
+            return 0.0
+        terms = prod(mapped.work.extents.values())
+        once = prod(mapped.compute.extents.values()) / turn_cycles(mapped.compute)
+        return terms / (once * self.cycles)
+
+    def check(self) -> None:
+        """Refuse the stream where it might do what it should not: ``accel/check.py``."""
+        check_stream(self.artifact, self._semantics)
+
+    def save(self, path: str | Path) -> tuple[Path, Path, Path]:
+        """Write the stream, its manifest and the image of main memory. Raises ``ArtifactError``."""
+        return write_stream(self.artifact, path)
+
+    def __str__(self) -> str:
+        return "\n".join(listing(self.artifact.stream))
+
+
+def compile(
+    source: Tensor | Sequence[Tensor] | Program,
+    machine: Accelerator,
+    *,
+    constants: Mapping[str, Array] | None = None,
+    latency_hiding: bool = True,
+) -> Simulated:
+    """``source``, a sum or fold and what is done to its results, as a stream for ``machine``.
+
+    ``constants``: arrays of placeholders by name, which are part of what is compiled.
+    ``latency_hiding``: whether something is loaded before it is needed.
+
+    Raises ``CompileError``: WEFT-E1030 where the machine cannot compute it, which says why, and
+    what of the machine is not understood; WEFT-E1031 and WEFT-E1032 for what is no machine;
+    ``KernelError`` where semantics are no loop kernels; ``CallError`` for constants that do not
+    fit.
+    """
+    target = Target.of(machine)
+    whole = source if isinstance(source, Program) else program(source)
+    verify(whole)
+    specs = [ArraySpec(t.name, t.dtype, tuple(map(as_size, t.shape))) for t in whole.inputs]
+    fixed = {}
+    for name, array in (constants or {}).items():
+        spec = next((s for s in specs if s.name == name), None)
+        if spec is None:
+            known = ", ".join(s.name for s in specs)
+            raise CallError("WEFT-E0601", f"there is no input {name!r}", hint=f"inputs: {known}")
+        fixed[name] = _fitting(spec, array)
+    scop = lower(whole, whole.name)
+    found = offload(scop, target, fixed, buffers=2 if latency_hiding else 1)
+    return Simulated(found, target.semantics, tuple(s for s in specs if s.name not in fixed))
+
+
+def _fitting(spec: ArraySpec, value: object) -> Array:
+    """``value`` as an array of the declared dtype and shape. Raises ``CallError``."""
+    array = as_array(value, spec)
+    pairs = zip(spec.shape, array.shape, strict=True)
+    sizes = tuple(size.value if isinstance(size, Literal) else n for size, n in pairs)
+    if array.shape != sizes:
+        raise CallError("WEFT-E0605", f"input {spec.name!r} has shape {array.shape}, not {sizes}")
+    return array
