@@ -19,7 +19,7 @@ from typing import TypeGuard
 from weft.codegen.cut_loop import cut_loop
 from weft.codegen.loop_ir import For, Kernel, Stmt, walk
 from weft.codegen.rebuild import map_children, map_scopes
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.simplify import simplified
 from weft.frontend.scalar_expr import Apply, Expr, Literal
 from weft.polyhedral.analysis.linear import mentions
 
@@ -29,7 +29,7 @@ SHORT = 64  # turns of a vector loop whose values may stay in registers
 
 def cut_points(kernel: Kernel) -> Kernel:
     """``kernel`` with serial loops cut where the point loops in them are full, simplified."""
-    return simplify_kernel(replace(kernel, body=_cut(kernel.body, frozenset(kernel.parameters))))
+    return simplified(kernel, _cut(kernel.body, frozenset(kernel.parameters)))
 
 
 def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
@@ -37,7 +37,8 @@ def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
         return map_scopes(stmt, names, _cut)
     points = [s for s in walk(stmt.body) if isinstance(s, For)]
     if any(p.kind != "unrolled" for p in points):
-        stmt = replace(stmt, body=_cut(stmt.body, names | {stmt.var}))
+        body = _cut(stmt.body, names | {stmt.var})
+        stmt = stmt if body is stmt.body else replace(stmt, body=body)
         points = [s for s in walk(stmt.body) if _is_vector(s, stmt.var)]
     moving = (p for p in points if mentions(p.lower, (stmt.var,)) or mentions(p.upper, (stmt.var,)))
     full = {(p.lower, p.upper): _full(p) for p in moving}

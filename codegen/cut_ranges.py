@@ -12,7 +12,6 @@ left at the ends is short.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from weft import dtypes
 from weft.codegen.conditions import parts_of
@@ -20,7 +19,7 @@ from weft.codegen.cut_loop import bound_inside, cut_loop, side_of
 from weft.codegen.implied import implied, opposite, slack
 from weft.codegen.loop_ir import For, If, Kernel, Stmt, expressions, walk
 from weft.codegen.rebuild import map_scopes
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.simplify import simplified
 from weft.codegen.unswitch import decided
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Literal, Load, Select
@@ -30,7 +29,7 @@ from weft.polyhedral.analysis.linear import mentions
 
 def cut_ranges(kernel: Kernel) -> Kernel:
     """``kernel`` with its innermost loops cut, simplified."""
-    return simplify_kernel(replace(kernel, body=_cut(kernel.body, frozenset(kernel.parameters))))
+    return simplified(kernel, _cut(kernel.body, frozenset(kernel.parameters)))
 
 
 def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:

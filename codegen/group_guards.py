@@ -12,7 +12,7 @@ are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from operator import is_
 
 from weft.codegen.conditions import body_given
 from weft.codegen.idle import asked_first, idle
@@ -28,7 +28,7 @@ from weft.codegen.loop_ir import (
     walk,
 )
 from weft.codegen.rebuild import map_children
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.simplify import simplified
 from weft.frontend.scalar_expr import Expr, Load
 from weft.frontend.scalar_expr import walk as walk_expr
 
@@ -37,7 +37,7 @@ def group_guards(kernel: Kernel) -> Kernel:
     """``kernel`` with one condition around neighbours that do nothing without it, simplified."""
     if any(b.aliases for b in kernel.buffers):
         return kernel
-    return simplify_kernel(replace(kernel, body=_scalars(kernel.body)))
+    return simplified(kernel, _scalars(kernel.body))
 
 
 def _scalars(stmt: Stmt) -> Stmt:
@@ -46,7 +46,7 @@ def _scalars(stmt: Stmt) -> Stmt:
         if stmt.kind == "vector":
             return stmt
         if not any(isinstance(s, For) for s in walk(stmt.body)):
-            return replace(stmt, body=_grouped(stmt.body))
+            return map_children(stmt, _grouped)
     return map_children(stmt, _scalars)
 
 
@@ -63,7 +63,8 @@ def _grouped(stmt: Stmt) -> Stmt:
         inside = body_given(Block(tuple(items[:run])), condition, holds=True)
         done.append(If(condition, _grouped(inside)))
         del items[:run]
-    return Block(tuple(done))
+    same = len(done) == len(stmt.stmts) and all(map(is_, done, stmt.stmts))
+    return stmt if same else Block(tuple(done))
 
 
 def _flat(stmt: Stmt) -> Iterator[Stmt]:

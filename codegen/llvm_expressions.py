@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from weft import dtypes
 from weft.codegen.llvm_builder import Ramp, Value, integer
@@ -66,13 +67,18 @@ def _leaf(frame: Frame, expr: Expr) -> Result:
 
 class _Evaluation:
     def __init__(self, frame: Frame, exprs: Sequence[Expr]) -> None:
-        self.frame = frame
-        self.loads: set[int] = set()
+        self.frame, self.exprs = frame, exprs
         self.scopes: list[dict[int, Result]] = [{}]
-        for expr in exprs:
+
+    @cached_property
+    def loads(self) -> set[int]:
+        """What a load stands in, by identity."""
+        found: set[int] = set()
+        for expr in self.exprs:
             for node in walk(expr):
-                if isinstance(node, Load) or any(id(c) in self.loads for c in node.children):
-                    self.loads.add(id(node))
+                if isinstance(node, Load) or any(id(c) in found for c in node.children):
+                    found.add(id(node))
+        return found
 
     def run(self, expr: Expr) -> Result:
         found = self._find(expr)
@@ -91,7 +97,9 @@ class _Evaluation:
                 self.scopes[-1][id(node)] = value
                 continue
             value = self._find(wanted)
-            if value is None:
+            if value is None and isinstance(wanted, Literal | Var):
+                value = self.scopes[-1][id(wanted)] = _leaf(self.frame, wanted)
+            elif value is None:
                 stack.append((wanted, self._visit(wanted)))
         assert value is not None
         return value

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
 from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Kind, Stmt
 from weft.codegen.rebuild import map_scopes
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.simplify import simplified
 from weft.frontend.scalar_expr import Expr, Load, Select
 
 Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
@@ -38,7 +37,7 @@ def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
 
     apart = {b.name: b for b in kernel.buffers if b.name not in shared}
     body = inside(kernel.body, frozenset(kernel.parameters), apart)
-    return simplify_kernel(replace(kernel, body=body)) if made else kernel
+    return simplified(kernel, body) if made else kernel
 
 
 def sure_loads(expr: Expr) -> Iterator[Load]:

@@ -15,7 +15,7 @@ from weft.codegen.conditions import body_given
 from weft.codegen.cut_loop import bound_inside
 from weft.codegen.loop_ir import Block, For, If, Kernel, Stmt, Store, Update, expressions, walk
 from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.simplify import simplified
 from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import Apply, Expr, Load, Select, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
@@ -34,7 +34,7 @@ def peel_first(kernel: Kernel) -> Kernel:
     """``kernel`` with such first turns before their loops, simplified."""
     if not any(isinstance(s, For) and _asked(s) for s in walk(kernel.body)):
         return kernel
-    return simplify_kernel(replace(kernel, body=_peeled(kernel.body)))
+    return simplified(kernel, _peeled(kernel.body))
 
 
 def _peeled(stmt: Stmt) -> Stmt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import is_
 
 from weft.codegen.loop_ir import (
     Allocate,
@@ -23,22 +24,29 @@ from weft.frontend.scalar_expr import Expr
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """``stmt`` with ``change`` applied to the statements directly inside it.
+    """``stmt`` with ``change`` applied to the statements directly inside it; ``stmt`` itself where
+    that gives these very statements.
 
     A chain of lets counts as one statement, so that it costs no stack.
     """
     match stmt:
         case Block(stmts):
-            return Block(tuple(map(change, stmts)))
+            changed = tuple(map(change, stmts))
+            return stmt if all(map(is_, changed, stmts)) else Block(changed)
         case For() | While() | Allocate() | Single():
-            return replace(stmt, body=change(stmt.body))
+            body = change(stmt.body)
+            return stmt if body is stmt.body else replace(stmt, body=body)
         case If():
-            return replace(stmt, then=change(stmt.then), otherwise=change(stmt.otherwise))
+            then, otherwise = change(stmt.then), change(stmt.otherwise)
+            same = then is stmt.then and otherwise is stmt.otherwise
+            return stmt if same else replace(stmt, then=then, otherwise=otherwise)
         case Let():
             chain = [stmt]
             while isinstance(chain[-1].body, Let):
                 chain.append(chain[-1].body)
             body = change(chain[-1].body)
+            if body is chain[-1].body:
+                return stmt
             for let in reversed(chain):
                 body = replace(let, body=body)
             return body

@@ -46,17 +46,24 @@ def simplify_kernel(kernel: Kernel) -> Kernel:
     return replace(kernel, body=scope.stmt(kernel.body))
 
 
+def simplified(kernel: Kernel, body: Stmt) -> Kernel:
+    """``kernel``, which is simplified, with another body; itself where a pass has left its own."""
+    return kernel if body is kernel.body else simplify_kernel(replace(kernel, body=body))
+
+
 @dataclass(frozen=True, slots=True)
 class _Scope:
     """What is known here: ``ranges`` of variables, and ``values`` to put for those that vanish.
     ``lanes``: in a vector loop. ``starts``: loop variables that stay near a value that is none;
-    ``lets``: bound integers, where they are worked out of other variables."""
+    ``lets``: bound integers, where they are worked out of other variables; ``named``: all that
+    these two are made of."""
 
     ranges: Ranges
     values: Mapping[str, Expr]
     lanes: bool = False
     starts: Mapping[str, Start] = field(default_factory=dict)
     lets: Mapping[str, Expr] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
 
     def expr(self, expr: Expr) -> Expr:
         value = simplify(substitute(expr, dict(self.values)), self.ranges)
@@ -119,7 +126,8 @@ class _Scope:
         inside = self._with_range(loop.var, (first, last))
         near = start(lower, upper, self.ranges, self.lets)
         if near is not None:
-            inside = replace(inside, starts={**inside.starts, loop.var: near})
+            starts, named = {**inside.starts, loop.var: near}, inside.named | _names(near.first)
+            inside = replace(inside, starts=starts, named=named | {loop.var})
         inside = replace(inside, lanes=True) if loop.kind == "vector" else inside
         body = inside.stmt(loop.body)
         return body if _empty(body) else replace(loop, lower=lower, upper=upper, body=body)
@@ -154,12 +162,15 @@ class _Scope:
         return body
 
     def _hiding(self, name: str) -> _Scope:
+        if name not in self.ranges and name not in self.values and name not in self.named:
+            return self
         return _Scope(
             {n: r for n, r in self.ranges.items() if n != name},
             {n: v for n, v in self.values.items() if n != name},
             self.lanes,
-            {n: s for n, s in self.starts.items() if n != name and not _names(s.first, name)},
-            {n: v for n, v in self.lets.items() if n != name and not _names(v, name)},
+            {n: s for n, s in self.starts.items() if name not in {n, *_names(s.first)}},
+            {n: v for n, v in self.lets.items() if name not in {n, *_names(v)}},
+            self.named,
         )
 
     def _with_value(self, name: str, value: Expr) -> _Scope:
@@ -169,7 +180,9 @@ class _Scope:
         """``name`` stands for ``value``, which stays the same while it does."""
         if any(isinstance(node, Load) for node in walk_expr(value)):
             return self
-        return replace(self, lets={**self.lets, name: substitute(value, dict(self.lets))})
+        whole = substitute(value, dict(self.lets))
+        named = self.named | _names(whole) | {name}
+        return replace(self, lets={**self.lets, name: whole}, named=named)
 
     def _with_range(self, name: str, limits: Range) -> _Scope:
         if limits[0] is not None and limits[0] == limits[1]:
@@ -199,8 +212,8 @@ class _Scope:
         return self._with_range(name, (old_low, old_high))
 
 
-def _names(expr: Expr, name: str) -> bool:
-    return any(isinstance(node, Var) and node.name == name for node in walk_expr(expr))
+def _names(expr: Expr) -> set[str]:
+    return {node.name for node in walk_expr(expr) if isinstance(node, Var)}
 
 
 def _short(loop: For, lower: Expr, upper: Expr) -> bool:

@@ -20,7 +20,7 @@ from weft.codegen.conditions import body_given, parts_of
 from weft.codegen.cut_loop import side_of
 from weft.codegen.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, children, walk
 from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.simplify import simplified
 from weft.codegen.uneven import sides
 from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
@@ -29,8 +29,8 @@ from weft.polyhedral.analysis.linear import linear, mentions
 
 def split_tails(kernel: Kernel) -> Kernel:
     """``kernel`` with full and partial tiles apart, simplified."""
-    kernel = simplify_kernel(replace(kernel, body=_split(kernel.body)))
-    return replace(kernel, body=_without_dynamic_registers(kernel.body))
+    kernel = simplified(kernel, _split(kernel.body))
+    return simplified(kernel, _without_dynamic_registers(kernel.body))
 
 
 def _split(stmt: Stmt, outer: tuple[str, ...] = ()) -> Stmt:
@@ -39,8 +39,8 @@ def _split(stmt: Stmt, outer: tuple[str, ...] = ()) -> Stmt:
         return map_children(stmt, _split)
     variables = (*outer, stmt.var)
     if stmt.kind == "parallel" and isinstance(stmt.body, For) and stmt.body.kind == "parallel":
-        return replace(stmt, body=_split(stmt.body, variables))
-    return replace(stmt, body=_tell_apart(stmt.body, variables))
+        return map_children(stmt, lambda body: _split(body, variables))
+    return map_children(stmt, lambda body: _tell_apart(body, variables))
 
 
 def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:

@@ -32,7 +32,7 @@ from weft.codegen.loop_ir import (
     walk,
 )
 from weft.codegen.rebuild import map_children
-from weft.codegen.simplify import simplify_kernel
+from weft.codegen.simplify import simplified
 from weft.codegen.skip_loops import skipped
 from weft.frontend.scalar_expr import Expr, Load, Select, Var
 from weft.frontend.scalar_expr import walk as walk_expr
@@ -43,7 +43,7 @@ CONDITIONS = 2
 def unswitch(kernel: Kernel) -> Kernel:
     """``kernel`` with invariant conditions outside of its innermost loops, simplified."""
     shared = {name for b in kernel.buffers if b.aliases for name in (b.name, *b.aliases)}
-    return simplify_kernel(replace(kernel, body=_outside(kernel.body, shared)))
+    return simplified(kernel, _outside(kernel.body, shared))
 
 
 def _outside(stmt: Stmt, shared: set[str]) -> Stmt:

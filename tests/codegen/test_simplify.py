@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import assert_same
 from tests.codegen.random_kernels import Generator
 from weft import dtypes
+from weft.codegen.cut_points import cut_points
+from weft.codegen.cut_ranges import cut_ranges
+from weft.codegen.group_guards import group_guards
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Block, Buffer, Check, For, If, Kernel, Let, Stmt, Store, walk
 from weft.codegen.loop_printer import print_stmt
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.codegen.peel_first import peel_first
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.split_tails import split_tails
+from weft.codegen.unswitch import unswitch
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
 
 F = dtypes.float32
@@ -50,6 +58,32 @@ def test_twice_is_once() -> None:
     for seed in range(20):
         once = simplify_kernel(Generator(seed).kernel()[0])
         assert simplify_kernel(once) == once
+
+
+@pytest.mark.parametrize(
+    "action", [cut_points, split_tails, unswitch, group_guards, cut_ranges, peel_first]
+)
+def test_what_a_pass_leaves_alone_stays_itself(action: Callable[[Kernel], Kernel]) -> None:
+    alone = 0
+    for seed in range(40):
+        once = simplify_kernel(Generator(seed).kernel()[0])
+        done = action(once)
+        assert (done.body is once.body) == (done == once)
+        alone += done.body is once.body
+    assert alone
+
+
+@pytest.mark.parametrize("name", ["t", "n"])
+def test_a_tile_says_nothing_of_a_name_that_is_bound_again(name: str) -> None:
+    """``i // 4`` is the outer ``t`` (``n``), which another one hides there."""
+    again = Let(name, n * 2 + 3, Block((store(i // 4), store(Var(name) + 50))))
+    point = For("i", Var(name) * 4, Var(name) * 4 + 4, "serial", again)
+    original = kernel(For("t", literal(0), n, "serial", point), "n")
+    for size in range(8):
+        expected, actual = np.ones((2, 100), np.float32)
+        interpret(original, {"n": size}, {"x": expected})
+        interpret(simplify_kernel(original), {"n": size}, {"x": actual})
+        np.testing.assert_array_equal(actual, expected, err_msg=str(size))
 
 
 def test_tile_arithmetic_vanishes() -> None:
