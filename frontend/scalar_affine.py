@@ -159,11 +159,29 @@ def _order(term: Term) -> tuple[bool, str]:
 def to_affine(expr: Expr, ranges: Ranges | None = None) -> Affine | None:
     """The normal form of ``expr``, simplified where ``ranges`` prove it; None if it has none."""
     if not expr.children:  # most indices: skip the bookkeeping
-        return _form(expr, [], ranges or {})
+        return _form(expr, [], {})
+    if ranges:
+        return _forms(expr, ranges)[id(expr)]
+    known = _known.get(id(expr))
+    if known is None:
+        if len(_known) >= _KNOWN:
+            _known.clear()
+        known = _known[id(expr)] = expr, _forms(expr, {})[id(expr)]
+    return known[1]
+
+
+# Analyses ask for the same expressions' forms again and again. The expression that stands beside
+# its form stays alive, so its id stays its own; no hash is taken of it, nor is 0.0 mixed with -0.0.
+_known: dict[int, tuple[Expr, Affine | None]] = {}
+_KNOWN = 8192
+
+
+def _forms(expr: Expr, ranges: Ranges) -> dict[int, Affine | None]:
+    """The forms of all that ``expr`` is made of, by identity."""
     forms: dict[int, Affine | None] = {}
     for node in walk(expr):
-        forms[id(node)] = _form(node, [forms[id(child)] for child in node.children], ranges or {})
-    return forms[id(expr)]
+        forms[id(node)] = _form(node, [forms[id(child)] for child in node.children], ranges)
+    return forms
 
 
 def to_expr(affine: Affine) -> Expr:
@@ -351,6 +369,8 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     Equal to ``expr`` wherever every variable is in its range. Works on any dtype: whatever is not
     int64 arithmetic stays as it is.
     """
+    if not expr.children:
+        return expr
     known = ranges or {}
     forms: dict[int, Affine | None] = {}
 

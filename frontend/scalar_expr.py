@@ -435,6 +435,8 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
     Once: where folding leaves of a node one of its operands, that has been through it.
     """
+    if not expr.children:
+        return expr if (changed := change(expr)) is None else changed
     done: dict[int, Expr] = {}
     for node in walk(expr):
         rebuilt, folded, children = node, False, node.children

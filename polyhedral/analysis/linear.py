@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from weft.frontend.scalar_affine import Affine, FloorDiv, Term, to_affine, to_expr
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, walk
+from weft.polyhedral.isl_context import derived
 from weft.polyhedral.scop import Constraint, Statement
 
 
@@ -42,11 +44,15 @@ def mentions(expr: Expr, names: Collection[str]) -> bool:
     return any(isinstance(node, Var) and node.name in names for node in walk(expr))
 
 
-def box(statement: Statement) -> dict[str, tuple[Expr, Expr]]:
+def box(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
     """dim -> (lower, upper exclusive) for each dim that constants and parameters alone bound.
 
     A dim that some constraint ties to another dim (a triangle) is left out.
     """
+    return derived(lambda: _box(statement), "box", (), statement)
+
+
+def _box(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
     lower: dict[str, Expr] = {}
     upper: dict[str, Expr] = {}
     tied: set[str] = set()
@@ -60,11 +66,13 @@ def box(statement: Statement) -> dict[str, tuple[Expr, Expr]]:
             lower[dim] = _tighter(lower.get(dim), value, "max")
         else:
             upper[dim] = _tighter(upper.get(dim), value, "min")
-    return {
-        d: (lower[d], upper[d])
-        for d in statement.dims
-        if d in lower and d in upper and d not in tied
-    }
+    return MappingProxyType(
+        {
+            d: (lower[d], upper[d])
+            for d in statement.dims
+            if d in lower and d in upper and d not in tied
+        }
+    )
 
 
 def _bound(constraint: Constraint, dims: tuple[str, ...]) -> tuple[str, bool, Expr] | None:

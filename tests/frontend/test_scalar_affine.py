@@ -106,6 +106,19 @@ def test_what_ranges_prove(expr, expected):
     assert affine.simplify(expr, {"j": (0, 31)}) == expected
 
 
+def test_forms_that_are_known_are_those_of_this_expression_without_ranges(monkeypatch):
+    """More expressions than are remembered, of which all but one go at once."""
+    monkeypatch.setattr(affine, "_KNOWN", 3)
+    x = Var("x")
+    kept = x // 4 + 1
+    assert affine.to_affine(kept, {"x": (0, 3)}) == affine.Affine((), 1)
+    for k in range(2, 20):
+        form = affine.to_affine(x * k + 1)
+        assert form == affine.Affine((("x", k),), 1) == affine.to_affine(x * k + 1)
+        assert str(affine.to_affine(kept)) == "x // 4 + 1"
+        assert affine.to_affine(kept, {"x": (4, 7)}) == affine.Affine((), 2)
+
+
 def test_what_is_not_quasi_affine():
     for expr in (i * j, i // j, i % (j + 1), apply("min", i, j), Load("x", (i,), dtypes.int64),
                  Var("x", dtypes.float32), i.astype("int32")):  # fmt: skip
