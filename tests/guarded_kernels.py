@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-import weft.kernel_code
 import weft.program_code
 from tests.benchmarks.polybench_checks import NASTY, READ_ELEMENT_0
 from tests.guarded import PAGE, Guarded, forbid
@@ -329,7 +328,6 @@ def main(threads: str, families: Sequence[str]) -> None:
 if __name__ == "__main__":
     # The smallest kernel is worth a second thread.
     weft.program_code.emit_program = partial(emit_program, grain=1)  # type: ignore[assignment]
-    weft.kernel_code.explain = lambda *_: ""  # which takes a while, and nobody reads
     if "--mutants" in sys.argv:
         for kernel, change in MUTANTS:
             print(f"{kernel}, {change.__name__}: {fate(kernel, change)}", flush=True)

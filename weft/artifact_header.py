@@ -135,7 +135,7 @@ def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: i
         guards=tuple((_nodes(g.condition), g.text) for g in compiled.guards),
         checks=compiled.checks,
         stats=dict(compiled.stats),
-        explanation=compiled.explanation,
+        explanation=compiled.explain(),
         constants=tuple(
             _Constant(name, as_dtype(array.dtype).name, array.shape)
             for name, array in compiled.constants
@@ -209,7 +209,7 @@ def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
         llvm=texts.llvm,
         texts=texts.stages,
         stats=header.stats,
-        explanation=header.explanation,
+        explain=lambda: header.explanation,
     )
 
 

@@ -1,12 +1,12 @@
 """What the compiler hands over: everything that a call needs, as plain frozen data.
 
 ``Compiled`` is what an artifact and the cache store and what an ``Executable`` runs. It holds no
-handle, pointer or isl object.
+handle, pointer or isl object; what explains it is worked out when somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,6 +61,7 @@ class Compiled:
     kernel's check codes mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details.
     ``scalars``: inputs whose value, an integer, is the parameter of their name.
     ``llvm``: the modules' text. ``texts``: the IRs, stage by stage. ``stats``: JSON data.
+    ``explain``: what was decided and why, in words.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Compiled:
     llvm: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, object] = field(default_factory=dict)
-    explanation: str = ""
+    explain: Callable[[], str] = str
 
 
 def missing_here(compiled: Compiled) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache as memoise
 from functools import partial
 
 import numpy as np
@@ -31,7 +32,7 @@ from weft.compiled import ArraySpec, Compiled, InPlace
 from weft.compiled_cache import cache_key, find, store
 from weft.errors import CompileError
 from weft.executable import Executable
-from weft.explain import explain, statistics
+from weft.explain import explanation, statistics
 from weft.frontend.tensor_printer import program_text
 from weft.frontend.tensor_verifier import verify as verify_tensors
 from weft.graph.canonical import canonical_text
@@ -108,7 +109,9 @@ def _compiled(graph: Graph, target: Target, options: Options, schedules: Schedul
 
 def machine_code(graph: Graph, lowered: Lowered, code: ObjectCode) -> Compiled:
     """``lowered``, which computes ``graph``, with its constants packed, as object code."""
-    explanation = lowered.passes.run("explain", lambda: explain(lowered))  # compilers are at work
+    explain = memoise(lowered.passes.run("explain", lambda: explanation(lowered)))
+    if lowered.passes.options.cache:  # which keeps it; compilers are at work
+        lowered.passes.run("explain", explain)
     constants = dict(lowered.constants)
     if lowered.assembly.prepare is not None:
         constants |= _prepare(lowered.assembly.prepare, constants, code, lowered.passes)
@@ -122,7 +125,7 @@ def machine_code(graph: Graph, lowered: Lowered, code: ObjectCode) -> Compiled:
         guards=guards_of([code.scheduled.scop for code in lowered.codes if code]),
         stats=statistics(lowered),
         texts=lowered.passes.texts,
-        explanation=explanation,
+        explain=explain,
     )
 
 

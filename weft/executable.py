@@ -343,7 +343,7 @@ class Executable:
 
     def explain(self) -> str:
         """What was fused, tiled and scheduled, and why."""
-        return self._compiled.explanation
+        return self._compiled.explain()
 
     def as_text(self, stage: str) -> str:
         """The program after ``stage``; ``CallError`` lists the stages there are."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 from weft.assemble import Assembly
@@ -18,6 +19,7 @@ from weft.lowered import Lowered
 from weft.polyhedral.analysis.costs import costs
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.tile_costs import tile_costs
+from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop, Statement
@@ -77,9 +79,24 @@ def _elements(shape: Sequence[Size]) -> int | None:
     return prod(size for size in sizes if size is not None) if None not in sizes else None
 
 
-def explain(lowered: Lowered) -> str:
-    """Clusters with their statements, dependences and schedule, and every fusion decision."""
-    lines = [f"{lowered.graph.name}: {len(lowered.graph.nodes)} operators"]
+Lines = list[str | Callable[[], list[str]]]
+"""Lines of a text, and what makes some when the text is asked for."""
+
+
+def explanation(lowered: Lowered) -> Callable[[], str]:
+    """Clusters with their statements, dependences and schedule, and every fusion decision; what
+    schedules cost, which takes most of the time, is worked out when this is called."""
+    return partial(_text, _explained(lowered))
+
+
+@exclusively
+def _text(lines: Lines) -> str:
+    made = (line if isinstance(line, str) else "\n".join(line()) for line in lines)
+    return "\n".join(made) + "\n"
+
+
+def _explained(lowered: Lowered) -> Lines:
+    lines: Lines = [f"{lowered.graph.name}: {len(lowered.graph.nodes)} operators"]
     seen: dict[int, str] = {}
     estimated = 0
     for cluster, code in zip(lowered.partition.clusters, lowered.codes, strict=True):
@@ -89,8 +106,8 @@ def explain(lowered: Lowered) -> str:
         if new and code is not None:
             estimated += len(code.scheduled.scop.statements)
             within = estimated <= ESTIMATED
-            told = cost_lines(code.scheduled, lowered.machine) if within else []
-            lines += told or ["  costs: not estimated"]
+            told = partial(cost_lines, code.scheduled, lowered.machine)
+            lines += [told if within else "  costs: not estimated"]
     lines += ["", "why neighbouring operators were or were not fused"]
     lines += [
         f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
@@ -99,8 +116,7 @@ def explain(lowered: Lowered) -> str:
     for attribute, title in NOTES.items():
         noted = [n for n in lowered.graph.nodes if attribute in n.attributes]
         lines += ["", title, *(f"  {n.name}: {n.attributes[attribute]}" for n in noted)]
-    lines += ["", *_memory(lowered.assembly)]
-    return "\n".join(lines) + "\n"
+    return [*lines, "", *_memory(lowered.assembly)]
 
 
 def _node(node: Node) -> str:

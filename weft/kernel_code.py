@@ -9,7 +9,11 @@ LLVM, object code     one entry point
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache as memoise
+from functools import partial
 
 from weft.assemble import Step, Storage, host_program
 from weft.cache import open_cache
@@ -20,7 +24,7 @@ from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
 from weft.compiled import Compiled
 from weft.compiled_cache import cache_key, find, store
-from weft.errors import IllegalScheduleError
+from weft.errors import IllegalScheduleError, WeftWarning
 from weft.executable import Executable
 from weft.frontend.loops.lower import LoopKernel
 from weft.guards import guards_of, range_guards
@@ -67,10 +71,11 @@ def compile_kernel(
     key = cache_key(identity, (), target, options) if cache else b""
     found = find(cache, key, target.llvm)
     if found is not None:
-        found = replace(found, stats={**found.stats, "from_cache": True})
+        anew = memoise(partial(_anew, kernel, options, scheduled))
+        found = replace(found, stats={**found.stats, "from_cache": True}, explain=anew)
         return Executable(found, threads=options.threads)
     compiled = kernel_machine_code(lower_loops(kernel, options, scheduled), target.llvm)
-    store(cache, key, compiled)
+    store(cache, key, replace(compiled, explain=str))
     return Executable(compiled, threads=options.threads)
 
 
@@ -79,6 +84,15 @@ def _identity(kernel: LoopKernel, scheduled: Scheduled | None, options: Options)
     chosen = "" if scheduled is None else repr((scheduled.scop, scheduled.tree))
     threads = f"{thread_count(options)} threads"
     return "\n".join([repr(kernel.scop), repr(arguments), chosen, threads])
+
+
+def _anew(kernel: LoopKernel, options: Options, scheduled: Scheduled | None) -> str:
+    """The explanation of what was found in the cache, which keeps none: few are asked for, and
+    each would take a seventh of the time to compile."""
+    quiet = replace(options, texts=False, logs=())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeftWarning)  # who compiled it has been told
+        return _explanation(lower_loops(kernel, quiet, scheduled))()
 
 
 @exclusively
@@ -187,5 +201,14 @@ def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
         guards=range_guards(lowered.scheduled) + guards_of([lowered.scheduled.scop]),
         stats=statistics(lowered.scheduled, lowered.program, lowered.fallback, lowered.passes),
         texts=lowered.passes.texts,
-        explanation=explain(lowered.scheduled, lowered.program, lowered.machine, lowered.fallback),
+        explain=memoise(_explanation(lowered)),
     )
+
+
+def _explanation(lowered: LoweredKernel) -> Callable[[], str]:
+    """What explains ``lowered``, without its code."""
+    scheduled, program = lowered.scheduled, lowered.program
+    return partial(
+        explain, scheduled, lowered.machine, lowered.fallback,
+        arena=program.arena, launches=len(program.steps),
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.frontend.scalar_printer import python_text
 from weft.guards import guards_of
 from weft.passes import Passes
+from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.scop_printer import tensor_text
@@ -43,7 +44,10 @@ def statistics(
     }
 
 
-def explain(scheduled: Scheduled, program: Program, machine: Machine, fallback: str) -> str:
+@exclusively
+def explain(
+    scheduled: Scheduled, machine: Machine, fallback: str, *, arena: Expr, launches: int
+) -> str:
     """Statements, what is not known before data are, dependences, schedule, memory."""
     scop = scheduled.original
     lines = [f"{scop.name}({', '.join(scop.parameters)})", "  tensors"]
@@ -61,8 +65,7 @@ def explain(scheduled: Scheduled, program: Program, machine: Machine, fallback: 
     lines += [f"    {_in_words(note)}" for note in scheduled.notes]
     lines += schedule_lines(scheduled)
     lines += cost_lines(scheduled, machine)
-    nests = len(program.steps)
-    lines += [f"  arena: {text(program.arena)} bytes, {nests} launch{'es' * (nests != 1)}"]
+    lines += [f"  arena: {text(arena)} bytes, {launches} launch{'es' * (launches != 1)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -53,7 +53,7 @@ def compiled(program: Program, constants=(), messages=None, **more) -> Compiled:
         llvm=llvm,
         texts={"program": "the program", "loops": "the loops"},
         stats={"kernels": len(program.kernels), "seconds": np.float64(0.25)},
-        explanation="nothing was fused",
+        explain=lambda: "nothing was fused",
         **more,
     )
 

@@ -54,8 +54,9 @@ def test_everything_survives() -> None:
     )
     copy = decoded(encoded(original))
     for field in Compiled.__dataclass_fields__:
-        if field not in ("constants", "texts", "stats"):
+        if field not in ("constants", "texts", "stats", "explain"):
             assert getattr(copy, field) == getattr(original, field), field
+    assert copy.explain() == original.explain() == "nothing was fused"
     assert dict(copy.texts) == dict(original.texts)
     assert dict(copy.stats) == {"kernels": 1, "seconds": 0.25}
     for (name, array), (expected_name, expected) in zip(copy.constants, CONSTANTS, strict=True):

@@ -3,6 +3,8 @@
 # ruff: noqa: F821, B007
 # mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index"
 
+from pathlib import Path
+
 import weft
 from weft.kernel_report import STRATEGIES
 from weft.polyhedral.schedule_loops import STRATEGIES as CHOSEN
@@ -58,3 +60,12 @@ def test_copies_are_listed_with_their_layout() -> None:
 def test_every_strategy_has_words() -> None:
     names = {name for name, _ in CHOSEN}
     assert STRATEGIES.keys() == names | {"one loop", "as written"}
+
+
+def test_a_kernel_from_the_cache_explains_itself_as_well(tmp_path: Path) -> None:
+    options = weft.Options(cache_dir=str(tmp_path / "cache"), threads=1)
+    made, found = (product.compile(options=options) for _ in range(2))
+    assert found.stats["from_cache"] and "from_cache" not in made.stats
+    assert found.explain() == made.explain() == product.explain()
+    found.save(tmp_path / "product.weft")
+    assert weft.load(tmp_path / "product.weft").explain() == made.explain()

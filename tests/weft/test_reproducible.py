@@ -67,7 +67,7 @@ def digests(made: Compiled) -> dict[str, str]:
     parts |= {f"llvm {k}": text.encode() for k, text in enumerate(made.llvm)}
     parts |= {stage: text.encode() for stage, text in made.texts.items()}
     parts |= {f"constant {name}": data.tobytes() for name, data in made.constants}
-    parts["explanation"] = made.explanation.encode()
+    parts["explanation"] = made.explain().encode()
     return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
 
