@@ -11,7 +11,7 @@ from math import prod
 
 from weft.accel.abilities import Address, Bits, Step
 from weft.accel.accelerator import Accelerator, Operation
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Var
+from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
 from weft.frontend.scalar_polynomial import Polynomial, polynomial
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.scop import Access, Scop, Statement
@@ -90,7 +90,7 @@ class Reader:
                             "one field or a number"
                         )
                     steps[dim] = field
-                case [""] if factor == 1 and bits is None:
+                case [""] if factor == 1 and bits is None and _reads(monomial[0]):
                     bits = _bits(monomial[0])
                 case _:
                     raise NotUnderstood(
@@ -141,6 +141,10 @@ class Reader:
 
 def indices(access: Access) -> tuple[Expr, ...]:
     return access.body_indices if access.may else access.indices
+
+
+def _reads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def _bits(expr: Expr) -> Bits:
