@@ -31,7 +31,7 @@ class Layout:
     """How an array of ``shape`` lies in memory: all axes, by ``order`` (None: as they are), those
     of ``inner`` in blocks of so many; then the blocks, in the order of ``inner``. The last block of
     an axis is filled up with zeros; before and after each axis lie as many zeros as ``around`` says
-    (empty: none). Activations of VTA, with 16 channels and 1 image in an element:
+    (empty: none). Activations, with 16 channels and 1 image in an element:
     ``Layout((n, c, h, w), ((0, 1), (1, 16)))`` is [n][c/16][h][w][1][16].
 
     Raises ``StreamError`` (WEFT-E1020) for what is no layout.

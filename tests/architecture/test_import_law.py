@@ -127,3 +127,12 @@ def test_rooms_never_import_benchmarks_or_the_compiler() -> None:
 def test_dimension_positions_stay_in_one_file() -> None:
     knowing = {name for name, path in MODULES.items() if "dim_type" in path.read_text()}
     assert knowing == {"weft.polyhedral.named_isl"}
+
+
+def test_no_machine_is_known_outside_of_its_file() -> None:
+    """What is said of accelerators holds for all: the one that ships is data like any other."""
+    named = re.compile(r"\bvta\b", re.IGNORECASE)
+    files = [
+        p for room in ROOMS for p in (ROOT / room).rglob("*.py") if p.parent.name != "machines"
+    ]
+    assert files and not [str(path) for path in files if named.search(path.read_text())]

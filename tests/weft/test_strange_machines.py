@@ -101,7 +101,9 @@ def compared(one, name, seed):
     rng = np.random.default_rng(seed)
     most = 9 if name == "banks" else 128
     data = {
-        t.name: rng.integers(-most, most, [int(getattr(n, "value", n)) for n in t.shape]).astype(t.dtype.numpy)
+        t.name: rng.integers(-most, most, [int(getattr(n, "value", n)) for n in t.shape]).astype(
+            t.dtype.numpy
+        )
         for t in program.inputs
     }
     constants = {"w": data["w"]} if pick.random() < 0.5 else {}
