@@ -84,6 +84,13 @@ def _candidate(
     return Candidate(sizes, tuple(names[n] for n in order), model.spread, cycles, moved)
 
 
+def has_room(mapped: Mapped, machine: Accelerator) -> bool:
+    """Whether the smallest tile fits into the memories."""
+    sizes = dict.fromkeys(mapped.extents, 1)
+    order = (*(d for d in mapped.extents if d not in mapped.folds), *mapped.folds)
+    return slots_for(mapped, machine, sizes, order, frozenset(), 1) is not None
+
+
 def tilings(
     mapped: Mapped, machine: Accelerator, most: int, *, buffers: int = 2
 ) -> Iterator[Tiling]:

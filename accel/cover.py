@@ -109,6 +109,7 @@ class Cover:
         ]
         self._held = held
         self._known: dict[tuple[Expr, str], Tree | None] = {}
+        self._made: dict[tuple[str, frozenset[int]], list[tuple[dict[str, int], Expr]]] = {}
 
     def tree(self, expr: Expr, memory: str) -> Tree | None:
         """The cheapest tree that leaves ``expr`` in ``memory``, or None."""
@@ -172,17 +173,23 @@ class Cover:
     def _nodes(self, expr: Expr, memory: str) -> Iterator[Tree]:
         values = [e.value for e in walk(expr) if isinstance(e, Literal)]
         literals = [value for value in values if isinstance(value, int)]
-        numbers = {*literals, *(-n for n in literals)}
+        numbers = frozenset({*literals, *(-n for n in literals)})
         for pattern in self._patterns:
             if pattern.target.memory != memory:
                 continue
-            for fields, value in _with_numbers(pattern, numbers):
+            for fields, value in self._with(pattern, numbers):
                 if isinstance(value, Load) and value.source == 0:
                     continue  # it changes nothing
                 for found in matches(value, expr):
                     made = self._node(pattern, fields, found)
                     if made is not None:
                         yield made
+
+    def _with(self, pattern: Compute, numbers: frozenset[int]) -> list[tuple[dict[str, int], Expr]]:
+        key = pattern.operation.name, numbers
+        if key not in self._made:
+            self._made[key] = list(_with_numbers(pattern, numbers))
+        return self._made[key]
 
     def _node(
         self, pattern: Compute, fields: Mapping[str, int], found: Mapping[int, Expr]

@@ -117,32 +117,36 @@ def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Map
     """All ways in which ``machine`` computes ``work``, those with the fewest turns first. Raises
     ``Refusal`` where there is none."""
     reasons: dict[str, None] = {}
-    made = _made(work, machine, found, reasons)
-    if not made and work.start is not None:
+    some = False
+    for one in _made(work, machine, found, reasons):
+        some = True
+        yield one
+    if not some and work.start is not None:
         block = max((n for c in found.computes for n in c.extents.values()), default=1)
         for dense in together(work, block):
-            made += _made(dense, machine, found, reasons)
-    if not made:
+            for one in _made(dense, machine, found, reasons):
+                some = True
+                yield one
+    if not some:
         shown = list(reasons)[:REASONS] + ["…"] * (len(reasons) > REASONS)
         raise Refusal("; ".join(shown) or "no instruction computes anything like it")
-    made.sort(key=lambda each: prod(each.extents.values()))
-    return iter(made)
 
 
 def _made(
     work: Work, machine: Accelerator, found: Abilities, reasons: dict[str, None]
-) -> list[Mapping]:
-    made = []
-    refused: dict[str, None] = {}
-    for one, compute, given, operands in _choices(work, found, reasons):
+) -> Iterator[Mapping]:
+    covers: dict[tuple[Expr, str], Cover] = {}
+    others: dict[str, None] = {}
+    mappers = [
+        _Mapper(one, machine, found, compute, given, operands, covers)
+        for one, compute, given, operands in _choices(work, found, others)
+    ]
+    for mapper in sorted(mappers, key=lambda each: prod(each.extents.values())):
         try:
-            made.append(_Mapper(one, machine, found, compute, given, operands).mapping())
+            yield mapper.mapping()
         except Refusal as refusal:
-            refused[str(refusal)] = None
-    others = {reason: None for reason in reasons if reason not in refused}
-    reasons.clear()  # what is said of it where an instruction would do comes first
-    reasons.update(refused | others)
-    return made
+            reasons[str(refusal)] = None
+    reasons |= others  # what is said of it where an instruction would do comes first
 
 
 Given = MappingType[str, str]  # the instruction's dims -> the statement's
@@ -254,9 +258,11 @@ class _Mapper:
         compute: Compute | None,
         given: Given,
         operands: tuple[tuple[int, DType], ...],
+        covers: dict[tuple[Expr, str], Cover],
     ) -> None:
         self.work, self.machine, self.found = work, machine, found
         self.compute, self.given, self.operands = compute, given, operands
+        self.covers = covers
         sizes = (
             dict(compute.extents)
             if compute
@@ -265,13 +271,16 @@ class _Mapper:
         self.sizes = sizes
         self.blocks = {dim: sizes[name] for name, dim in given.items()}
 
+    @property
+    def extents(self) -> dict[str, int]:
+        """Of the loops over instructions."""
+        blocks = self.blocks
+        return {d: -(-n // blocks.get(d, 1)) for d, n in self.work.extents.items()}
+
     def mapping(self) -> Mapping:
-        work, compute = self.work, self.compute
-        extents = {d: -(-n // self.blocks.get(d, 1)) for d, n in work.extents.items()}
-        held = {0: frozenset({compute.target.memory})} if compute else {}
-        for number, read in enumerate(work.reads):
-            held[number + 1] = self._homes(read)
-        cover = Cover(self.found.computes, held)
+        """Raises ``Refusal`` where it is none."""
+        work, compute, extents = self.work, self.compute, self.extents
+        cover = self._cover()
         begin = None if compute is None else self._begin()
         first = None if compute is None else self._first(compute, begin)
         stored = self._stored(cover)
@@ -352,6 +361,17 @@ class _Mapper:
         assert depth is not None, "a local memory"
         room = depth // element.group(self.machine.memory(memory))
         return self._constant(begin, memory, element, min(prod(target.layout.blocks), room))
+
+    def _cover(self) -> Cover:
+        """Trees of expressions; the same for all choices of dims."""
+        home = "" if self.compute is None else self.compute.target.memory
+        key = self.work.value, home
+        if key not in self.covers:
+            held = {0: frozenset({home})} if home else {}
+            for number, read in enumerate(self.work.reads):
+                held[number + 1] = self._homes(read)
+            self.covers[key] = Cover(self.found.computes, held)
+        return self.covers[key]
 
     # ---- what is stored ---------------------------------------------------------------------
 

@@ -142,7 +142,8 @@ def expected(layer: Layer, data: dict[str, Array]) -> Array:
             part = x[:, :, r : r + reach : stride, s : s + reach : stride]
             sums += np.tensordot(w[:, :, r, s], part, axes=(1, 1)).swapaxes(0, 1)
     shifted = (sums + data["bias"][None, :, None, None]) >> SHIFT
-    return np.clip(shifted, 0, 127).astype(np.int8)
+    result: Array = np.clip(shifted, 0, 127).astype(np.int8)
+    return result
 
 
 def run(quick: bool, configs: tuple[str, ...]) -> Iterator[Row]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.accel.abilities import Abilities
 from weft.accel.accelerator import Accelerator
-from weft.accel.choose import tilings
+from weft.accel.choose import has_room, tilings
 from weft.accel.emit import Arranged
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import mappings
@@ -27,6 +27,7 @@ from weft.accel.work import work
 from weft.accelerators import Semantics
 from weft.errors import CompileError
 from weft.polyhedral.scop import Scop
+from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +42,7 @@ class Target:
     abilities: Abilities
     semantics: Semantics
     arranged: Arranged = field(default_factory=dict, compare=False, repr=False)
+    answers: dict[str, Mapped | Refusal] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(machine: Accelerator) -> Target:
@@ -53,8 +55,19 @@ class Target:
 
 
 def mapped(scop: Scop, target: Target) -> Mapped:
-    """The best way for ``target`` to compute ``scop``. Raises ``Refusal``."""
-    return next(mappings(work(prepared(scop)), target.machine, target.abilities))
+    """The best way for ``target`` to compute ``scop``. Raises ``Refusal``. The same question is
+    answered once."""
+    key = scop_text(scop)
+    if key not in target.answers:
+        try:
+            whole = work(prepared(scop))
+            target.answers[key] = next(mappings(whole, target.machine, target.abilities))
+        except Refusal as refusal:
+            target.answers[key] = refusal
+    answer = target.answers[key]
+    if isinstance(answer, Refusal):
+        raise answer
+    return answer
 
 
 def can_compute(scop: Scop, target: Target) -> str:
@@ -63,7 +76,7 @@ def can_compute(scop: Scop, target: Target) -> str:
         best = mapped(scop, target)
     except Refusal as refusal:
         return str(refusal)
-    if next(tilings(best, target.machine, 1, buffers=1), None) is None:
+    if not has_room(best, target.machine):
         return "not even its smallest tile fits into the accelerator's memories"
     return ""
 
