@@ -33,7 +33,8 @@ from weft.dtypes import DType
 class Memory:
     """``twin``: another memory of the same depth, which some implementations keep in the same
     place: who writes to an element of the one has to wait for who reads it of the other.
-    ``record``: what an element is made of."""
+    ``record``: what an element is made of. ``bank``: so many addresses are a bank, and what one
+    operand has there lies in one bank, where no other has a part; 0: there are none."""
 
     name: str
     dtype: DType
@@ -41,6 +42,14 @@ class Memory:
     depth: int | None
     twin: str = ""
     record: Encoding | None = None
+    bank: int = 0
+
+    def taken(self, size: int) -> int:
+        """The addresses that a part of ``size`` takes for itself: a whole bank, where it may lie
+        in one; more than there are, where it may not."""
+        if not self.bank:
+            return size
+        return self.bank if size <= self.bank else (self.depth or 0) + 1
 
     @property
     def nbytes(self) -> int:

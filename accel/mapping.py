@@ -161,7 +161,10 @@ def _choices(
             yield work, None, given, ()
         return
     for compute in found.computes:
-        if compute.step.update is None or compute.first is not None:
+        if compute.step.update is None:
+            continue
+        if compute.first is not None:
+            reasons[f"{compute.operation.name} alone cannot go on with a sum"] = None
             continue
         one = _as_wide(work, compute)
         mapped = map_instruction(one.scop, one.statement, _instruction(compute))

@@ -11,6 +11,7 @@ import numpy as np
 from weft.accel.abilities import Abilities
 from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import Artifact, Layout, Placed, Role
+from weft.accel.banks import in_elements
 from weft.accel.emit import Arranged, emit
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
@@ -104,22 +105,24 @@ def stored(view: View, array: Array) -> Array:
 
 def place(
     machine: Accelerator,
+    plain: Accelerator,
     found: Abilities,
     tiling: Tiling,
     constants: Mapping[str, Array],
     arranged: Arranged,
 ) -> Offloaded:
-    """The stream of ``tiling``, with ``constants`` where they belong. Raises ``Refusal``."""
+    """The stream of ``tiling``, with ``constants`` where they belong, planned for ``plain``, which
+    is ``machine`` with one address for each element. Raises ``Refusal``."""
     mapped = tiling.mapped
     placed, main, end = _placed(machine, mapped, constants)
-    drafts = emit(machine, tiling, main, arranged)
+    drafts = emit(plain, tiling, main, arranged)
     at = _aligned(end, _word_bytes(machine, found))
     drafts, words = with_lists(machine, found, drafts, at // _word_bytes(machine, found))
     size = at + len(words) * _word_bytes(machine, found)
     image = np.zeros(_aligned(size, ALIGNMENT), np.uint8)
     given = {view.name: view for view in _in_main(mapped)}
     image[at:size] = np.array(words, np.uint32).view(np.uint8)
-    stream = with_tokens(machine, drafts, len(image))
+    stream = with_tokens(machine, [in_elements(machine, plain, d) for d in drafts], len(image))
     artifact = Artifact(stream, image, tuple(placed))
     moved = sum(draft.moved for draft in drafts)
     return Offloaded(tiling, artifact, given, mapped.write, moved).with_constants(constants)

@@ -95,7 +95,7 @@ class Reader:
                 case _:
                     raise NotUnderstood(
                         f"the address in {access.tensor} is no sum of fields, numbers, and loops "
-                        "times a field or a number"
+                        "times a field or a number, like bank * 64 + row + k * step"
                     )
         base.sort(key=lambda each: -each[1])
         group = prod(inside[d] for d in self.grouped(access, inside))

@@ -53,7 +53,10 @@ def _read(machine: Accelerator, operation: Operation, scop: Scop) -> Transfer | 
     touched = {a.tensor for s in scop.statements for a in (*s.reads, *s.writes)}
     for tensor in scop.tensors:
         if tensor.role == "temp" and tensor.name in touched:
-            raise NotUnderstood(f"{tensor.name} is no memory, and not just a name for a value")
+            raise NotUnderstood(
+                f"{tensor.name} is no memory, and not just a name for a value: sums are added up "
+                "in the memory itself"
+            )
     if any(machine.memory(reader.memory(name)).depth is None for name in touched):
         return read_transfer(reader)
     return _Computation(reader).read()

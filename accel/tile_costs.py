@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.accel.abilities import Compute, Transfer
-from weft.accel.accelerator import Accelerator, Cost
+from weft.accel.accelerator import Accelerator, Cost, Memory
 from weft.accel.cover import Node, nodes, turn_cycles
 from weft.accel.mapping import View
 from weft.accel.tile_footprints import Footprint, Tiles
@@ -119,8 +119,10 @@ class CostModel:
         self.rates = [None if v.transfer is None else rates(v.transfer) for v in self.views]
         # What is computed in the place of what was loaded has no slots of its own.
         self.holds = [
-            part.whole if n or mapped.compute is not None else 0 * part.whole
-            for n, part in enumerate(self.parts)
+            _taken(machine.memory(view.memory), part.whole)
+            if n or mapped.compute is not None
+            else 0 * part.whole
+            for n, (part, view) in enumerate(zip(self.parts, self.views, strict=True))
         ]
         self.results: Array = np.prod(tiles.trips[~self.folds], axis=0)
         self.loading = [
@@ -400,3 +402,11 @@ def _once(compute: Compute) -> dict[str, int]:
     if compute.words is not None:
         fields |= {compute.words.begin: 0, compute.words.end: 1}
     return fields
+
+
+def _taken(memory: Memory, sizes: Array) -> Array:
+    """``Memory.taken``, of many parts."""
+    if not memory.bank:
+        return sizes
+    found: Array = np.where(sizes <= memory.bank, memory.bank, (memory.depth or 0) + 1.0)
+    return found

@@ -129,7 +129,10 @@ def slots_for(
     trips = {d: -(-n // sizes[d]) for d, n in mapped.extents.items()}
     found = views(mapped)
     ranges = first_tile(mapped, sizes)
-    size = [box(view, ranges, n in spread).size * view.group for n, view in enumerate(found)]
+    size = [
+        machine.memory(view.memory).taken(box(view, ranges, n in spread).size * view.group)
+        for n, view in enumerate(found)
+    ]
     if mapped.compute is None:
         size[0] = 0  # what is computed stands in the place of what was loaded
     last = len(found) - len(mapped.moved)

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.accel.abilities import Abilities
 from weft.accel.accelerator import Accelerator
+from weft.accel.banks import one_address
 from weft.accel.choose import has_room, tilings
 from weft.accel.emit import Arranged
 from weft.accel.mapping import Mapping as Mapped
@@ -36,11 +37,13 @@ TRIED = 3  # tilings whose streams are made, of those that cost least in closed 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An accelerator with what it can do."""
+    """An accelerator with what it can do. ``plain``: the same with one address for each element,
+    for which streams are planned."""
 
     machine: Accelerator
     abilities: Abilities
     semantics: Semantics
+    plain: Accelerator
     arranged: Arranged = field(default_factory=dict, compare=False, repr=False)
     answers: dict[str, Mapped | Refusal] = field(default_factory=dict, compare=False, repr=False)
 
@@ -51,7 +54,8 @@ class Target:
         scops = {
             name: prepared(without_names(kernel.scop)) for name, kernel in semantics.kernels.items()
         }
-        return Target(machine, read_semantics(machine, scops), semantics)
+        plain, flat = one_address(machine, scops)
+        return Target(machine, read_semantics(plain, flat), semantics, plain)
 
 
 def mapped(scop: Scop, target: Target) -> Mapped:
@@ -61,7 +65,7 @@ def mapped(scop: Scop, target: Target) -> Mapped:
     if key not in target.answers:
         try:
             whole = work(prepared(scop))
-            target.answers[key] = next(mappings(whole, target.machine, target.abilities))
+            target.answers[key] = next(mappings(whole, target.plain, target.abilities))
         except Refusal as refusal:
             target.answers[key] = refusal
     answer = target.answers[key]
@@ -76,7 +80,7 @@ def can_compute(scop: Scop, target: Target) -> str:
         best = mapped(scop, target)
     except Refusal as refusal:
         return str(refusal)
-    if not has_room(best, target.machine):
+    if not has_room(best, target.plain):
         return "not even its smallest tile fits into the accelerator's memories"
     return ""
 
@@ -87,9 +91,18 @@ def _placed(
     """Streams of the tilings that cost least. Raises ``Refusal`` where there is none."""
     made: list[Offloaded] = []
     reasons: dict[str, None] = {}
-    for tiling in tilings(best, target.machine, TRIED, buffers=buffers):
+    for tiling in tilings(best, target.plain, TRIED, buffers=buffers):
         try:
-            made.append(place(target.machine, target.abilities, tiling, constants, target.arranged))
+            made.append(
+                place(
+                    target.machine,
+                    target.plain,
+                    target.abilities,
+                    tiling,
+                    constants,
+                    target.arranged,
+                )
+            )
         except Refusal as refusal:
             reasons[str(refusal)] = None
     if not made:

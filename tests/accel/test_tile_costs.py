@@ -73,7 +73,7 @@ def test_ranks_are_those_of_simulated_streams(config: Config, layer: tuple[int, 
     found = estimates(mapped, target.machine, made)
     simulated = np.array(
         [
-            timing(place(target.machine, target.abilities, t, {}, target.arranged).artifact.stream)
+            timing(place(target.machine, target.plain, target.abilities, t, {}, target.arranged).artifact.stream)
             .cycles
             for t in made
         ]

@@ -3,6 +3,8 @@ whole machine. ``MACHINES`` lists them."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
+from dataclasses import replace
+
 from weft.accel.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
 from weft.accel.bit_fields import Encoding, Field
 from weft.dtypes import f32, i8, i16, i32
@@ -372,6 +374,44 @@ def matrix_vector():
     )
 
 
-MACHINES = {
-    each.__name__: each for each in (outer_product, rows_of_a_scratchpad, banks, matrix_vector)
-}
+def bank_and_row():
+    """The first one, with operands in four banks of 64 rows, by two indices."""
+
+    def load(sram, dram, bank, row, dram_base, columns):
+        for x in range(columns):
+            for p in range(8):
+                sram[bank, row + x, p] = dram[dram_base + x, p]
+
+    def outer(acc, a, b, at, a_bank, a_at, b_bank, b_at, inner, acc_i, b_i):
+        for x in range(inner):
+            for p in range(8):
+                for q in range(8):
+                    left, right = i32(a[a_bank, a_at + x, p]), i32(b[b_bank, b_at + x * b_i, q])
+                    acc[at + x * acc_i, p, q] += left * right
+
+    machine = outer_product()
+    tokens = ("pop_in", 1), ("pop_out", 1), ("push_in", 1), ("push_out", 1)
+    moved = (*tokens, ("bank", 2), ("row", 6), ("dram_base", 24), ("columns", 7))
+    banked = (("a_bank", 2), ("a_at", 6), ("b_bank", 2), ("b_at", 6))
+    product = (*tokens, ("at", 5), *banked, ("inner", 7), ("acc_i", 5), ("b_i", 5))
+    changed = {
+        "load_a": (load, _fields(*moved, op=0), lambda f: Cost(8 + f.columns)),
+        "load_b": (load, _fields(*moved, op=1), lambda f: Cost(8 + f.columns)),
+        "outer": (outer, _fields(*product, op=4), lambda f: Cost(f.inner + 2)),
+    }
+    operations = []
+    for each in machine.operations:
+        if each.name in changed:
+            semantics, encoding, cost = changed[each.name]
+            each = replace(each, semantics=semantics, encoding=encoding, cost=cost)
+        operations.append(each)
+    memories = [
+        replace(m, shape=(64, 8), depth=4) if m.name in ("a", "b") else m for m in machine.memories
+    ]
+    return replace(
+        machine, name="bank and row", memories=tuple(memories), operations=tuple(operations)
+    )
+
+
+_ALL = (outer_product, rows_of_a_scratchpad, banks, matrix_vector, bank_and_row)
+MACHINES = {each.__name__: each for each in _ALL}
