@@ -71,13 +71,9 @@ def test_ranks_are_those_of_simulated_streams(config: Config, layer: tuple[int, 
     target, mapped = on(vta(config), convolution(*layer))
     made = random_tilings(mapped, target.machine, 30, 5)
     found = estimates(mapped, target.machine, made)
-    simulated = np.array(
-        [
-            timing(place(target.machine, target.plain, target.abilities, t, {}, target.arranged).artifact.stream)
-            .cycles
-            for t in made
-        ]
-    )  # fmt: skip
+    machines = target.machine, target.plain
+    placed = [place(*machines, target.abilities, t, {}, target.arranged) for t in made]
+    simulated = np.array([timing(each.artifact.stream).cycles for each in placed])
     assert len(made) == 30
     assert np.all(np.isfinite(found))
     assert np.corrcoef(ranks(found), ranks(simulated))[0, 1] >= 0.8
