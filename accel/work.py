@@ -132,6 +132,9 @@ def _pointwise(scop: Scop, final: Statement) -> Work:
 
 def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[Statement]) -> Work:
     (target,) = update.writes
+    assert update.update is not None, "it folds"
+    if update.update.monoid.laws < {"associative", "commutative"}:
+        raise Refusal(f"{update.name} keeps the order of its terms, and tiles change it")
     update = _plain(update)
     start = _start(inits)
     operands = tuple(_read(scop, read, {}, update) for read in update.reads)

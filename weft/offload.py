@@ -61,7 +61,8 @@ class Target:
 def mapped(scop: Scop, target: Target) -> Mapped:
     """The best way for ``target`` to compute ``scop``. Raises ``Refusal``. The same question is
     answered once."""
-    key = scop_text(scop)
+    folds = [s.update.monoid for s in scop.statements if s.update is not None]
+    key = f"{scop_text(scop)}{folds}"  # which the text does not say all of
     if key not in target.answers:
         try:
             whole = work(prepared(scop))

@@ -18,6 +18,7 @@ from weft.frontend.scalar_expr import cast, literal
 from weft.frontend.tensor_expr import Program
 from weft.offload import Target, offload
 from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.keep_order import keep_order
 from weft.simulator import check_stream, simulate
 
 SIZES = [1, 2, 3, 7, 8, 9, 16, 17, 33]
@@ -130,6 +131,16 @@ def test_counters_that_hold_few_tokens(machine, most):
     one = Target.of(replace(made, wires=wires))
     for seed in range(3):
         compared(one, machine.__name__, seed)
+
+
+def test_sums_that_keep_their_order():
+    a, b = (placeholder((8, 8), f32, name=name) for name in "xw")
+    k = reduce_axis((0, 8), name="k")
+    sums = compute((8, 8), lambda i, j: total(a[i, k] * b[k, j], (k,)), name="s")
+    scop = lower(Program("p", (a, b), (sums,)), "p")
+    offload(scop, target("banks"), {})
+    with pytest.raises(CompileError, match="keeps the order of its terms"):
+        offload(keep_order(scop), target("banks"), {})
 
 
 def refused(machine):
