@@ -4,7 +4,8 @@ Instructions are gone through in one order in which they may run, and each knows
 certain before it begins: of every queue, how many instructions (vector clocks: Fidge, Mattern
 1988). The k-th token that is taken from a wire is the k-th that was given. Two accesses of one
 element by different queues, one of them a write, are right if the second knows that the first has
-ended; if all are, every order gives the same results.
+ended; if all are, every order gives the same results. The instruction that ends a stream has to
+know that what is stored is: whoever waits for it reads that.
 
 Memories are arrays of marks: for each queue, the last instruction that wrote an element, and the
 last that read it. All main memories are one, and so are twins.
@@ -69,6 +70,8 @@ class _Check:
         }
         self._seen: set[tuple[Pattern, int]] = set()  # of what is written, which it stays
         self._numbers: list[list[int]] = [[] for _ in machine.queues]  # their instructions
+        # Of each queue, the place of the last that wrote to main memory.
+        self._stored = [0] * len(machine.queues)
         self._unknown = np.zeros(self._marks.size(MAIN), np.bool_)
         for each in inputs:
             unit = self._marks.unit
@@ -80,6 +83,7 @@ class _Check:
         for number, queue in enumerate(tokens.queue):
             self._numbers[queue].append(number)
         clocks = _Clocks(stream, tokens)
+        end: tuple[int, int, list[int]] | None = None
         watches = [rule(stream.issues) for rule in stream.accelerator.rules]
         for number in serve(_uncounted(stream)):
             known = clocks.begin(number)
@@ -88,14 +92,20 @@ class _Check:
             except StreamError as error:
                 raise self._error(error.code, number, error.what, error.why) from None
             self._ordered(number, tokens.queue[number], known, found)
+            if stream.issues[number].operation == stream.accelerator.last:
+                end = number, tokens.queue[number], list(known)
             self._initialised(number, found)
             for watch in watches:
                 if wrong := watch(number, found, self._contents):
                     raise self._error("WEFT-E1045", number, wrong)
             self._marks.mark(clocks.place[number], tokens.queue[number], found)
+            if any(each.writes and each.memory not in self._written for each in found):
+                self._stored[tokens.queue[number]] = clocks.place[number]
             self._follow(number, found)
             clocks.end(number)
         clocks.finish()
+        if end is not None:
+            self._over(*end)
 
     # ---- order --------------------------------------------------------------------------------
 
@@ -122,6 +132,21 @@ class _Check:
             f" ({names[0]}) {its}",
             f"nothing orders them: no tokens lead from {queues[0]} to {queues[1]} in between",
         )
+
+    def _over(self, number: int, queue: int, known: list[int]) -> None:
+        """What is written to main memory is, when the last instruction says so."""
+        for other, place in enumerate(self._stored):
+            if other != queue and known[other] < place:
+                late = self._numbers[other][place - 1]
+                machine = self._stream.accelerator
+                raise self._error(
+                    "WEFT-E1041",
+                    number,
+                    f"says that all is over, and instruction {late} "
+                    f"({self._stream.issues[late].operation}) may still write to main memory",
+                    f"nothing orders them: no tokens lead from {machine.queues[other].name} to "
+                    f"{machine.queues[queue].name} in between",
+                )
 
     # ---- contents -----------------------------------------------------------------------------
 

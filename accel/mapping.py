@@ -566,8 +566,9 @@ class _Mapper:
 
 def surrounds(transfer: Transfer) -> bool:
     """Whether ``transfer`` fills with zeros on all sides."""
-    spans = (transfer.rows, transfer.columns)
-    return all(s.before is not None and s.after is not None for s in spans)
+    most = transfer.operation.limits_of
+    names = [n for s in (transfer.rows, transfer.columns) for n in (s.before, s.after)]
+    return all(name is not None and most(name)[1] > 0 for name in names)
 
 
 def _wider(memory: Memory, dtype: DType) -> bool:

@@ -135,6 +135,8 @@ def _zeros(transfer: Transfer, rows: int, width: int, local: int) -> Iterator[Mo
     if span.before is None or not _takes(transfer, span, 0, 0, 0):
         raise Refusal(f"{transfer.operation.name} cannot fill with zeros")
     most = transfer.operation.limits_of(span.before)[1]
+    if rows and most < 1:
+        raise Refusal(f"{transfer.operation.name} cannot fill with zeros")
     for first, count in zip(range(0, rows, most), _pieces(rows, most), strict=True):
         piece = Move(local + first * width, 0, 0, width, 0, count)
         if not _takes(transfer, transfer.columns, width, 0, 0):

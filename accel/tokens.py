@@ -173,11 +173,12 @@ class _Tokens:
         self.knew[number] = self.known[queue]
 
     def _finish(self, number: int) -> None:
-        """The last instruction follows all others."""
+        """The last instruction follows all that write to main memory."""
         queue = self._queue(self.machine.last)
         last = np.full(len(self.queues), -1)
         for n, draft in enumerate(self.drafts):
-            last[self._queue(draft.operation)] = n
+            if any(region.memory == MAIN and region.writes for region in draft.regions):
+                last[self._queue(draft.operation)] = n
         last[queue] = -1
         self._wait(number, queue, last)
         self._ends(number, queue)

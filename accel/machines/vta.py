@@ -119,6 +119,8 @@ class Config:
         return 1 << self.log_depth(memory)
 
 
+PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+PADDED = ("inp", "acc")  # memories that a LOAD may fill with zeros
 MEMORIES = {"uop": UOP, "wgt": WGT, "inp": INP, "acc": ACC, "out": OUT}
 
 
@@ -188,7 +190,9 @@ def _transfers(config: Config) -> list[Operation]:
         own = semantics.load((shape[0], shape[1])) if shape else semantics.load_micro_ops
         takes = cost(name) if shape else micro_ops
         places = {"sram": name, "dram": f"dram_{name}"}
-        return Operation(f"load_{name}", queue, _transfer(LOAD, MEMORIES[name]), takes, own, places)
+        encoding = _transfer(LOAD, MEMORIES[name])
+        limits = {} if name in PADDED else dict.fromkeys(PADS, (0, 0))
+        return Operation(f"load_{name}", queue, encoding, takes, own, places, limits=limits)
 
     return [
         load("uop", "compute"),
@@ -258,7 +262,6 @@ def _head(opcode: int) -> tuple[Field, ...]:
 
 
 def _transfer(opcode: int, memory: int) -> Encoding:
-    pads = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
     return Encoding(
         (
             *_head(opcode),
@@ -266,7 +269,7 @@ def _transfer(opcode: int, memory: int) -> Encoding:
             Field("sram_base", 16),
             Field("dram_base", 32),
             *(Field(name, 16) for name in ("y_size", "x_size", "x_stride")),
-            *(Field(name, 4) for name in pads),
+            *(Field(name, 4) for name in PADS),
         ),
         128,
     )

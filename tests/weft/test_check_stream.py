@@ -96,9 +96,24 @@ def test_main_memory_too() -> None:
         r"WEFT-E1041: instruction 3 \(store\): writes dram_out\[500\], which instruction 4"
         r" \(load_inp\) reads",
     )
-    check_stream(artifact(*first, store, given(INP, dram_base=492)), semantics(Config()))
+    stored = given(store, push_prev=1), given(INP, dram_base=492), ("finish", {"pop_next": 1})
+    check_stream(artifact(*first, *stored), semantics(Config()))
     again = given(ACC, dram_base=125, pop_next=1)
     check_stream(artifact(*first, given(store, push_prev=1), again), semantics(Config()))
+
+
+def test_the_end_waits_for_what_is_stored() -> None:
+    """The host reads results as soon as FINISH has run."""
+    issues = UOP, ACC, given(ADD, push_next=1), given(STORE, pop_prev=1)
+    refused(
+        artifact(*issues),
+        r"WEFT-E1041: instruction 4 \(finish\): says that all is over, and instruction 3"
+        r" \(store\) may still write to main memory\n.*no tokens lead from store to compute",
+    )
+    check_stream(
+        artifact(*issues[:3], given(STORE, pop_prev=1, push_prev=1), ("finish", {"pop_next": 1})),
+        semantics(Config()),
+    )
 
 
 def test_what_is_stored_may_lie_with_the_accumulators() -> None:
