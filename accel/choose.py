@@ -12,7 +12,7 @@ from weft.accel.mapping import Mapping as Mapped
 from weft.accel.tile_costs import CostModel
 from weft.accel.tile_footprints import Tiles
 from weft.accel.tile_grid import Flags, Numbers, grid, orders_of
-from weft.accel.tiling import Tiling, slots_for, views
+from weft.accel.tiling import Tiling, slots_for, smallest_needs, views
 
 FIRST = 64  # tilings of a grid that are looked at in all orders at once, at first
 
@@ -84,11 +84,10 @@ def _candidate(
     return Candidate(sizes, tuple(names[n] for n in order), model.spread, cycles, moved)
 
 
-def has_room(mapped: Mapped, machine: Accelerator) -> bool:
-    """Whether the smallest tile fits into the memories."""
-    sizes = dict.fromkeys(mapped.extents, 1)
-    order = (*(d for d in mapped.extents if d not in mapped.folds), *mapped.folds)
-    return slots_for(mapped, machine, sizes, order, frozenset(), 1) is not None
+def missing_room(mapped: Mapped, machine: Accelerator) -> dict[str, int]:
+    """Elements that the smallest tile needs, of the memories that have fewer."""
+    needed = smallest_needs(mapped)
+    return {name: n for name, n in needed.items() if n > (machine.memory(name).depth or 0)}
 
 
 def tilings(

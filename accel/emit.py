@@ -221,8 +221,16 @@ class _Emission:
     def _arranged(self, compute: Compute, loops: tuple[Loop, ...]) -> Arrangement:
         key = compute.operation.name, loops
         if key not in self.arranged:
-            self.arranged[key] = arrange(compute, loops)
+            self.arranged[key] = arrange(compute, loops, self._room(compute))
         return self.arranged[key]
+
+    def _room(self, compute: Compute) -> int:
+        """For micro-operations."""
+        if compute.words is None:
+            return 1
+        depth = self.machine.memory(compute.words.memory).depth
+        assert depth is not None, "micro-operations are in a memory of their own"
+        return depth
 
     # ---- storing ----------------------------------------------------------------------------
 

@@ -136,8 +136,8 @@ class CostModel:
     # ---- all orders -------------------------------------------------------------------------
 
     def fits(self) -> Flags:
-        """Which tilings have room for one part of everything."""
-        found: Flags = np.ones(self.tiles.sizes.shape[1], bool)
+        """Which tilings have room for one part of everything, and store nothing but results."""
+        found = self.tiles.solid
         for memory in {view.memory for view in self.views}:
             inside = [h for h, v in zip(self.holds, self.views, strict=True) if v.memory == memory]
             found &= sum(inside) <= (self.machine.memory(memory).depth or 0)

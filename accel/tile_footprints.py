@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.accel.mapping import Axis, View
 from weft.accel.mapping import Mapping as Mapped
-from weft.accel.tile_grid import Array
+from weft.accel.tile_grid import Array, Flags
 from weft.accel.tiling import views
 
 
@@ -56,6 +56,15 @@ class Tiles:
     def written(self) -> Footprint:
         """Of what is stored."""
         return self._footprint(-1, self.mapped.write, False)
+
+    @property
+    def solid(self) -> Flags:
+        """Whether results are all that their part has: nothing else would be stored with them."""
+        view = self.mapped.write
+        moving = {d for axis in view.axes for d in axis.coefficients}
+        own = [self.sizes[n] for dim, n in self.dims.items() if dim in moving]
+        found: Flags = self.written.whole == view.group * np.prod(np.array(own), axis=0)
+        return found
 
     def _footprint(self, number: int, view: View, spread: bool) -> Footprint:
         key = number, spread

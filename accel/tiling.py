@@ -124,11 +124,13 @@ def slots_for(
     spread: frozenset[int],
     buffers: int,
 ) -> tuple[Slots, ...] | None:
-    """What each view has of its memory, or None where that is too little. ``buffers``: 1 does
-    without slots for what comes next."""
+    """What each view has of its memory, or None where that is too little, or where more would be
+    stored than results. ``buffers``: 1 does without slots for what comes next."""
     trips = {d: -(-n // sizes[d]) for d, n in mapped.extents.items()}
     found = views(mapped)
     ranges = first_tile(mapped, sizes)
+    if not _solid(mapped.write, ranges):
+        return None
     size = [
         machine.memory(view.memory).taken(box(view, ranges, n in spread).size * view.group)
         for n, view in enumerate(found)
@@ -167,6 +169,25 @@ def slots_for(
         made.append(Slots(begin[view.memory], size[n], counts[n]))
         begin[view.memory] += size[n] * counts[n]
     return tuple(made)
+
+
+def smallest_needs(mapped: Mapped) -> dict[str, int]:
+    """Elements of each memory that the smallest tile needs."""
+    ranges = first_tile(mapped, dict.fromkeys(mapped.extents, 1))
+    needed: dict[str, int] = {}
+    for number, view in enumerate(views(mapped)):
+        size = box(view, ranges, False).size * view.group
+        if number == 0 and mapped.compute is None:
+            size = 0
+        needed[view.memory] = needed.get(view.memory, 0) + size
+    return needed
+
+
+def _solid(write: View, ranges: Ranges) -> bool:
+    """Whether results are all that their part has: loops that share an axis, where the outer one
+    steps over more than the inner one has, leave elements out."""
+    moving = {d for axis in write.axes for d in axis.coefficients}
+    return box(write, ranges, False).size == prod(ranges[d][1] for d in moving)
 
 
 def _wanted(

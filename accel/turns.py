@@ -54,13 +54,14 @@ class Arrangement:
         return prod(loop.extent for loop in self.turns) * self.words
 
 
-def arrange(compute: Compute, loops: Sequence[Loop]) -> Arrangement:
-    """The arrangement of ``loops`` (any order is right) that takes the fewest cycles, about.
+def arrange(compute: Compute, loops: Sequence[Loop], most: int = MAX_WORDS) -> Arrangement:
+    """The arrangement of ``loops`` (any order is right) that takes the fewest cycles, about, with
+    ``most`` micro-operations.
 
     Where ``compute`` begins a sum, what the sum goes over stands among those loops that take an
     instruction each, or those that it adds up by itself.
     """
-    found = _arrangements(compute, collapsed(loops))
+    found = _arrangements(compute, collapsed(loops), min(most, MAX_WORDS))
     if begins(compute):
         found = (each for each in found if _begins_once(compute, each))
     return min(found, key=lambda each: _cost(compute, each))
@@ -92,7 +93,7 @@ def collapsed(loops: Sequence[Loop]) -> tuple[Loop, ...]:
     return tuple(found)
 
 
-def _arrangements(compute: Compute, loops: tuple[Loop, ...]) -> Iterator[Arrangement]:
+def _arrangements(compute: Compute, loops: tuple[Loop, ...], most: int) -> Iterator[Arrangement]:
     for cut in _cuts(compute, loops):
         for chosen in _chosen(len(cut), len(compute.turns)):
             turns = _fitting(compute, [None if c is None else cut[c] for c in chosen])
@@ -107,7 +108,7 @@ def _arrangements(compute: Compute, loops: tuple[Loop, ...]) -> Iterator[Arrange
                 inner.sort(key=lambda loop: bool(loop.steps[0]))
                 separate = [loop for loop, inside in zip(rest, listed, strict=True) if not inside]
                 made = Arrangement(tuple(separate), turns, tuple(inner))
-                if made.words <= MAX_WORDS and _apart(compute, made):
+                if made.words <= most and _apart(compute, made):
                     yield made
 
 

@@ -205,6 +205,18 @@ class _Compiler:
         self.streams: dict[tuple[str, tuple[bool, ...]], tuple[tuple[str, ...], Offloaded]] = {}
 
     def steps(self) -> tuple[Offload | Step, ...]:
+        made: dict[str, Offload | None] = {"": None}
+        while None in made.values():  # those that turned out to have no stream are asked no more
+            parts = self._parts()
+            made = {p.cluster.name: self._offload(p.cluster) for p in parts if p.offloaded}
+        steps: list[Offload | Step] = []
+        for part in parts:
+            found = made[part.cluster.name] if part.offloaded else self._step(part)
+            assert found is not None, "it has a stream"
+            steps.append(found)
+        return tuple(steps)
+
+    def _parts(self) -> tuple[Part, ...]:
         parts = offload_parts(self.graph, self._takes)
         if not any(part.offloaded for part in parts):
             raise CompileError(
@@ -213,9 +225,7 @@ class _Compiler:
                 why="; ".join(f"{name}: {why}" for name, why in list(self.reasons.items())[:4]),
                 hint="an accelerator of integers takes quantised models: weft.quantize",
             )
-        return tuple(
-            self._offload(part.cluster) if part.offloaded else self._step(part) for part in parts
-        )
+        return parts
 
     def _takes(self, cluster: Cluster) -> bool:
         """Whether the accelerator can compute ``cluster``; the same question once."""
@@ -225,12 +235,16 @@ class _Compiler:
         text = canonical_text(made.program)
         if text not in self.computable:
             why = can_compute(_scop(made, cluster.name), self.target)
-            self.computable[text] = not why
-            if why:
-                self.reasons[cluster.name] = why
+            self._told(text, cluster, why)
         return self.computable[text]
 
-    def _offload(self, cluster: Cluster) -> Offload:
+    def _told(self, text: str, cluster: Cluster, why: str) -> None:
+        self.computable[text] = not why
+        if why:
+            self.reasons[cluster.name] = why
+
+    def _offload(self, cluster: Cluster) -> Offload | None:
+        """None where it has no stream, whatever its mapping promised."""
         made = cluster_program(cluster)
         values = [value.name for value in cluster.inputs]
         known = tuple(name in self.graph.constants for name in values)
@@ -239,7 +253,12 @@ class _Compiler:
             scop = _scop(made, cluster.name)
             tensors = tuple(t.name for t in scop.tensors if t.role == "input")
             constants = self._constants(tensors, values)
-            self.streams[key] = tensors, offload(scop, self.target, constants, buffers=self.buffers)
+            try:
+                found = offload(scop, self.target, constants, buffers=self.buffers)
+            except CompileError as error:
+                self._told(key[0], cluster, error.why)
+                return None
+            self.streams[key] = tensors, found
         tensors, found = self.streams[key]
         found = found.with_constants(self._constants(tensors, values))
         names = dict(zip(tensors, values, strict=True))

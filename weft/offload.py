@@ -15,7 +15,7 @@ import numpy as np
 from weft.accel.abilities import Abilities
 from weft.accel.accelerator import Accelerator
 from weft.accel.banks import one_address
-from weft.accel.choose import has_room, tilings
+from weft.accel.choose import missing_room, tilings
 from weft.accel.emit import Arranged
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import mappings
@@ -27,6 +27,7 @@ from weft.accel.without_names import without_names
 from weft.accel.work import work
 from weft.accelerators import Semantics
 from weft.errors import CompileError
+from weft.memory_sizes import too_small
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
@@ -81,9 +82,8 @@ def can_compute(scop: Scop, target: Target) -> str:
         best = mapped(scop, target)
     except Refusal as refusal:
         return str(refusal)
-    if not has_room(best, target.plain):
-        return "not even its smallest tile fits into the accelerator's memories"
-    return ""
+    missing = missing_room(best, target.plain)
+    return too_small(target.plain, missing) if missing else ""
 
 
 def _placed(
@@ -107,8 +107,10 @@ def _placed(
         except Refusal as refusal:
             reasons[str(refusal)] = None
     if not made:
-        small = "not even its smallest tile fits into the accelerator's memories"
-        raise Refusal("; ".join(reasons) or small)
+        missing = missing_room(best, target.plain)
+        if missing:
+            raise Refusal(too_small(target.plain, missing))
+        raise Refusal("; ".join(reasons) or "none of its tilings that were tried has room")
     return made
 
 

@@ -2,7 +2,8 @@
 
     random case → stream → checked → simulated in four orders of the queues, memories poisoned
 
-against NumPy, exactly, on VTA in several configurations. Then every token is left out, at both of
+against NumPy, exactly, on VTA in several configurations; every other case in a tiling by chance,
+not the best one. Then every token is left out, at both of
 its ends and at one: the checker has to refuse that, or the simulator not to end, or results to be
 different. What an accelerator refuses to compute is counted by its reason.
 """
@@ -13,20 +14,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from math import prod
 from random import Random
 
 import numpy as np
 
 from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
-from tests.properties.offload_cases import Case, random_case
+from tests.properties.offload_cases import Array, Case, random_case
 from weft.accel.artifact import Artifact
 from weft.accel.instruction_stream import Issue
 from weft.accel.machines.vta import Config, vta
-from weft.accel.place import Offloaded
+from weft.accel.mapping import Mapping as Mapped
+from weft.accel.place import Offloaded, place
+from weft.accel.refusal import Refusal
 from weft.accel.service import ORDERS, Order
+from weft.accel.tiling import Tiling, slots_for, views
 from weft.errors import CompileError, StreamError
-from weft.offload import Target, offload
+from weft.offload import Target, mapped, offload
 from weft.polyhedral.from_tensor_expr import lower
 from weft.simulator import check_stream, simulate
 
@@ -41,9 +46,11 @@ CONFIGS = (
     Config(log_uop_buff_size=10, log_acc_buff_size=15),
     Config(log_batch=1, log_block=3, log_uop_buff_size=6, log_inp_buff_size=10,
            log_wgt_buff_size=12, log_acc_buff_size=12),
+    Config(log_uop_buff_size=4, log_acc_buff_size=13),
 )  # fmt: skip
 EVERY: tuple[Order, ...] = (*ORDERS, 7)
 DROPPED = 12  # tokens of a stream that are left out, each in three ways
+TILES = 60  # of a tiling that nobody would choose
 SECONDS = 300  # for one case; one that takes longer hangs
 Ends = tuple[tuple[int, str], ...]  # instruction and flag
 
@@ -71,11 +78,39 @@ def examine(seed: int, dropped: int = DROPPED) -> Outcome:
 
 def _examine(case: Case, target: Target, seed: int, dropped: int) -> Outcome:
     constants = {name: case.inputs[name] for name in case.constants}
-    buffers = 2 if seed % 5 else 1
+    scop, pick = lower(case.program, "offloaded"), Random(f"stream {seed}")
     try:
-        made = offload(lower(case.program, "offloaded"), target, constants, buffers=buffers)
+        made = offload(scop, target, constants, buffers=2 if seed % 5 else 1)
     except CompileError as error:
         return Outcome(f"refused: {error.why}")
+    other = _otherwise(mapped(scop, target), target, constants, pick) if seed % 2 else None
+    outcome = _examined(made if other is None else other, case, target, pick, dropped)
+    outcome.notes["tiled by chance"] += other is not None
+    return outcome
+
+
+def _otherwise(
+    best: Mapped, target: Target, constants: dict[str, Array], pick: Random
+) -> Offloaded | None:
+    """The stream of a tiling that nobody would choose, if one of a few fits."""
+    for _ in range(6):
+        sizes = {dim: pick.choice((n, n, 1, pick.randint(1, n))) for dim, n in best.extents.items()}
+        order = [dim for dim, n in best.extents.items() if sizes[dim] < n]
+        if prod(-(-n // sizes[dim]) for dim, n in best.extents.items()) > TILES:
+            continue
+        pick.shuffle(order)
+        spread = frozenset(n for n in range(1, len(views(best))) if pick.random() < 0.3)
+        slots = slots_for(best, target.plain, sizes, tuple(order), spread, pick.choice((1, 2, 2)))
+        if slots is not None:
+            tiling = Tiling(best, sizes, tuple(order), slots, spread)
+            try:
+                return place(target.machine, target.plain, target.abilities, tiling, constants, {})
+            except Refusal:
+                continue
+    return None
+
+
+def _examined(made: Offloaded, case: Case, target: Target, pick: Random, dropped: int) -> Outcome:
     try:
         check_stream(made.artifact, target.semantics)
     except StreamError as error:
@@ -91,7 +126,6 @@ def _examine(case: Case, target: Target, seed: int, dropped: int) -> Outcome:
         if found.dtype != case.expected.dtype or not np.array_equal(found, case.expected):
             return Outcome("compiled", f"wrong result, {order}")
     notes = Counter({"instructions": len(made.artifact.stream.issues)})
-    pick = Random(f"tokens {seed}")
     every = list(tokens(made.artifact))
     notes["tokens"] += len(every)
     for push, pop in every if len(every) <= dropped else pick.sample(every, dropped):
