@@ -11,7 +11,7 @@ Columns of arrays are tilings (``tile_grid``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -97,8 +97,8 @@ class Costs:
 
 
 class CostModel:
-    """Of the tilings ``tiles`` of one mapping, on a machine. ``buffers``: as in
-    ``tiling.slots_for``."""
+    """Of the tilings ``tiles`` of one mapping, on a machine: the one that it was made for, or
+    another whose operations compute the same. ``buffers``: as in ``tiling.slots_for``."""
 
     def __init__(
         self, tiles: Tiles, machine: Accelerator, spread: frozenset[int], buffers: int = 2
@@ -115,8 +115,8 @@ class CostModel:
         self.folds = np.array([dim in mapped.folds for dim in tiles.dims])
         self.parts = [tiles.footprint(n, n in spread) for n in range(len(self.views))]
         assert mapped.write.transfer is not None, "results are stored"
-        self.store = rates(mapped.write.transfer)
-        self.rates = [None if v.transfer is None else rates(v.transfer) for v in self.views]
+        self.store = self._rates(mapped.write.transfer)
+        self.rates = [v.transfer and self._rates(v.transfer) for v in self.views]
         # What is computed in the place of what was loaded has no slots of its own.
         self.holds = [
             _taken(machine.memory(view.memory), part.whole)
@@ -132,6 +132,10 @@ class CostModel:
         self.storing = self.store.cycles(tiles.written) * mapped.planes
         self.words, self.instructions = self._arranged()
         self.computing = self._computing()
+
+    def _rates(self, transfer: Transfer) -> Rates:
+        """On this machine, whatever the mapping was made for."""
+        return rates(replace(transfer, operation=self.machine.operation(transfer.operation.name)))
 
     # ---- all orders -------------------------------------------------------------------------
 
@@ -168,6 +172,8 @@ class CostModel:
         more = self.mapped.planes - 1
 
         def add(compute: Compute, turns: float, instructions: Array) -> None:
+            own = self.machine.operation(compute.operation.name)
+            compute = replace(compute, operation=own)
             cycles = turns * turn_cycles(compute) + instructions * _overhead(compute)
             queue = compute.operation.queue
             busy[queue] = busy.get(queue, 0.0) + cycles
@@ -177,7 +183,7 @@ class CostModel:
         for node in (*nodes(self.mapped.tree), *start):
             add(node.compute, elements, self.results)
         if isinstance(self.mapped.start, View) and self.mapped.start.transfer is not None:
-            rate = rates(self.mapped.start.transfer)
+            rate = self._rates(self.mapped.start.transfer)
             loaded = rate.cycles(self.parts[0]) * self.results
             busy[rate.queue] = busy.get(rate.queue, 0.0) + loaded
         if self.mapped.between is not None:

@@ -196,6 +196,20 @@ def accelerate(
     return Accelerated(graph, target, compiler.steps())
 
 
+def parts_of(graph: Graph, target: Target) -> list[tuple[str, Scop, int]]:
+    """The different parts of ``graph`` that ``target`` computes, by name, and how often each one
+    occurs."""
+    compiler = _Compiler(graph, target, Options(), 2)
+    found: dict[str, tuple[str, Scop, int]] = {}
+    for part in offload_parts(graph, compiler.takes):
+        if part.offloaded:
+            made = cluster_program(part.cluster)
+            text = canonical_text(made.program)
+            name, scop, times = found.get(text) or (part.cluster.name, _scop(made, "layer"), 0)
+            found[text] = name, scop, times + 1
+    return list(found.values())
+
+
 class _Compiler:
     def __init__(self, graph: Graph, target: Target, options: Options, buffers: int) -> None:
         self.graph, self.target, self.options, self.buffers = graph, target, options, buffers
@@ -217,7 +231,7 @@ class _Compiler:
         return tuple(steps)
 
     def _parts(self) -> tuple[Part, ...]:
-        parts = offload_parts(self.graph, self._takes)
+        parts = offload_parts(self.graph, self.takes)
         if not any(part.offloaded for part in parts):
             raise CompileError(
                 "WEFT-E1033",
@@ -227,7 +241,7 @@ class _Compiler:
             )
         return parts
 
-    def _takes(self, cluster: Cluster) -> bool:
+    def takes(self, cluster: Cluster) -> bool:
         """Whether the accelerator can compute ``cluster``; the same question once."""
         if len(cluster.outputs) != 1:
             return False

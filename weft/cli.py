@@ -25,6 +25,7 @@ from weft.cache import open_cache
 from weft.calibration import calibrate_host
 from weft.cli_accel import accel
 from weft.cli_accelerated import open_accelerated, run_accelerated, write_streams
+from weft.cli_explore import explore_
 from weft.cli_machines import accelerator_named
 from weft.cli_models import Loaded, make_inputs, open_program
 from weft.cli_progress import compile_progress, progress
@@ -428,6 +429,7 @@ def clear(as_json: bool) -> None:
 
 
 cli.add_command(accel)
+cli.add_command(explore_)
 
 if __name__ == "__main__":
     main()

@@ -28,7 +28,7 @@ LOAD, STORE, GEMM, FINISH, ALU = range(5)
 UOP, WGT, INP, ACC, OUT = range(5)
 DEPTH = 512  # instructions that a queue holds
 TOKENS = 255  # that a counter between two queues holds
-LATENCY, BUS = 16, 8  # of main memory, in cycles; bytes a cycle
+LATENCY = 16  # of main memory, in cycles
 PIPELINE = 8  # cycles that a GEMM or ALU instruction takes beside its micro-operations
 APART = 3  # micro-operations after which one may update the same accumulator: nothing is forwarded
 
@@ -36,6 +36,9 @@ APART = 3  # micro-operations after which one may update the same accumulator: n
 @dataclass(frozen=True, slots=True)
 class Config:
     """Logarithms to the base 2: widths in bits, batch and block in elements, memories in bytes.
+
+    Two are Weft's own, and change nothing but times: the bytes that the bus moves in a cycle, and
+    the cycles that the ALU takes for an element, which are more than one where it has fewer lanes.
 
     Raises ``CompileError`` (WEFT-E1010) for what is no machine.
     """
@@ -49,6 +52,8 @@ class Config:
     log_inp_buff_size: int = 15
     log_wgt_buff_size: int = 18
     log_acc_buff_size: int = 17
+    log_bus_bytes: int = 3
+    log_alu_cycles: int = 0
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -164,7 +169,8 @@ def vta(config: Config | None = None) -> Accelerator:
 
 
 def _transfers(config: Config) -> list[Operation]:
-    """LOAD of each memory, and STORE."""
+    """LOAD of each memory, and STORE: bursts of two beats, with a cycle in between."""
+    bus = 1 << config.log_bus_bytes
 
     def cost(memory: str) -> Callable[[Any], Cost]:
         size = config.element_bytes(memory)
@@ -173,16 +179,16 @@ def _transfers(config: Config) -> list[Operation]:
             if not f.x_size:
                 return Cost(1)
             padded = (f.y_pad_0 + f.y_size + f.y_pad_1) * (f.x_pad_0 + f.x_size + f.x_pad_1)
-            beats = f.y_size * -(-f.x_size * size // BUS)
+            beats = f.y_size * -(-f.x_size * size // bus)
             return Cost(padded - f.y_size * f.x_size, "read", LATENCY, beats)
 
         return takes
 
     def micro_ops(f: Any) -> Cost:
-        return Cost(0, "read", LATENCY, -(-f.x_size * 4 // BUS)) if f.x_size else Cost(1)
+        return Cost(0, "read", LATENCY, -(-f.x_size * 4 // bus)) if f.x_size else Cost(1)
 
     def stored(f: Any) -> Cost:
-        units = -(-f.y_size * f.x_size * config.element_bytes("out") // 16)
+        units = -(-f.y_size * f.x_size * config.element_bytes("out") // (2 * bus))
         return Cost(0, "write", LATENCY, 3 * units) if units else Cost(1)
 
     def load(name: str, queue: str) -> Operation:
@@ -220,8 +226,8 @@ def _computations(config: Config) -> list[Operation]:
     def once(f: Any) -> Cost:
         return Cost(count(f) + PIPELINE)
 
-    def twice(f: Any) -> Cost:
-        return Cost(2 * count(f) + PIPELINE)
+    def alu(operands: int) -> Callable[[Any], Cost]:
+        return lambda f: Cost((operands * count(f) << config.log_alu_cycles) + PIPELINE)
 
     at = semantics.Places(micro_op(config))
     sizes = config.batch, config.block, at
@@ -234,8 +240,8 @@ def _computations(config: Config) -> list[Operation]:
         other = semantics.with_tensor(*sizes, combine)
         number = semantics.with_number(*sizes, combine)
         found += [
-            Operation(name, "compute", tensors, twice, other, apart=APART),
-            _with_number(name, immediate, once, number),
+            Operation(name, "compute", tensors, alu(2), other, apart=APART),
+            _with_number(name, immediate, alu(1), number),
         ]
     finish = Encoding(_head(FINISH), 128)
     return [*found, Operation("finish", "compute", finish, lambda f: Cost(1))]

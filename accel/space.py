@@ -1,0 +1,40 @@
+"""Spaces of accelerators: parameters, the machine for values of them, what it takes in silicon.
+
+    Space ::= name, parameters: name -> value…, machine: Point -> Accelerator, area: Point -> number
+    Point ::= name -> value
+
+``machine`` raises ``CompileError`` for values that are no machine: the point is none of the space.
+``area`` is in any unit: only ratios matter. ``instructions``: the parameters that change what
+instructions compute, and not only how much memories hold and how long things take; machines that
+agree in these compute a layer by the same mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from weft.accel.accelerator import Accelerator
+
+Point = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    name: str
+    parameters: Mapping[str, tuple[int, ...]]
+    machine: Callable[[Point], Accelerator]
+    area: Callable[[Point], float]
+    instructions: tuple[str, ...]
+
+    def points(self) -> Iterator[dict[str, int]]:
+        """All combinations of values, those that agree in ``instructions`` one after the other."""
+        names = sorted(self.parameters, key=lambda name: name not in self.instructions)
+        for values in product(*(self.parameters[name] for name in names)):
+            found = dict(zip(names, values, strict=True))
+            yield {name: found[name] for name in self.parameters}
+
+    def kind(self, point: Point) -> tuple[int, ...]:
+        """Equal for points whose instructions compute the same."""
+        return tuple(point[name] for name in self.parameters if name in self.instructions)

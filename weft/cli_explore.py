@@ -1,0 +1,203 @@
+"""``weft explore``: which machines of a space are worth their silicon for a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+import weft
+from weft.accel.machines.vta_space import vta_space
+from weft.accel.space import Space
+from weft.accelerated import parts_of
+from weft.cli_models import inputs_for, source_of
+from weft.cli_progress import progress
+from weft.cli_quantize import CALIBRATED
+from weft.cli_shared import reported
+from weft.errors import CompileError
+from weft.explore import Budget, Exploration, Explored, Layer, explore
+from weft.explore_picture import svg
+from weft.files import write_atomically
+from weft.offload import Target
+from weft.options import Options
+from weft.quantization import integers_of, model_graph
+
+POINTS = 64  # that are simulated if nobody says how many
+_TIMES = {"s": 1.0, "m": 60.0, "h": 3600.0}
+Values = dict[str, tuple[int, ...]]
+
+
+def _budget(context: click.Context, parameter: click.Parameter, value: str) -> Budget:
+    """``64`` or ``90s``, ``5m``, ``1h``."""
+    match = re.fullmatch(r"(\d{1,9})([smh]?)", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is neither a number nor a time such as 90s or 5m")
+    number, unit = match.groups()
+    return Budget(seconds=int(number) * _TIMES[unit]) if unit else Budget(points=int(number))
+
+
+def _values(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Values:
+    """``block=16,32`` as ``{"block": (16, 32)}``."""
+    found: Values = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        parts = values.split(",")
+        if not equals or not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
+            raise click.BadParameter(f"{text!r} is not of the form block=16,32")
+        found[name] = tuple(dict.fromkeys(map(int, parts)))
+    return found
+
+
+@click.command("explore")
+@click.option("--model", required=True, metavar="MODEL", help="As of `weft run`.")
+@click.option(
+    "--space", "space_name", default="vta", show_default=True, metavar="vta|FILE.py:FUNCTION",
+    help="What makes the machines: Weft's own, or a function that returns a Space.",
+)  # fmt: skip
+@click.option(
+    "--set", "values", multiple=True, callback=_values, metavar="NAME=VALUE,…",
+    help="Other values of a parameter of the space; repeat it.",
+)  # fmt: skip
+@click.option(
+    "--budget", callback=_budget, default=str(POINTS), show_default=True, metavar="N|TIME",
+    help="Machines that are simulated, or a time such as 90s or 5m.",
+)  # fmt: skip
+@click.option(
+    "--processes", type=click.IntRange(1, 256), help="By default, one for each processor."
+)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="All points, as JSON.")
+@click.option("--picture", type=click.Path(path_type=Path), help="NAME.svg: cycles over area.")
+@reported
+def explore_(
+    model: str,
+    space_name: str,
+    values: Values,
+    budget: Budget,
+    processes: int | None,
+    json_path: Path | None,
+    picture: Path | None,
+) -> None:
+    """The Pareto front of cycles and area for MODEL, over the machines of a space.
+
+    All machines are ranked by closed forms; those on the front, and those that may be, are compiled
+    and simulated. Models in floating point are quantised first.
+    """
+    if picture is not None and picture.suffix != ".svg":
+        raise click.UsageError(f"--picture {picture}: pictures are SVG, NAME.svg")
+    for path in (json_path, picture):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise click.UsageError(f"{path}: there is no such folder")
+    space = _space(space_name, values)
+    with progress(f"reading {model}"):
+        layers = layers_of(model, space)
+    count = processes or len(os.sched_getaffinity(0))
+    with progress(f"exploring {space.name}") as advance:
+        found = explore(space, layers, budget, processes=count, advance=advance)
+    _print(found, Console(highlight=False, soft_wrap=True))
+    if json_path is not None:
+        write_atomically(json_path, [json.dumps(data(found, model), indent=1).encode()])
+    if picture is not None:
+        write_atomically(picture, [svg(found, f"{model} on {space.name}").encode()])
+
+
+def _space(name: str, values: Mapping[str, tuple[int, ...]]) -> Space:
+    space = vta_space() if name == "vta" else _made_by(name)
+    unknown = sorted(set(values) - set(space.parameters))
+    if unknown:
+        known = ", ".join(space.parameters)
+        raise click.UsageError(f"--set: {space.name} has {known}, and no {unknown[0]}")
+    parameters = {**space.parameters, **values}
+    return Space(space.name, parameters, space.machine, space.area, space.instructions)
+
+
+def _made_by(text: str) -> Space:
+    """What ``FILE.py:FUNCTION`` makes."""
+    path, _, name = text.rpartition(":")
+    if not path.endswith(".py") or not name.isidentifier():
+        raise click.UsageError(f"--space {text}: neither vta nor of the form FILE.py:FUNCTION")
+    try:
+        found = runpy.run_path(path)[name]()
+    except Exception as error:  # a user's file may raise anything
+        raise CompileError(
+            "WEFT-E1027", f"{text} makes no space", why=f"{type(error).__name__}: {error}"
+        ) from None
+    if not isinstance(found, Space):
+        raise CompileError(
+            "WEFT-E1027", f"{text} makes no space", why=f"it returns a {type(found).__name__}"
+        )
+    return found
+
+
+def layers_of(model: str, space: Space) -> list[Layer]:
+    """What of ``model`` the largest machine of ``space`` computes; quantised, if it has to be."""
+    target = Target.of(space.machine(_largest(space)))
+    options = Options.from_environment()
+    _, source, sample = source_of(model)
+    found = parts_of(integers_of(model_graph(source), options), target)
+    if not found:
+        declared = {value.name: value for value in model_graph(source).inputs}
+        calls = [inputs_for(declared, sample, (), seed) for seed in range(1, 1 + CALIBRATED)]
+        found = parts_of(weft.quantize(source, calls, options=options).graph, target)
+    return [Layer(name, scop, times) for name, scop, times in found]
+
+
+def _largest(space: Space) -> Mapping[str, int]:
+    found = []
+    for point in space.points():
+        try:
+            space.machine(point)
+        except CompileError:
+            continue
+        found.append(point)
+    if not found:
+        raise CompileError("WEFT-E1047", f"no point of the space {space.name} is a machine")
+    return max(found, key=space.area)
+
+
+def data(found: Exploration, model: str) -> dict[str, object]:
+    """All of it as JSON data."""
+    return {
+        "model": model,
+        "space": found.space.name,
+        "parameters": {name: list(values) for name, values in found.space.parameters.items()},
+        "seconds": round(found.seconds, 1),
+        "complete": found.complete,
+        "refused": dict(found.refused),
+        "front": [_row(each) for each in found.front],
+        "points": [_row(each) for each in found.explored],
+    }
+
+
+def _row(each: Explored) -> dict[str, object]:
+    return {
+        **each.point,
+        "area": round(each.area),
+        "estimate": round(each.estimate),
+        "cycles": each.cycles,
+    }
+
+
+def _print(found: Exploration, console: Console) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    columns: Sequence[str] = (*found.space.parameters, "area", "estimate", "cycles")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for each in found.front:
+        table.add_row(*(f"{value:,}" for value in _row(each).values()))
+    console.print(table)
+    simulated = sum(each.cycles is not None for each in found.explored)
+    console.print(
+        f"{len(found.explored):,} machines of {found.space.name}, {simulated} simulated, "
+        f"{len(found.front)} on the front; {found.seconds:.0f} s"
+    )
+    for why, count in found.refused.items():
+        console.print(f"{count:,} cannot compute it: {why}")
+    if not found.complete:
+        console.print("the budget ended before all that may be on the front were simulated")
