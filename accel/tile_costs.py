@@ -116,7 +116,7 @@ class CostModel:
         self.parts = [tiles.footprint(n, n in spread) for n in range(len(self.views))]
         assert mapped.write.transfer is not None, "results are stored"
         self.store = self._rates(mapped.write.transfer)
-        self.rates = [v.transfer and self._rates(v.transfer) for v in self.views]
+        self.rates = [None if v.transfer is None else self._rates(v.transfer) for v in self.views]
         # What is computed in the place of what was loaded has no slots of its own.
         self.holds = [
             _taken(machine.memory(view.memory), part.whole)

@@ -20,6 +20,7 @@ from weft.benchmarks import (
     compare,
     conv,
     environment,
+    explore,
     gemm,
     memory,
     models,
@@ -277,6 +278,16 @@ def _vta(path: Path | None, quick: bool, configs: str) -> None:
     if unknown := sorted(set(names) - set(vta.CONFIGS)):
         raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--configs")
     _report("vta", vta.run(quick, names[:1] if quick else names), path)
+
+
+@main.command("explore")
+@_common
+def _explore(threads: int, quick: bool, path: Path | None) -> None:
+    """The front of an exploration beside brute force; closed forms beside simulated tilings.
+
+    Exits with 1 where fronts differ, or closed forms rank badly. --threads: processes.
+    """
+    _report("explore", explore.run(threads, quick), path)
 
 
 def _names(kernels: str) -> tuple[str, ...]:
