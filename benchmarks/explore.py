@@ -113,10 +113,11 @@ def ranking(label: str, config: Config, name: str, count: int) -> dict[str, Any]
     """Spearman's correlation of closed forms and simulated cycles, of random tilings."""
     target = Target.of(vta(config))
     best = mapped(convolution(*LAYERS[name][:-1]), target)
+    machines = target.machine, target.plain
     made, cycles = [], []
     for tiling in _random(best, target, count):
         try:
-            placed = place(target.machine, target.abilities, tiling, {}, target.arranged)
+            placed = place(*machines, target.abilities, tiling, {}, target.arranged)
         except Refusal:
             continue
         made.append(tiling)
@@ -145,7 +146,7 @@ def _random(best: Mapped, target: Target, count: int) -> list[Tiling]:
         if np.prod([-(-n // sizes[dim]) for dim, n in best.extents.items()]) > TILES:
             continue
         pick.shuffle(order)
-        slots = slots_for(best, target.machine, sizes, tuple(order), NONE, 2)
+        slots = slots_for(best, target.plain, sizes, tuple(order), NONE, 2)
         if slots is not None:
             tiling = Tiling(best, sizes, tuple(order), slots, NONE)
             found[(*sizes.values(), *order)] = tiling
@@ -160,7 +161,7 @@ def estimates(best: Mapped, target: Target, made: list[Tiling]) -> np.ndarray[An
     tiles = Tiles(best, np.array([[t.sizes[d] for t in made] for d in dims], float))
     orders = [[*(d for d in dims if d not in t.order), *t.order] for t in made]
     numbers = np.array([[dims.index(d) for d in order] for order in orders]).T
-    return CostModel(tiles, target.machine, NONE).costs(np.arange(len(made)), numbers).cycles
+    return CostModel(tiles, target.plain, NONE).costs(np.arange(len(made)), numbers).cycles
 
 
 def _ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

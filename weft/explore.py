@@ -231,17 +231,17 @@ def simulated(space: Space, layers: Sequence[Layer], point: Point) -> int | None
 
 def _wanted(explored: Sequence[Explored]) -> list[int]:
     """Points that may be on the front and were not simulated, the most likely first: ``explored``
-    is sorted by area."""
-    ratios = [e.estimate / e.cycles for e in explored if e.cycles]
-    off = max([1.0, *ratios]) + MARGIN
+    is sorted by area. Equal estimates mean equal tilings: of two such points the smaller one
+    stands for both."""
+    off = max([1.0, *(e.estimate / e.cycles for e in explored if e.cycles)]) + MARGIN
     found: list[tuple[float, int]] = []
     best, known = float("inf"), float("inf")
+    smaller: dict[float, float] = {}  # estimate -> the least area
     for n, each in enumerate(explored):
-        if each.cycles is None:
-            if each.estimate / off < known:
-                found.append((max(1.0, each.estimate / best), n))
-            best = min(best, each.estimate)
-        else:
+        stands = smaller.setdefault(each.estimate, each.area) < each.area
+        if each.cycles is not None:
             known = min(known, each.cycles)
-            best = min(best, each.estimate)
+        elif each.estimate / off < known and not stands:
+            found.append((max(1.0, each.estimate / best), n))
+        best = min(best, each.estimate)
     return [n for _, n in sorted(found)]
