@@ -30,8 +30,8 @@ MAX_DIMS, MAX_BYTES = 32, 1 << 40  # of a layout; of a tensor and of the image
 class Layout:
     """How an array of ``shape`` lies in memory: all axes, by ``order`` (None: as they are), those
     of ``inner`` in blocks of so many; then the blocks, in the order of ``inner``. The last block of
-    an axis is filled up with zeros; before and after each axis lie as many zeros as ``around`` says
-    (empty: none). Activations, with 16 channels and 1 image in an element:
+    an axis is filled up with zeros; before and after each axis lie as many numbers ``fill`` as
+    ``around`` says (empty: none). Activations, with 16 channels and 1 image in an element:
     ``Layout((n, c, h, w), ((0, 1), (1, 16)))`` is [n][c/16][h][w][1][16].
 
     Raises ``StreamError`` (WEFT-E1020) for what is no layout.
@@ -41,6 +41,7 @@ class Layout:
     inner: tuple[tuple[int, int], ...] = ()
     order: tuple[int, ...] | None = None
     around: tuple[tuple[int, int], ...] = ()
+    fill: int = 0
 
     def __post_init__(self) -> None:
         axes = range(len(self.shape))
@@ -88,6 +89,7 @@ class Layout:
         blocks = self.blocks
         full = [blocks[axis] * of.get(axis, 1) for axis in range(len(self.shape))]
         filled = np.zeros(full, array.dtype)
+        filled[tuple(slice(size) for size in self._surrounded)] = self.fill
         filled[self._own] = array
         split = [part for axis, n in enumerate(blocks) for part in (n, of.get(axis, 1))]
         packed: Array = filled.reshape(split).transpose(self._places).reshape(self.padded)
@@ -109,7 +111,7 @@ class Layout:
 
     @property
     def _surrounded(self) -> tuple[int, ...]:
-        """The shape with the zeros around it."""
+        """The shape with what lies around it."""
         if not self.around:
             return self.shape
         return tuple(b + n + a for n, (b, a) in zip(self.shape, self.around, strict=True))

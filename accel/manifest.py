@@ -47,6 +47,7 @@ class _Tensor(msgspec.Struct, forbid_unknown_fields=True):
     inner: tuple[tuple[int, int], ...]
     order: tuple[int, ...] | None
     around: tuple[tuple[int, int], ...] = ()
+    fill: int = 0
 
 
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,7 +88,7 @@ def files_of(artifact: Artifact, stream: str, image: str) -> tuple[bytes, bytes,
         _File(image, len(memory), sha256(memory).hexdigest()),
         tuple(
             _Tensor(t.name, t.role, t.dtype.name, t.address, t.layout.shape, t.layout.inner,
-                    t.layout.order, t.layout.around)
+                    t.layout.order, t.layout.around, t.layout.fill)
             for t in artifact.tensors
         ),
     )  # fmt: skip
@@ -138,7 +139,9 @@ def _placed(each: _Tensor) -> Placed:
     sizes = (*each.shape, *(b for _, b in each.inner), *(n for both in each.around for n in both))
     if any(size > MAX_BYTES for size in (*sizes, each.address)):
         raise StreamError("WEFT-E1020", f"{each.name} is larger than {MAX_BYTES} bytes")
-    layout = Layout(each.shape, each.inner, each.order, each.around)
+    if each.fill and not np.array(each.fill).astype(as_dtype(each.dtype).numpy) == each.fill:
+        raise StreamError("WEFT-E1020", f"{each.fill} is no {each.dtype}")
+    layout = Layout(each.shape, each.inner, each.order, each.around, each.fill)
     return Placed(each.name, each.role, as_dtype(each.dtype), layout, each.address)
 
 

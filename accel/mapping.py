@@ -520,16 +520,22 @@ class _Mapper:
                 expand.append(shape[n])
             else:
                 inner.append((len(missing) + at[inside], shape[n]))
-        padded = read.padded and (transfer is None or surrounds(transfer))
-        around: list[tuple[int, int]] = []
+        around: list[tuple[int, int]] = [self._around(axis) for axis in axes]
+        padded = read.padded and not read.outside and _surrounds(transfer, around)
         if read.padded and not padded:
-            around = [self._around(axis) for axis in axes]
             axes = [
                 Axis(axis.coefficients, axis.constant + before, before + axis.size + after)
                 for axis, (before, after) in zip(axes, around, strict=True)
             ]
             around = [*((0, 0) for _ in expand), *around]
-        layout = Layout((*expand, *sizes), tuple(inner), around=tuple(around))
+        else:
+            around = []
+        layout = Layout(
+            (*expand, *sizes),
+            tuple(inner),
+            around=tuple(around),
+            fill=read.outside if around else 0,
+        )
         whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
         return View(
             read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, tuple(expand),
@@ -564,11 +570,19 @@ class _Mapper:
         return Axis(scaled, constant // block, -(-size // block))
 
 
-def surrounds(transfer: Transfer) -> bool:
-    """Whether ``transfer`` fills with zeros on all sides."""
-    most = transfer.operation.limits_of
-    names = [n for s in (transfer.rows, transfer.columns) for n in (s.before, s.after)]
-    return all(name is not None and most(name)[1] > 0 for name in names)
+def _surrounds(transfer: Transfer | None, around: list[tuple[int, int]]) -> bool:
+    """Whether ``transfer`` fills with that many zeros on all sides: of rows and columns alone."""
+    if transfer is None:
+        return True
+    if any(both != (0, 0) for both in around[:-2]):
+        return False
+    (rows, columns) = [*[(0, 0)] * 2, *around][-2:]
+    holds = transfer.operation.holds
+    return all(
+        name is not None and holds(name, count)
+        for span, both in ((transfer.rows, rows), (transfer.columns, columns))
+        for name, count in zip((span.before, span.after), both, strict=True)
+    )
 
 
 def _wider(memory: Memory, dtype: DType) -> bool:

@@ -5,10 +5,10 @@
     Gather ::= extents: dim -> size, indices: Expr…
 
 ``value`` is over ``Load(0)``, the result of ``update``, and ``Load(k + 1)``, ``reads[k]``. All
-indices are over the dims of ``update``, or of the only statement. A ``padded`` read is 0 where its
-indices leave the tensor. With a ``gather``, what is written is not the program's result yet, but
-all values that it is made of, in the order of the sums: its element at some point of the extents is
-what is written at the ``indices``. Whoever reads the results does that.
+indices are over the dims of ``update``, or of the only statement. A ``padded`` read is a number
+where its indices leave the tensor. With a ``gather``, what is written is not the program's result
+yet, but all values that it is made of, in the order of the sums: its element at some point of the
+extents is what is written at the ``indices``. Whoever reads the results does that.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from weft.accel.refusal import Refusal
 from weft.dtypes import DType
 from weft.frontend.build import monoid
 from weft.frontend.scalar_affine import Affine, to_affine
+from weft.frontend.scalar_condition import conjunction
 from weft.frontend.scalar_expr import (
     Cast,
     Expr,
@@ -75,11 +76,13 @@ class Diagonal:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """``diagonal``: what is read is made of ``tensor`` first."""
+    """``outside``: what a ``padded`` read is there. ``diagonal``: what is read is made of
+    ``tensor`` first."""
 
     tensor: str
     indices: tuple[Affine, ...]
     padded: bool = False
+    outside: int = 0
     diagonal: Diagonal | None = None
 
 
@@ -135,9 +138,9 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
     assert update.update is not None, "it folds"
     if update.update.monoid.laws < {"associative", "commutative"}:
         raise Refusal(f"{update.name} keeps the order of its terms, and tiles change it")
-    update = _plain(update)
+    update, outside = _plain(scop, update)
     start = _start(inits)
-    operands = tuple(_read(scop, read, {}, update) for read in update.reads)
+    operands = tuple(_read(scop, read, {}, outside.get(n)) for n, read in enumerate(update.reads))
     extents = _extents(update)
     if not finals:
         value: Expr = Load(0, (), scop.tensor(target.tensor).dtype)
@@ -185,23 +188,40 @@ def _terms(read: Read) -> set[str]:
     return {str(term) for form in read.indices for term, _ in form.terms}
 
 
-def _plain(statement: Statement) -> Statement:
-    """``statement`` without intermediate values, and without zeros around what it reads."""
+def _plain(scop: Scop, statement: Statement) -> tuple[Statement, dict[int, int]]:
+    """``statement`` without intermediate values, and without what lies around tensors that it
+    reads: that, by number of the read."""
     lets: dict[str, Expr] = {}
     for name, value in statement.body.lets:
         lets[name] = substitute(value, lets)
-    results = tuple(_unpadded(substitute(r, lets)) for r in statement.body.results)
-    return replace(statement, body=Body((), results))
+    outside: dict[int, int] = {}
 
-
-def _unpadded(expr: Expr) -> Expr:
     def change(node: Expr) -> Expr | None:
         match node:
-            case Select(_, Load() | Cast(Load()) as value, Literal(value=0)):
-                return value
+            case Select(condition, Load() | Cast(Load()) as value, Literal(value=int() as other)):
+                load = value.children[0] if isinstance(value, Cast) else value
+                assert isinstance(load, Load) and isinstance(load.source, int)
+                inside = _inside(scop, statement.reads[load.source], condition)
+                if inside and outside.setdefault(load.source, other) == other:
+                    return value
         return None
 
-    return rewrite(expr, change)
+    results = tuple(rewrite(substitute(r, lets), change) for r in statement.body.results)
+    return replace(statement, body=Body((), results)), outside
+
+
+def _inside(scop: Scop, access: Access, condition: Expr) -> bool:
+    """Whether ``condition`` is that ``access`` is inside of its tensor, and nothing else."""
+    found = conjunction(condition)
+    return found.exact and set(found.facts()) <= _bounds(scop, access)
+
+
+def _bounds(scop: Scop, access: Access) -> set[Affine | None]:
+    """What is at least 0 where ``access`` is inside of its tensor."""
+    found: set[Affine | None] = set()
+    for index, size in zip(access.indices, scop.tensor(access.tensor).shape, strict=True):
+        found |= {to_affine(index), to_affine(size - index - 1)}
+    return found
 
 
 def _start(inits: list[Statement]) -> float:
@@ -254,14 +274,14 @@ def _value(
     scop: Scop, final: Statement, summed: str | None, dims: Mapping[str, Expr]
 ) -> tuple[Expr, tuple[Read, ...]]:
     """What ``final`` writes, and what it reads beside ``summed``."""
-    final = _plain(final)
+    final, outside = _plain(scop, final)
     numbers: dict[int, int] = {}
     reads: list[Read] = []
     for n, read in enumerate(final.reads):
         if read.tensor == summed:
             numbers[n] = 0
         else:
-            reads.append(_read(scop, read, dims, final))
+            reads.append(_read(scop, read, dims, outside.get(n)))
             numbers[n] = len(reads)
 
     def change(node: Expr) -> Expr | None:
@@ -275,9 +295,8 @@ def _value(
     return value, tuple(reads)
 
 
-def _read(
-    scop: Scop, access: Access, dims: Mapping[str, Expr], reader: Statement | None = None
-) -> Read:
+def _read(scop: Scop, access: Access, dims: Mapping[str, Expr], outside: int | None = None) -> Read:
+    """``outside``: what is read outside of the tensor, if anything is."""
     if access.may:
         raise Refusal(f"{access.tensor} is read where data say")
     forms = []
@@ -286,16 +305,6 @@ def _read(
         if form is None or any(not isinstance(term, str) for term, _ in form.terms):
             raise Refusal(f"{access.tensor} is accessed with divisions")
         forms.append(form)
-    if access.guard:
-        assert reader is not None, "writes have no guards"
-        _check_padding(scop, access)
-    return Read(access.tensor, tuple(forms), bool(access.guard))
-
-
-def _check_padding(scop: Scop, access: Access) -> None:
-    """Refuse a guarded read whose guard is anything but 'inside of the tensor'."""
-    allowed = set()
-    for index, size in zip(access.indices, scop.tensor(access.tensor).shape, strict=True):
-        allowed |= {to_affine(index), to_affine(size - index - 1)}
-    if any(each.equality or to_affine(each.expr) not in allowed for each in access.guard):
+    if access.guard and outside is None:
         raise Refusal(f"{access.tensor} is read under a condition that is no padding")
+    return Read(access.tensor, tuple(forms), outside is not None, outside or 0)
