@@ -41,7 +41,7 @@ class Layout:
     inner: tuple[tuple[int, int], ...] = ()
     order: tuple[int, ...] | None = None
     around: tuple[tuple[int, int], ...] = ()
-    fill: int = 0
+    fill: float = 0
 
     def __post_init__(self) -> None:
         axes = range(len(self.shape))

@@ -47,7 +47,7 @@ class _Tensor(msgspec.Struct, forbid_unknown_fields=True):
     inner: tuple[tuple[int, int], ...]
     order: tuple[int, ...] | None
     around: tuple[tuple[int, int], ...] = ()
-    fill: int = 0
+    fill: float = 0
 
 
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):

@@ -82,7 +82,7 @@ class Read:
     tensor: str
     indices: tuple[Affine, ...]
     padded: bool = False
-    outside: int = 0
+    outside: float = 0
     diagonal: Diagonal | None = None
 
 
@@ -188,17 +188,19 @@ def _terms(read: Read) -> set[str]:
     return {str(term) for form in read.indices for term, _ in form.terms}
 
 
-def _plain(scop: Scop, statement: Statement) -> tuple[Statement, dict[int, int]]:
+def _plain(scop: Scop, statement: Statement) -> tuple[Statement, dict[int, float]]:
     """``statement`` without intermediate values, and without what lies around tensors that it
     reads: that, by number of the read."""
     lets: dict[str, Expr] = {}
     for name, value in statement.body.lets:
         lets[name] = substitute(value, lets)
-    outside: dict[int, int] = {}
+    outside: dict[int, float] = {}
 
     def change(node: Expr) -> Expr | None:
         match node:
-            case Select(condition, Load() | Cast(Load()) as value, Literal(value=int() as other)):
+            case Select(
+                condition, Load() | Cast(Load()) as value, Literal(value=int() | float() as other)
+            ):
                 load = value.children[0] if isinstance(value, Cast) else value
                 assert isinstance(load, Load) and isinstance(load.source, int)
                 inside = _inside(scop, statement.reads[load.source], condition)
@@ -295,7 +297,9 @@ def _value(
     return value, tuple(reads)
 
 
-def _read(scop: Scop, access: Access, dims: Mapping[str, Expr], outside: int | None = None) -> Read:
+def _read(
+    scop: Scop, access: Access, dims: Mapping[str, Expr], outside: float | None = None
+) -> Read:
     """``outside``: what is read outside of the tensor, if anything is."""
     if access.may:
         raise Refusal(f"{access.tensor} is read where data say")
