@@ -128,15 +128,15 @@ def moves(found: Box) -> Iterator[Move]:
     while column > 0 and _whole(sides[column]):
         column -= 1
     inner = prod(sizes[column + 1 :])
-    if sides[column].step > 1 and sides[column].count > 1:
+    line = sides[column]
+    if line.step > 1 and line.count > 1:
         column += 1  # its elements are rows of their own
-        inner = prod(sizes[column:])
+        inner, line = prod(sizes[column:]), Side(0, 1, 1, 1)
     row = column - 1
     while row > 0 and sides[row].count == 1 and not sides[row].before and not sides[row].after:
         row -= 1
     outer = [n for n in range(len(sides)) if n < column and n != row]
     local = found.strides
-    line = sides[column] if column < len(sides) else Side(0, 1, 1, 1)
     stack = sides[row] if row >= 0 else Side(0, 1, 1, 1)
     row_size = main[row] if row >= 0 else 0
     for index in product(*(range(sides[n].count) for n in outer)):
