@@ -147,7 +147,7 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
         return Work(scop, update, extents, operands, start, value, (), _read(scop, target, {}))
     (final,) = finals
     at = _read_at(final, target)
-    dims = _matched(final, target, at)
+    dims = _matched(scop, final, target, at)
     if dims is not None:
         value, reads = _value(scop, final, target.tensor, dims)
         write = _read(scop, final.writes[0], dims)
@@ -254,16 +254,20 @@ def _read_at(final: Statement, target: Access) -> tuple[Expr, ...]:
     return reads[0].indices
 
 
-def _matched(final: Statement, target: Access, at: tuple[Expr, ...]) -> dict[str, Expr] | None:
+def _matched(
+    scop: Scop, final: Statement, target: Access, at: tuple[Expr, ...]
+) -> dict[str, Expr] | None:
     """The dims of ``final`` as what the update writes at; None where it reads the sums in another
-    order than it writes."""
+    order than it writes, or not all of them."""
     dims: dict[str, Expr] = {}
-    single = [d for d, n in _extents(final).items() if n == 1]
-    for index, written in zip(at, target.indices, strict=True):
+    extents = _extents(final)
+    single = [d for d, n in extents.items() if n == 1]
+    sizes = scop.tensor(target.tensor).shape
+    for index, written, size in zip(at, target.indices, sizes, strict=True):
         match index:
-            case Var(name) if name not in dims:
+            case Var(name) if name not in dims and to_affine(size) == Affine((), extents[name]):
                 dims[name] = written
-            case Literal(value=0):
+            case Literal(value=0) if to_affine(size) == Affine((), 1):
                 if single and single[0] not in dims:
                     dims[single.pop(0)] = written
             case _:

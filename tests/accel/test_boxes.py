@@ -65,7 +65,7 @@ def moved(found: Box, tensor: Array) -> Array:
         at += each.rows_before * width
         for row in range(each.rows):
             first = each.main + row * each.step
-            assert 0 <= first and first + each.columns <= len(main)
+            assert first >= 0 and first + each.columns <= len(main)
             put(np.zeros(each.columns_before), at)
             put(main[first : first + each.columns], at + each.columns_before)
             put(np.zeros(each.columns_after), at + width - each.columns_after)
