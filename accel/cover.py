@@ -13,7 +13,7 @@ matching (Aho, Ganapathi and Tjiang, TOPLAS 1989), cheapest first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
@@ -60,11 +60,13 @@ class Node:
     fields: Mapping[str, int]
     on: Tree | None
     operand: Tree | None = None
+    apart: bool = False
 
     @property
     def moves(self) -> bool:
-        """Whether it leaves its result in another memory than its operand."""
-        return (
+        """Whether it leaves its result in another place than what it begins with: another memory
+        than its operand's, or, ``apart``, one that nothing else is in."""
+        return self.apart or (
             self.on is None
             and self.operand is not None
             and self.compute.operands[0].memory != self.compute.target.memory
@@ -98,6 +100,34 @@ def leaves(tree: Tree) -> Iterator[Held | Constant]:
             yield from leaves(tree.on)
     else:
         yield tree
+
+
+def _collide(on: Tree, operand: Tree) -> bool:
+    """Whether ``operand``, which is computed first, leaves something else where ``on`` still needs
+    what was there, or ``on`` where the operand is."""
+    own = {id(node) for node in nodes(on) if node.moves}
+    place = _place(operand)
+    return (
+        not _changed(operand).isdisjoint(leaves(on))
+        or (isinstance(place, Held) and place in _changed(on))
+        or any(id(node) in own for node in nodes(operand))
+    )
+
+
+def _changed(tree: Tree) -> set[Held]:
+    """What is no longer there after ``tree``."""
+    found: set[Held] = set()
+    for node in nodes(tree):
+        if node.on is not None and isinstance(place := _place(node.on), Held):
+            found.add(place)
+    return found
+
+
+def _place(tree: Tree) -> Tree:
+    """What was where the result is."""
+    while isinstance(tree, Node) and tree.on is not None:
+        tree = tree.on
+    return tree
 
 
 class Cover:
@@ -203,7 +233,25 @@ class Cover:
             operand = self._tree(found[1], pattern.operands[0].memory)
             if operand is None:
                 return None
+        if on is not None and operand is not None and _collide(on, operand):
+            operand = self._copied(operand)
+            if operand is None or _collide(on, operand):
+                return None
         return Node(pattern, fields, on, operand)
+
+    def _copied(self, tree: Tree) -> Tree | None:
+        """``tree`` over a copy of what it begins with: that, added to zeros."""
+        if isinstance(tree, Node):
+            inner = None if tree.on is None else self._copied(tree.on)
+            return None if inner is None else replace(tree, on=inner)
+        zero = self.fill(0, tree.memory)
+        for pattern in self._patterns:
+            memories = {pattern.target.memory, *(each.memory for each in pattern.operands)}
+            match pattern.value:
+                case Apply("add", (Load(), Load())) if pattern.operands:
+                    if isinstance(zero, Node) and zero.on is None and memories == {tree.memory}:
+                        return Node(pattern, {}, replace(zero, apart=True), tree)
+        return None
 
     def _in_parts(self, expr: Expr, memory: str) -> Iterator[Tree]:
         """A shift or a sum whose number is too great for one instruction."""

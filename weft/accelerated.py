@@ -17,6 +17,7 @@ from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import Artifact
 from weft.accel.place import Offloaded
 from weft.accel.timing import Timing, timing
+from weft.arguments import not_by_name
 from weft.compiler import compile_graph
 from weft.errors import CallError, CompileError
 from weft.executable import Executable
@@ -137,7 +138,10 @@ class Accelerated:
         names = [value.name for value in self.inputs]
         if len(arrays) > len(names):
             raise CallError("WEFT-E0601", f"{len(arrays)} arrays for {len(names)} inputs")
-        results = self.run({**dict(zip(names, arrays, strict=False)), **by_name})
+        given = dict(zip(names, arrays, strict=False))
+        if twice := [name for name in by_name if name in given]:
+            raise CallError("WEFT-E0601", f"input {twice[0]!r} is given twice")
+        results = self.run({**given, **by_name})
         found = tuple(results.values())
         return found[0] if len(found) == 1 else found
 
@@ -168,6 +172,15 @@ class Accelerated:
 
     def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         found: dict[str, Array] = {}
+        if not isinstance(inputs, Mapping):
+            raise not_by_name(inputs)
+        names = [value.name for value in self.inputs]
+        if unknown := [name for name in inputs if name not in names]:
+            raise CallError(
+                "WEFT-E0601",
+                f"there is no input {unknown[0]!r}",
+                hint=f"inputs: {', '.join(names)}",
+            )
         for value in self.inputs:
             if value.name not in inputs:
                 raise CallError("WEFT-E0601", f"input {value.name!r} is missing")

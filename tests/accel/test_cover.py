@@ -30,12 +30,18 @@ def computed(expr: Expr, given: dict[int, np.ndarray]) -> np.ndarray:
 
 
 def run(tree: Tree, given: dict[int, np.ndarray]) -> np.ndarray:
-    """What the operations leave, each by its pattern with its numbers."""
+    """What the operations leave, each by its pattern with its numbers, in the place of what they
+    begin with."""
+    return left({number: array.copy() for number, array in given.items()}, tree)
+
+
+def left(places: dict[int, np.ndarray], tree: Tree) -> np.ndarray:
+    """The array that ``tree`` leaves its result in: one of ``places``, or a new one."""
     match tree:
         case Held(number):
-            return given[number]
+            return places[number]
         case Constant(value):
-            return np.full(given[0].shape, value, np.int32)
+            return np.full(places[0].shape, value, np.int32)
     fields = tree.fields
     whole = rewrite(
         tree.compute.value,
@@ -44,18 +50,18 @@ def run(tree: Tree, given: dict[int, np.ndarray]) -> np.ndarray:
     for name, value in fields.items():
         assert tree.compute.operation.holds(name, value), f"{name} = {value} has no room"
     parts = {}
-    if tree.on is not None:
-        parts[0] = run(tree.on, given)
     if tree.operand is not None:
-        parts[1] = run(tree.operand, given)
-    return computed(whole, {0: given[0] * 0, **parts})
+        parts[1] = left(places, tree.operand)
+    place = np.zeros_like(places[0]) if tree.on is None else left(places, tree.on)
+    place[:] = computed(whole, {**parts, 0: place})
+    return place
 
 
 def random_expression(pick: Random, depth: int) -> Expr:
     value: Expr = SUMS
     for _ in range(depth):
         number = pick.choice((0, 1, -1, 5, 127, -128, 32767, -32768, pick.randint(-999, 999)))
-        match pick.randrange(9):
+        match pick.randrange(11):
             case 0:
                 value = value + literal(number, i32)
             case 1:
@@ -72,7 +78,11 @@ def random_expression(pick: Random, depth: int) -> Expr:
                 value = value * literal(pick.choice((2, 4, 256)), i32)
             case 7:
                 value = value // literal(pick.choice((2, 64)), i32)
-            case 8:
+            case 8:  # twice
+                value = value + (value >> 3)
+            case 9:
+                value = maximum(value >> 1, SUMS)
+            case 10:
                 value = maximum(value, OTHER) if pick.random() < 0.5 else OTHER + value
     return value
 
@@ -108,6 +118,16 @@ def test_what_is_clipped_goes_through_few_bits() -> None:
 def test_what_is_not_covered() -> None:
     for expr in (SUMS * OTHER, SUMS // literal(3, i32), SUMS >> OTHER, OTHER - SUMS):
         assert cover().tree(expr, "acc") is None, expr
+
+
+def test_ties_to_even() -> None:
+    """(v + half + (the bit that decides)) >> n needs v twice: once it is copied."""
+    value = SUMS + OTHER
+    bit = ((value >> 11) + literal(1, i32)) << 15 << 15 << 1 >> 15 >> 15 >> 1
+    expr = (value + literal(1024, i32) + bit) >> 11
+    tree = cover().tree(expr, "acc")
+    assert tree is not None
+    np.testing.assert_array_equal(run(tree, data(0)), computed(expr, data(0)))
 
 
 def test_too_many_nodes() -> None:

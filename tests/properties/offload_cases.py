@@ -48,7 +48,8 @@ class After:
     shift), >> again, clipped to 8 bits or to fewer values; or 32 bits as they are."""
 
     bias: bool
-    rounds: bool
+    rounds: bool  # halves up
+    even: bool  # halves to even, where it does not round up
     shift: int
     other: bool
     other_shift: int
@@ -62,6 +63,9 @@ class After:
             value = value + bias
         if self.rounds and self.shift:
             value = value + literal(1 << (self.shift - 1), i32)
+        elif self.even and self.shift:  # the last bit that is kept decides: -1 where it is 0
+            bit = ((value >> self.shift) + literal(1, i32)) << 31 >> 31
+            value = value + literal(1 << (self.shift - 1), i32) + bit
         if self.shift:
             value = value >> self.shift
         if other is not None:
@@ -84,6 +88,9 @@ class After:
                 value = value + bias.reshape(-1, *[1] * (value.ndim - 2))
             if self.rounds and self.shift:
                 value = value + np.int32(1 << (self.shift - 1))
+            elif self.even and self.shift:
+                scaled = np.rint(value.astype(np.float64) / 2.0**self.shift)
+                value = scaled.astype(np.int32) << self.shift
             value = value >> self.shift
             if other is not None:
                 own = other.astype(np.int32)
@@ -101,6 +108,7 @@ def random_after(pick: Random) -> After:
     return After(
         bias=pick.random() < 0.6,
         rounds=pick.random() < 0.5,
+        even=pick.random() < 0.5,
         shift=0 if wide and pick.random() < 0.5 else pick.choice((0, 1, 5, 7, 9, 12, 16)),
         other=pick.random() < 0.35,
         other_shift=pick.choice((0, 0, 1, 3, -1, -2)),
@@ -149,7 +157,7 @@ class _Maker:
         after = random_after(self.pick)
         bias = bias_data = other = other_data = None
         if after.bias and channels:
-            wraps = self.pick.random() < 0.1
+            wraps = self.pick.random() < 0.1 and not after.even
             most = (1 << 31) - 1 if wraps else 100_000
             bias, bias_data = self.tensor("bias", (channels,), i32, 0.7, most)
         if after.other:
@@ -162,7 +170,7 @@ class _Maker:
                 None if other is None else other[index],
             )
 
-        plain = After(False, after.rounds, 0, False, 0, 0, 0, 0, True)
+        plain = After(False, False, False, 0, False, 0, 0, 0, 0, True)
         if after.wide and bias is None and other is None and not after.shift and not after.again:
             return str(plain), sums, exact.astype(np.int32)  # the sums themselves
         expected = after.expected(exact, bias_data, other_data)

@@ -19,7 +19,10 @@ from tests.weft.integer_models import (
 from weft.accel.machines.vta import Config, vta
 from weft.accel.service import ORDERS
 from weft.accelerated import Accelerated
+from weft.dtypes import i8, i32
 from weft.errors import CallError, CompileError
+from weft.frontend.build import compute, maximum, minimum, placeholder
+from weft.frontend.scalar_expr import cast, literal
 from weft.quantization import Quantized
 
 Arrays = dict[str, np.ndarray]
@@ -135,13 +138,21 @@ def test_floating_point_is_not_for_it() -> None:
 
 def test_memories_that_are_too_small() -> None:
     """What is needed, what there is, and the entry of the configuration that would do."""
-    config = Config(log_acc_buff_size=6, log_block=3)
+    pair = placeholder((5, 9), i8, name="a"), placeholder((5, 9), i8, name="b")
+    third = placeholder((5, 9), i8, name="c")
+    total = compute(
+        (5, 9),
+        lambda *i: cast(
+            minimum(maximum(
+                (cast(pair[0][i], i32) + cast(pair[1][i], i32) + cast(third[i], i32)) >> 2,
+                literal(-128, i32)), literal(127, i32)), i8),
+        name="y",
+    )  # fmt: skip
+    small = Config(log_acc_buff_size=7)
     with pytest.raises(CompileError, match="WEFT-E1033") as found:
-        weft.compile(quantised(), target=vta(config))
-    assert "3 elements of acc, 96 bytes, where there are 2, 64 bytes" in found.value.why
-    assert "log_acc_buff_size = 7 would do" in found.value.why
-    made = weft.compile(quantised(), target=vta(Config(log_acc_buff_size=7, log_block=3)))
-    np.testing.assert_array_equal(made.run(image(1))["output"], host().run(image(1))["output"])
+        weft.compile(total, target=vta(small))
+    assert "3 elements of acc, 192 bytes, where there are 2, 128 bytes" in found.value.why
+    assert "log_acc_buff_size = 8 would do" in found.value.why
 
 
 def test_kernels_are_not_for_it() -> None:
