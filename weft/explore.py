@@ -31,7 +31,7 @@ from weft.offload import Target, mapped, prepared
 from weft.polyhedral.scop import Scop
 
 MARGIN = 0.05  # by which closed forms are too high at least, for all that we know
-GRID, CLOSE = 4000, 0.01  # tilings that closed forms choose from; how near they come to the best
+GRID, CLOSE = 2000, 0.02  # tilings that closed forms choose from; how near they come to the best
 BATCH = 8  # points that are simulated before it is asked again which may be on the front
 
 
