@@ -34,15 +34,12 @@ def candidates(
     return ranked(Tiles(mapped, grid(mapped.extents)), machine, most, buffers=buffers)
 
 
-def ranked(
-    tiles: Tiles, machine: Accelerator, most: int, *, buffers: int = 2, close: float = 0.0
-) -> list[Candidate]:
-    """``candidates`` among ``tiles``, which may be shared by machines that compute the same; or
-    others that are no more than the fraction ``close`` worse."""
+def ranked(tiles: Tiles, machine: Accelerator, most: int, *, buffers: int = 2) -> list[Candidate]:
+    """``candidates`` among ``tiles``, which may be shared by machines that compute the same."""
     found: list[Candidate] = []
     for spread in _spreads(tiles.mapped):
         model = CostModel(tiles, machine, spread, buffers)
-        found += _best(model, _different(tiles, spread), most, close)
+        found += _best(model, _different(tiles, spread), most)
     found.sort(key=lambda c: (c.cycles, c.bytes))
     return found[:most]
 
@@ -55,7 +52,7 @@ def _different(tiles: Tiles, spread: frozenset[int]) -> Flags:
     return found
 
 
-def _best(model: CostModel, allowed: Flags, most: int, close: float) -> list[Candidate]:
+def _best(model: CostModel, allowed: Flags, most: int) -> list[Candidate]:
     """The ``most`` best of a model's tilings: those that cannot be among them by their bounds are
     not looked at."""
     least = model.least()
@@ -65,7 +62,7 @@ def _best(model: CostModel, allowed: Flags, most: int, close: float) -> list[Can
     numbers, orders = orders_of(model.tiles.trips[:, :0])
     at, count = 0, FIRST
     while at < len(columns):
-        if len(cycles) == most and least[columns[at]] * (1 + close) > cycles[-1] + 1:
+        if len(cycles) == most and least[columns[at]] > cycles[-1] + 1:
             break
         some = columns[at : at + count]
         inside, order = orders_of(model.tiles.trips[:, some])

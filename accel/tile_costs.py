@@ -148,16 +148,20 @@ class CostModel:
         return found
 
     def least(self) -> Array:
-        """Cycles that no order of the loops is below: everything is loaded once."""
+        """Cycles that no order of the loops is below: everything is loaded once, the first parts
+        before and the last results after all else."""
         busy = {queue: work.copy() for queue, work in self.computing.items()}
+        outside = self.storing
         for n, (rate, one) in enumerate(zip(self.rates, self.loading, strict=True)):
             if rate is not None and one is not None:
                 parts = np.prod(self.tiles.trips[self.moving[n]], axis=0)
-                busy[rate.queue] = busy.get(rate.queue, 0.0) + one * parts
-        stored = self.storing * self.results
+                again = parts if rate.queue == self.queue else parts - 1
+                busy[rate.queue] = busy.get(rate.queue, 0.0) + one * again
+                outside = outside + one
+        stored = self.storing * (self.results - 1)
         busy[self.store.queue] = busy.get(self.store.queue, 0.0) + stored
         longest: Array = np.max(np.stack(list(busy.values())), axis=0)
-        return longest
+        return longest + outside
 
     def costs(self, columns: Columns, orders: Numbers) -> Costs:
         """Of tilings ``columns``, each with its order of loops."""

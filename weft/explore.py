@@ -30,8 +30,7 @@ from weft.forked import forked
 from weft.offload import Target, mapped, prepared
 from weft.polyhedral.scop import Scop
 
-MARGIN = 0.05  # by which closed forms are too high at least, for all that we know
-GRID, CLOSE = 2000, 0.02  # tilings that closed forms choose from; how near they come to the best
+MARGIN = 0.02  # by which closed forms are too high at least, for all that we know
 BATCH = 8  # points that are simulated before it is asked again which may be on the front
 
 
@@ -186,7 +185,7 @@ def _ranked_kind(
             best: Mapped = mapped(layer.scop, target)
         except Refusal as refusal:
             return [f"{layer.name}: {refusal}"] * len(points)
-        tiles.append(Tiles(best, grid(best.extents, GRID)))
+        tiles.append(Tiles(best, grid(best.extents)))
     return [_estimate(_plain(space.machine(point), target), layers, tiles) for point in points]
 
 
@@ -201,7 +200,7 @@ def _plain(machine: Accelerator, target: Target) -> Accelerator:
 def _estimate(machine: Accelerator, layers: Sequence[Layer], tiles: Sequence[Tiles]) -> float | str:
     total = 0.0
     for layer, each in zip(layers, tiles, strict=True):
-        best = ranked(each, machine, 1, close=CLOSE)
+        best = ranked(each, machine, 1)
         if not best:
             return f"{layer.name}: not even its smallest tile fits"
         total += layer.occurrences * best[0].cycles
