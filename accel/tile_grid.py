@@ -18,14 +18,14 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 SIZES = 10  # of tiles along one loop
-GRID = 40_000  # combinations of them
+GRID = 40_000  # combinations of them, by default
 PERMUTED = 4  # loops whose order is tried out
 
 
-def grid(extents: Mapping[str, int]) -> Array:
-    """All combinations of sizes: a row for each loop."""
+def grid(extents: Mapping[str, int], most: int = GRID) -> Array:
+    """Combinations of sizes, about ``most``: a row for each loop."""
     sizes = {dim: _sizes(extent) for dim, extent in extents.items()}
-    while np.prod([len(s) for s in sizes.values()]) > GRID:
+    while np.prod([len(s) for s in sizes.values()]) > most:
         longest = max(sizes, key=lambda dim: len(sizes[dim]))
         sizes[longest] = _thinned(sizes[longest])
     mesh = np.meshgrid(*[np.array(s, float) for s in sizes.values()], indexing="ij")

@@ -31,6 +31,7 @@ from weft.offload import Target, mapped, prepared
 from weft.polyhedral.scop import Scop
 
 MARGIN = 0.02  # by which closed forms are too high at least, for all that we know
+GRID = 1000  # combinations of sizes that a point's closed forms choose from
 BATCH = 8  # points that are simulated before it is asked again which may be on the front
 
 
@@ -185,7 +186,7 @@ def _ranked_kind(
             best: Mapped = mapped(layer.scop, target)
         except Refusal as refusal:
             return [f"{layer.name}: {refusal}"] * len(points)
-        tiles.append(Tiles(best, grid(best.extents)))
+        tiles.append(Tiles(best, grid(best.extents, GRID)))
     return [_estimate(_plain(space.machine(point), target), layers, tiles) for point in points]
 
 
