@@ -17,8 +17,8 @@ from weft.accel.accelerator import Accelerator
 from weft.accel.banks import one_address
 from weft.accel.choose import missing_room, tilings
 from weft.accel.emit import Arranged
+from weft.accel.map_work import mappings
 from weft.accel.mapping import Mapping as Mapped
-from weft.accel.mapping import mappings
 from weft.accel.place import Offloaded, place
 from weft.accel.read_semantics import read_semantics
 from weft.accel.refusal import Refusal

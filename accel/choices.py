@@ -1,0 +1,137 @@
+"""Which instruction computes a piece of work, and which of its loops are inside of it.
+
+    Choice ::= work, compute, given: instruction's dim → statement's, sizes, operands
+
+``polyhedral.map_instruction`` finds all of them for what is summed up; where nothing is, any loops
+will do, and channels are tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from weft.accel.abilities import Abilities, Compute
+from weft.accel.work import Work, widened
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Cast, Expr, Load, Var, literal
+from weft.polyhedral.instruction import Instruction, Operand
+from weft.polyhedral.map_instruction import map_instruction
+from weft.polyhedral.scop import Access, Statement
+
+Given = Mapping[str, str]  # the instruction's dims -> the statement's
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """``compute``: None where there is nothing to sum up. ``sizes``: of the instruction's dims.
+    ``operands``: the reads that the instruction's operands are, and the dtypes that these are
+    stored in."""
+
+    work: Work
+    compute: Compute | None
+    given: Given
+    sizes: Mapping[str, int]
+    operands: tuple[tuple[int, DType], ...] = ()
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """How far the statement's dims go inside of the instruction."""
+        return {dim: self.sizes[name] for name, dim in self.given.items()}
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Of the loops over instructions."""
+        blocks = self.blocks
+        return {d: -(-n // blocks.get(d, 1)) for d, n in self.work.extents.items()}
+
+
+def choices(work: Work, found: Abilities, reasons: dict[str, None]) -> Iterator[Choice]:
+    """All of them; ``reasons``: where it says why others are none."""
+    if work.start is None:
+        sizes = {n: s for c in found.computes for n, s in _inner(c).items()}
+        for given in _elementwise(work, sizes):
+            yield Choice(work, None, given, sizes)
+        return
+    for compute in found.computes:
+        if compute.step.update is None:
+            continue
+        if compute.first is not None:
+            reasons[f"{compute.operation.name} alone cannot go on with a sum"] = None
+            continue
+        one = _as_wide(work, compute)
+        mapped = map_instruction(one.scop, one.statement, _instruction(compute))
+        if not mapped.assignments:
+            reasons.update(dict.fromkeys(mapped.refusals))
+        for each in mapped.assignments:
+            operands = [_read_of(each.operands[name]) for name in _names(compute)]
+            if None in operands:
+                reasons[f"operands of {compute.operation.name} are computed"] = None
+                continue
+            given = {name: dims[0] for name, dims in each.dims.items()}
+            reads = tuple(o for o in operands if o is not None)
+            yield Choice(one, compute, given, compute.extents, reads)
+
+
+def _as_wide(work: Work, compute: Compute) -> Work:
+    """A minimum or maximum in the type that ``compute`` has."""
+    update, own = work.statement.update, compute.step.update
+    assert update is not None and own is not None, "both fold"
+    wide, narrow = own.monoid.dtypes[0], update.monoid.dtypes[0]
+    same = update.monoid.name == own.monoid.name and update.monoid.name in ("min", "max")
+    fits = wide.kind == narrow.kind == "int" and wide.bits > narrow.bits
+    return widened(work, wide) if same and fits else work
+
+
+def _elementwise(work: Work, sizes: Mapping[str, int]) -> Iterator[Given]:
+    """Dims for the elements of memories, where nothing is summed up: channels first of all."""
+    wide = [name for name, size in sizes.items() if size > 1]
+    ranked = sorted(work.statement.dims, key=lambda d: -work.extents[d])
+    for first in [*work.statement.dims[1:2], *ranked]:
+        others = [d for d in work.statement.dims if d != first]
+        if len(wide) <= 1 + len(others):
+            yield dict(zip(reversed(wide), [first, *others], strict=False))
+
+
+def _inner(compute: Compute) -> dict[str, int]:
+    return {
+        d: n
+        for d, n in compute.extents.items()
+        if any(Var(d) == i for i in compute.step.writes[0].indices)
+    }
+
+
+def _names(compute: Compute) -> tuple[str, ...]:
+    return tuple(read.tensor for read in compute.step.reads)
+
+
+def _read_of(expr: Expr) -> tuple[int, DType] | None:
+    """The read that an operand is, and the dtype that it is stored in."""
+    match expr:
+        case Load(source=int() as number):
+            return number, expr.dtype
+        case Cast(Load(source=int() as number)) if expr.dtype.is_integer:
+            return number, expr.dtype
+    return None
+
+
+def _instruction(compute: Compute) -> Instruction:
+    """``compute`` as the mapper wants it, without dims of one value."""
+    unit = {d for d, n in compute.extents.items() if n == 1}
+    own = compute.step
+
+    def without(access: Access) -> Access:
+        kept = tuple(i for i in access.indices if not (isinstance(i, Var) and i.name in unit))
+        return replace(access, indices=kept)
+
+    step: Statement = replace(
+        own,
+        dims=tuple(d for d in own.dims if d not in unit),
+        position=(),
+        writes=tuple(map(without, own.writes)),
+        reads=tuple(map(without, own.reads)),
+    )
+    accesses = (*step.writes, *step.reads)
+    places = {a.tensor: Operand(a.indices or (literal(0),), a.tensor) for a in accesses}
+    extents = {d: n for d, n in compute.extents.items() if d not in unit}
+    return Instruction(compute.operation.name, step, extents, places, 0, 1.0)

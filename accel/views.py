@@ -1,0 +1,198 @@
+"""Tensors as elements of an accelerator's memories, once it is chosen which loops are inside of an
+instruction: blocks of these along the axes that move with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from weft.accel.abilities import Abilities, Address, Transfer
+from weft.accel.accelerator import Accelerator, Memory
+from weft.accel.artifact import Layout
+from weft.accel.choices import Choice
+from weft.accel.cover import Constant, Held
+from weft.accel.mapping import Axis, View
+from weft.accel.refusal import Refusal
+from weft.accel.work import Read
+from weft.dtypes import DType
+from weft.frontend.scalar_expr import Literal, Var
+from weft.polyhedral.scop import Access
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """``dims``: of the statement, or None, of as many scalars as ``shape`` says."""
+
+    dims: tuple[str | None, ...]
+    shape: tuple[int, ...]
+
+    def group(self, memory: Memory) -> int:
+        """The addresses that it takes in ``memory``. Raises ``Refusal`` where it is no element of
+        that, nor several."""
+        outer = len(self.shape) - len(memory.shape)
+        if outer < 0 or self.shape[outer:] != memory.shape:
+            raise Refusal(f"{memory.name} has elements of {memory.shape}, and no {self.shape}")
+        return prod(self.shape[:outer])
+
+
+class Views:
+    """How tensors lie, for one choice. All of it raises ``Refusal`` where they cannot."""
+
+    def __init__(self, choice: Choice, machine: Accelerator, found: Abilities) -> None:
+        self.choice, self.machine, self.found = choice, machine, found
+        self.scop, self.extents = choice.work.scop, choice.work.extents
+        self.blocks = choice.blocks
+
+    # ---- what is inside of elements ---------------------------------------------------------
+
+    def results(self) -> Element:
+        """The elements that results are made of."""
+        compute = self.choice.compute
+        if compute is None:
+            compute = next((c for c in self.found.computes if c.target.group == 1), None)
+        if compute is None:
+            raise Refusal("no instruction goes through results one by one")
+        return self.element(compute.step.writes[0], compute.target)
+
+    def element(self, access: Access, at: Address) -> Element:
+        """The elements at ``at``, which ``access`` of an instruction touches."""
+        shape = self.machine.memory(at.memory).shape
+        count = len(access.indices) - len(shape)
+        assert self.choice.compute is not None or count == 0, "elements of sums take addresses"
+        names = [i.name if isinstance(i, Var) else None for i in access.indices]
+        sizes = [self.choice.sizes[name] for name in names[:count] if name is not None]
+        dims = tuple(None if n is None else self.choice.given.get(n) for n in names)
+        return Element(dims, (*sizes, *shape))
+
+    # ---- tensors ----------------------------------------------------------------------------
+
+    def loaded(self, read: Read, memory: str, element: Element, dtype: DType) -> View:
+        """``read`` in ``memory``, in main memory as ``dtype``."""
+        return self.view(read, memory, element, self._load(memory), dtype)
+
+    def leaf(self, leaf: Held | Constant, element: Element) -> View:
+        """What operations on results read beside these."""
+        if isinstance(leaf, Constant):
+            return self.constant(leaf.value, leaf.memory, element, 1)
+        dtype = self.machine.memory(leaf.memory).dtype
+        return self.loaded(self.choice.work.reads[leaf.number - 1], leaf.memory, element, dtype)
+
+    def constant(self, value: float, memory: str, element: Element, count: int) -> View:
+        """``count`` elements of ``value``."""
+        shape = element.shape
+        layout = Layout((count, *shape), tuple((n + 1, size) for n, size in enumerate(shape)))
+        axes = (Axis({}, 0, count), *(Axis({}, 0, 1) for _ in shape))
+        dtype = self.machine.memory(memory).dtype
+        return View(
+            f"constant {value}", memory, self._load(memory), dtype, layout, axes, value=value,
+            group=element.group(self.machine.memory(memory)),
+        )  # fmt: skip
+
+    def view(
+        self,
+        read: Read,
+        memory: str,
+        element: Element,
+        transfer: Transfer | None,
+        dtype: DType | None,
+    ) -> View:
+        """``read`` as elements of ``memory``, moved by ``transfer``, if at all. ``dtype``: in main
+        memory, if not the tensor's own."""
+        tensor = self.scop.tensor(read.tensor)
+        group = element.group(self.machine.memory(memory))
+        sizes = [int(s.value) for s in tensor.shape if isinstance(s, Literal)]
+        if read.diagonal is not None:
+            sizes = list(read.diagonal.made)
+        axes, at = self._axes(read, sizes, element)
+        missing = [n for n, dim in enumerate(element.dims) if dim not in at]
+        expand = tuple(element.shape[n] for n in missing)
+        inner = tuple(
+            (missing.index(n) if n in missing else len(missing) + at[dim], size)
+            for n, (dim, size) in enumerate(zip(element.dims, element.shape, strict=True))
+        )
+        around = [self._around(axis) for axis in axes]
+        padded = read.padded and not read.outside and _surrounds(transfer, around)
+        stored: list[tuple[int, int]] = []
+        if read.padded and not padded:
+            axes = [
+                Axis(axis.coefficients, axis.constant + before, before + axis.size + after)
+                for axis, (before, after) in zip(axes, around, strict=True)
+            ]
+            stored = [*((0, 0) for _ in expand), *around]
+        fill = read.outside if stored else 0
+        layout = Layout((*expand, *sizes), inner, around=tuple(stored), fill=fill)
+        whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
+        return View(
+            read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, expand, padded,
+            diagonal=read.diagonal, group=group,
+        )  # fmt: skip
+
+    def _load(self, memory: str) -> Transfer:
+        for transfer in self.found.transfers:
+            if transfer.into and transfer.local.memory == memory:
+                return transfer
+        raise Refusal(f"nothing loads {memory}")
+
+    # ---- axes -------------------------------------------------------------------------------
+
+    def _axes(
+        self, read: Read, sizes: list[int], element: Element
+    ) -> tuple[list[Axis], dict[str | None, int]]:
+        """The axes of what is read, and which of them each dim goes along in blocks."""
+        axes: list[Axis] = []
+        at: dict[str | None, int] = {}
+        for number, (form, size) in enumerate(zip(read.indices, sizes, strict=True)):
+            coefficients = {str(term): c for term, c in form.terms}
+            cut = [d for d in coefficients if d in self.blocks]
+            if not cut:
+                axes.append(Axis(coefficients, form.constant, size))
+                continue
+            (dim, *more) = cut
+            axes.append(self._cut(read.tensor, dim, coefficients, form.constant, size))
+            if more or dim not in element.dims or dim in at:
+                raise Refusal(f"{read.tensor} does not have {dim} where the instruction has it")
+            at[dim] = number
+        return axes, at
+
+    def _cut(
+        self, tensor: str, dim: str, coefficients: Mapping[str, int], constant: int, size: int
+    ) -> Axis:
+        """An axis in blocks."""
+        block = self.blocks[dim]
+        others = {d: c for d, c in coefficients.items() if d != dim}
+        whole = constant % block == 0 and all(c % block == 0 for c in others.values())
+        if coefficients[dim] != 1 or not whole or (constant < 0):
+            raise Refusal(
+                f"{tensor} does not go through {dim} in blocks of {block}"
+                if block > 1
+                else f"{tensor} has other things than {dim} along an axis of elements"
+            )
+        if block > 1 and others and self.extents[dim] % block:
+            raise Refusal(f"{self.extents[dim]} along {dim} are no blocks of {block}")
+        scaled = {dim: 1, **{d: c // block for d, c in others.items()}}
+        return Axis(scaled, constant // block, -(-size // block))
+
+    def _around(self, axis: Axis) -> tuple[int, int]:
+        """How far outside of ``axis`` is read, before and after it. In blocks nothing is: an axis
+        in blocks begins at 0."""
+        low = high = axis.constant
+        for dim, c in axis.coefficients.items():
+            most = -(-self.extents[dim] // self.blocks.get(dim, 1)) - 1
+            low, high = low + min(0, c * most), high + max(0, c * most)
+        return max(0, -low), max(0, high + 1 - axis.size)
+
+
+def _surrounds(transfer: Transfer | None, around: list[tuple[int, int]]) -> bool:
+    """Whether ``transfer`` fills with that many zeros on all sides: of rows and columns alone."""
+    if transfer is None:
+        return True
+    if any(both != (0, 0) for both in around[:-2]):
+        return False
+    (rows, columns) = [*[(0, 0)] * 2, *around][-2:]
+    holds = transfer.operation.holds
+    return all(
+        name is not None and holds(name, count)
+        for span, both in ((transfer.rows, rows), (transfer.columns, columns))
+        for name, count in zip((span.before, span.after), both, strict=True)
+    )
