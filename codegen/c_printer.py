@@ -39,8 +39,8 @@ from weft.codegen.loop_ir import (
     While,
     walk,
 )
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, literal, substitute
+from weft.frontend.scalar_simplify import simplify
 
 _WIDTH = 100  # columns
 _STACK = 1 << 16  # bytes; larger arrays come from malloc

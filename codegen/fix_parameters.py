@@ -8,8 +8,8 @@ from dataclasses import replace
 from weft.codegen.loop_ir import Allocate, Buffer, Kernel, Let, Stmt
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, literal, substitute
+from weft.frontend.scalar_simplify import simplify
 
 
 def fix_parameters(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:

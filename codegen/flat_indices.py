@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from weft.codegen.loop_ir import Allocate, Buffer, Kernel, Prefetch, Stmt, Store, Update, walk
 from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, literal, rewrite
 from weft.frontend.scalar_expr import walk as walk_expr
+from weft.frontend.scalar_simplify import simplify
 
 _Indices = tuple[Expr, ...]
 

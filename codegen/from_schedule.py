@@ -24,9 +24,10 @@ from weft.codegen.loop_ir import (
 )
 from weft.codegen.scan_tiles import scanned_tiles
 from weft.codegen.statement_instance import Instances
-from weft.frontend.scalar_affine import Range, bounds, simplify
+from weft.frontend.scalar_affine import Range, bounds
 from weft.frontend.scalar_expr import Expr, Var, literal, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
+from weft.frontend.scalar_simplify import simplify
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Scop, Statement, Tensor
 

@@ -51,7 +51,6 @@ from weft.codegen.simplify import simplify_kernel
 from weft.codegen.tile_bounds import TRUE
 from weft.codegen.uneven import sides
 from weft.dtypes import DType
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import (
     Expr,
     Literal,
@@ -64,6 +63,7 @@ from weft.frontend.scalar_expr import (
     substitute,
 )
 from weft.frontend.scalar_expr import walk as walk_expr
+from weft.frontend.scalar_simplify import simplify
 
 ROWS = 64  # in a block, in whose first and last turns stages share no loop
 PARTS, LEAST = 4, 8  # blocks for threads to share, and rows in each of them, if there are as many

@@ -27,9 +27,9 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var
 from weft.frontend.scalar_expr import walk as walk_expr
+from weft.frontend.scalar_simplify import simplify
 
 STAGES = 4  # with more of them, a turn needs more registers than there are
 

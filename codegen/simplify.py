@@ -30,9 +30,10 @@ from weft.codegen.loop_ir import (
     walk,
 )
 from weft.codegen.tile_floors import Start, start, without_floors
-from weft.frontend.scalar_affine import Range, bounds, simplify
+from weft.frontend.scalar_affine import Range, bounds
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, literal, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
+from weft.frontend.scalar_simplify import simplify
 
 Ranges = Mapping[str, Range]
 _WRITTEN_OUT = 64  # statements that an unrolled loop in a vector loop may grow to

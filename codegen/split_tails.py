@@ -22,8 +22,8 @@ from weft.codegen.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, ch
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.codegen.simplify import simplified
 from weft.codegen.uneven import sides
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
+from weft.frontend.scalar_simplify import simplify
 from weft.polyhedral.analysis.linear import linear, mentions
 
 

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft import dtypes
-from weft.frontend.scalar_affine import Range, bounds, simplify
+from weft.frontend.scalar_affine import Range, bounds
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, rewrite, substitute, walk
+from weft.frontend.scalar_simplify import simplify
 
 Ranges = Mapping[str, Range]
 

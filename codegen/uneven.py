@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 from weft.codegen.loop_ir import For, Let, Stmt, While, children
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, walk
+from weft.frontend.scalar_simplify import simplify
 
 
 def is_uneven(loop: For) -> bool:

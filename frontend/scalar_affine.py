@@ -21,7 +21,6 @@ from weft.frontend.scalar_expr import (
     Select,
     Var,
     literal,
-    rewrite,
     walk,
 )
 
@@ -159,7 +158,7 @@ def _order(term: Term) -> tuple[bool, str]:
 def to_affine(expr: Expr, ranges: Ranges | None = None) -> Affine | None:
     """The normal form of ``expr``, simplified where ``ranges`` prove it; None if it has none."""
     if not expr.children:  # most indices: skip the bookkeeping
-        return _form(expr, [], {})
+        return form_of(expr, [], {})
     if ranges:
         return _forms(expr, ranges)[id(expr)]
     known = _known.get(id(expr))
@@ -180,7 +179,7 @@ def _forms(expr: Expr, ranges: Ranges) -> dict[int, Affine | None]:
     """The forms of all that ``expr`` is made of, by identity."""
     forms: dict[int, Affine | None] = {}
     for node in walk(expr):
-        forms[id(node)] = _form(node, [forms[id(child)] for child in node.children], ranges)
+        forms[id(node)] = form_of(node, [forms[id(child)] for child in node.children], ranges)
     return forms
 
 
@@ -203,7 +202,8 @@ def _term_expr(term: Term) -> Expr:
     return Var(term) if isinstance(term, str) else to_expr(term.numerator) // term.divisor
 
 
-def _form(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Affine | None:
+def form_of(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Affine | None:
+    """The normal form of ``node``, whose operands have those forms; None if it has none."""
     if node.dtype is not dtypes.int64 and node.dtype != dtypes.int64:
         return None
     match node:
@@ -307,7 +307,7 @@ def bounds(expr: Expr, ranges: Ranges) -> Range:
     forms: dict[int, Affine | None] = {}
     found: dict[int, Range] = {}
     for node in walk(expr):
-        form = _form(node, [forms[id(child)] for child in node.children], ranges)
+        form = form_of(node, [forms[id(child)] for child in node.children], ranges)
         forms[id(node)] = form
         if form is not None:
             found[id(node)] = affine_bounds(form, ranges)
@@ -358,71 +358,3 @@ def _both(choose: Callable[[int, int], int], a: int | None, b: int | None) -> in
 
 def _any(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
     return choose(a, b) if a is not None and b is not None else (b if a is None else a)
-
-
-# ---- simplification -----------------------------------------------------------------------------
-
-
-def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
-    """``expr`` with quasi-affine parts in normal form and comparisons decided where possible.
-
-    Equal to ``expr`` wherever every variable is in its range. Works on any dtype: whatever is not
-    int64 arithmetic stays as it is.
-    """
-    if not expr.children:
-        return expr
-    known = ranges or {}
-    forms: dict[int, Affine | None] = {}
-
-    def normal(node: Expr) -> Expr:
-        form = forms.get(id(node))
-        return node if form is None or isinstance(node, Var | Literal) else to_expr(form)
-
-    def change(node: Expr) -> Expr | None:
-        form = _form(node, [forms.get(id(child)) for child in node.children], known)
-        result = node
-        if form is None and node.children:
-            operands = node.children
-            result = _decided(node, [forms.get(id(c)) for c in operands], known)
-            if result is node:
-                operands = tuple(normal(child) for child in operands)
-                if any(new is not old for new, old in zip(operands, node.children, strict=True)):
-                    result = node.rebuild(operands)
-            if not _applies(result, type(node), operands):  # these operands have no form
-                form = to_affine(result, known)
-        forms[id(result)] = form
-        kept.append(result)  # keeps the ids in ``forms`` from being used again
-        return result
-
-    kept: list[Expr] = []
-    return normal(rewrite(expr, change))
-
-
-def _applies(expr: Expr, kind: type[Expr], operands: tuple[Expr, ...]) -> bool:
-    """Whether ``expr`` is of that kind, and of these very operands."""
-    children = expr.children
-    return type(expr) is kind and len(children) == len(operands) and all(
-        one is other for one, other in zip(children, operands, strict=True)
-    )  # fmt: skip
-
-
-def _decided(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Expr:
-    """A comparison, ``min`` or ``max`` whose outcome is certain; else ``node`` itself."""
-    match node, operands:
-        case Apply(op, (left, right)), [Affine() as a, Affine() as b]:
-            low, high = affine_bounds(a - b, ranges)
-        case Apply(op, (Cast() as left, Literal() as right)), _ if left.dtype == dtypes.int64:
-            low, high = bounds(left - right, ranges)
-        case _:
-            return node
-    negative, positive = high is not None and high < 0, low is not None and low > 0
-    at_most, at_least = high is not None and high <= 0, low is not None and low >= 0
-    if op in ("min", "max") and (at_most or at_least):
-        return left if at_most == (op == "min") else right
-    certain = {
-        "lt": (negative, at_least), "le": (at_most, positive), "gt": (positive, at_most),
-        "ge": (at_least, negative), "eq": (at_most and at_least, negative or positive),
-        "ne": (negative or positive, at_most and at_least),
-    }  # fmt: skip
-    yes, no = certain.get(op, (False, False))
-    return literal(yes, dtypes.bool_) if yes or no else node

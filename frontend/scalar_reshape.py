@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.frontend.scalar_affine import Ranges, simplify
+from weft.frontend.scalar_affine import Ranges
 from weft.frontend.scalar_expr import Expr, literal
 from weft.frontend.scalar_polynomial import Polynomial, multiply, polynomial
+from weft.frontend.scalar_simplify import simplify
 
 
 def linearize(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from weft import dtypes
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Load, Var, select, substitute, walk
+from weft.frontend.scalar_simplify import simplify
 from weft.frontend.tensor_expr import (
     Axis,
     Compute,

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from weft import dtypes
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, cast, literal, rewrite, select, substitute
+from weft.frontend.scalar_simplify import simplify
 from weft.frontend.tensor_expr import Axis, Compute, Reduce, Tensor
 from weft.graph.correlation import Correlation, Slide, correlation_of, positioned, variables
 from weft.graph.minimal_filtering import Filter

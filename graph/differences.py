@@ -23,7 +23,6 @@ from math import prod
 
 import numpy as np
 
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import (
     Apply,
     Cast,
@@ -36,6 +35,7 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
+from weft.frontend.scalar_simplify import simplify
 from weft.frontend.tensor_expr import (
     Axis,
     Compute,

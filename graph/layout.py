@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.errors import InternalError
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, Load, literal, rewrite, substitute
+from weft.frontend.scalar_simplify import simplify
 from weft.frontend.tensor_expr import (
     Compute,
     Operation,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from weft import dtypes
 from weft.frontend.build import shape_of
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, literal
+from weft.frontend.scalar_simplify import simplify
 from weft.frontend.tensor_expr import Axis, Compute, Size, Tensor, as_size
 from weft.graph.correlation import Correlation, Slide, positioned, variables
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from weft.frontend.scalar_affine import simplify as simplify_expr
 from weft.frontend.scalar_expr import Load, substitute, walk
+from weft.frontend.scalar_simplify import simplify as simplify_expr
 from weft.frontend.tensor_expr import (
     Axis,
     Compute,

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, rewrite, substitute
+from weft.frontend.scalar_simplify import simplify
 from weft.frontend.tensor_expr import Compute, Reduce, Tensor
 from weft.graph.correlation import Correlation, positioned, variables
 from weft.graph.places import Names, places_of, tensor_of

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from weft import dtypes
 from weft.dtypes import DType
-from weft.frontend.scalar_affine import Affine, Ranges, simplify, to_affine, to_expr
+from weft.frontend.scalar_affine import Affine, Ranges, to_affine, to_expr
 from weft.frontend.scalar_condition import Conjunction, conjunction
 from weft.frontend.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, select, walk
 from weft.frontend.scalar_paths import SCALAR, Guard, Path, path_guards, walk_scalar
 from weft.frontend.scalar_reshape import reshape_indices
+from weft.frontend.scalar_simplify import simplify
 from weft.frontend.tensor_expr import Axis
 from weft.polyhedral.lower_domain import Domain, constraints
 from weft.polyhedral.lower_names import Symbols

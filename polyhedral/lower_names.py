@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 
 from weft import dtypes
-from weft.frontend.scalar_affine import Affine, Range, bounds, simplify, to_affine, to_expr
+from weft.frontend.scalar_affine import Affine, Range, bounds, to_affine, to_expr
 from weft.frontend.scalar_condition import proves
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, apply, literal, walk
 from weft.frontend.scalar_polynomial import Monomial, polynomial
 from weft.frontend.scalar_printer import scalar_text
+from weft.frontend.scalar_simplify import simplify
 from weft.polyhedral.scop import Constraint
 
 _RESERVED = frozenset({

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.frontend.scalar_simplify import simplify
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.scop import Access, Body, Constraint, Origin, Scop, Statement, Tensor
 

@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import Range, simplify
+from weft.frontend.scalar_affine import Range
 from weft.frontend.scalar_expr import Literal
+from weft.frontend.scalar_simplify import simplify
 from weft.polyhedral.analysis.counting import Counter
 from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates

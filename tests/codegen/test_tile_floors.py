@@ -8,8 +8,8 @@ import pytest
 
 from weft import dtypes
 from weft.codegen.tile_floors import start, without_floors
-from weft.frontend.scalar_affine import simplify
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal, substitute, walk
+from weft.frontend.scalar_simplify import simplify
 
 
 def _var(name: str) -> Expr:
