@@ -48,6 +48,16 @@ from weft.frontend.scalar_ops import INTEGER_OPERATORS, OPS
 Number = int | float | bool
 
 
+def _operator(op: str) -> Callable[[Expr, Expr | Number], Expr]:
+    """Python's operator for ``op``."""
+    return lambda self, other: binary(op, self, other)
+
+
+def _reflected(op: str) -> Callable[[Expr, Number], Expr]:
+    """The same with a number on the left."""
+    return lambda self, other: binary(op, other, self)
+
+
 class Expr:
     """Base of scalar expressions; Python's operators build new ones."""
 
@@ -64,47 +74,17 @@ class Expr:
         """This node on other operands, constants folded again."""
         return self
 
-    def __add__(self, other: Expr | Number) -> Expr:
-        return binary("add", self, other)
-
-    def __radd__(self, other: Number) -> Expr:
-        return binary("add", other, self)
-
-    def __sub__(self, other: Expr | Number) -> Expr:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: Number) -> Expr:
-        return binary("sub", other, self)
-
-    def __mul__(self, other: Expr | Number) -> Expr:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: Number) -> Expr:
-        return binary("mul", other, self)
-
-    def __truediv__(self, other: Expr | Number) -> Expr:
-        return binary("div", self, other)
-
-    def __rtruediv__(self, other: Number) -> Expr:
-        return binary("div", other, self)
-
-    def __floordiv__(self, other: Expr | Number) -> Expr:
-        return binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Number) -> Expr:
-        return binary("floordiv", other, self)
-
-    def __mod__(self, other: Expr | Number) -> Expr:
-        return binary("mod", self, other)
-
-    def __rmod__(self, other: Number) -> Expr:
-        return binary("mod", other, self)
-
-    def __pow__(self, other: Expr | Number) -> Expr:
-        return binary("pow", self, other)
-
-    def __rpow__(self, other: Number) -> Expr:
-        return binary("pow", other, self)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __floordiv__, __rfloordiv__ = _operator("floordiv"), _reflected("floordiv")
+    __mod__, __rmod__ = _operator("mod"), _reflected("mod")
+    __pow__, __rpow__ = _operator("pow"), _reflected("pow")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shl"), _operator("shr")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
 
     def __neg__(self) -> Expr:
         return apply("neg", self)
@@ -112,35 +92,8 @@ class Expr:
     def __abs__(self) -> Expr:
         return apply("abs", self)
 
-    def __and__(self, other: Expr | Number) -> Expr:
-        return binary("and", self, other)
-
-    def __or__(self, other: Expr | Number) -> Expr:
-        return binary("or", self, other)
-
-    def __xor__(self, other: Expr | Number) -> Expr:
-        return binary("xor", self, other)
-
     def __invert__(self) -> Expr:
         return apply("not", self)
-
-    def __lshift__(self, other: Expr | Number) -> Expr:
-        return binary("shl", self, other)
-
-    def __rshift__(self, other: Expr | Number) -> Expr:
-        return binary("shr", self, other)
-
-    def __lt__(self, other: Expr | Number) -> Expr:
-        return binary("lt", self, other)
-
-    def __le__(self, other: Expr | Number) -> Expr:
-        return binary("le", self, other)
-
-    def __gt__(self, other: Expr | Number) -> Expr:
-        return binary("gt", self, other)
-
-    def __ge__(self, other: Expr | Number) -> Expr:
-        return binary("ge", self, other)
 
     def equal(self, other: Expr | Number) -> Expr:
         """Elementwise equality (``==`` compares the expressions themselves)."""
