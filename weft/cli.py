@@ -21,10 +21,10 @@ from rich.console import Console
 import weft
 from weft.accel.accelerator import Accelerator
 from weft.accelerated import Accelerated
-from weft.cache import open_cache
 from weft.calibration import calibrate_host
 from weft.cli_accel import accel
 from weft.cli_accelerated import open_accelerated, run_accelerated, write_streams
+from weft.cli_cache import cache
 from weft.cli_explore import explore_
 from weft.cli_machines import accelerator_named
 from weft.cli_models import Loaded, make_inputs, open_program
@@ -251,7 +251,7 @@ def bench(arguments: tuple[str, ...]) -> None:
     benchmarks.main(args=list(arguments), prog_name="weft bench", standalone_mode=False)
 
 
-# ---- compile, explain, cache --------------------------------------------------------------------
+# ---- compile, explain, targets ------------------------------------------------------------------
 
 
 @cli.command("compile", epilog=MODEL_HELP)
@@ -388,47 +388,8 @@ def targets(calibrate: bool, as_json: bool) -> None:
         click.echo(targets_text(rows))
 
 
-@cli.group()
-def cache() -> None:
-    """The compiled programs that are kept between runs."""
-
-
-@cache.command()
-@as_json_option
-@reported
-def info(as_json: bool) -> None:
-    """Where the cache is, and how large."""
-    options = Options.from_environment()
-    found = open_cache(options.cache_dir, options.cache_bytes) if options.cache else None
-    data: dict[str, object] = {"folder": None, "entries": 0, "bytes": 0}
-    if found is not None:
-        entries = len(list(found.folder.glob("*.weft")))
-        data = {"folder": str(found.folder), "entries": entries, "bytes": found.size()}
-    if as_json:
-        print_json(data | {"limit": options.cache_bytes})
-    else:
-        click.echo(
-            f"{data['folder'] or 'off'}: {data['entries']} programs, {data['bytes']:,} bytes"
-        )
-
-
-@cache.command()
-@as_json_option
-@reported
-def clear(as_json: bool) -> None:
-    """Forget every compiled program."""
-    options = Options.from_environment()
-    found = open_cache(options.cache_dir, options.cache_bytes) if options.cache else None
-    size = found.size() if found is not None else 0
-    if found is not None:
-        found.clear()
-    if as_json:
-        print_json({"freed": size})
-    else:
-        click.echo(f"{size:,} bytes freed")
-
-
 cli.add_command(accel)
+cli.add_command(cache)
 cli.add_command(explore_)
 
 if __name__ == "__main__":

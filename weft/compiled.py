@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.codegen.llvm_target import LlvmTarget, lacking
+from weft.codegen.llvm_target import LlvmTarget, inspect, lacking
 from weft.codegen.machines.host import host_processor
 from weft.codegen.program import Buffer, Program
 from weft.dtypes import DType
+from weft.errors import CallError, ExecutionError
 from weft.frontend.scalar_expr import Expr
 
 
@@ -83,6 +84,43 @@ class Compiled:
     texts: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, object] = field(default_factory=dict)
     explain: Callable[[], str] = str
+
+    def text(self, stage: str) -> str:
+        """The program after ``stage``. Raises ``CallError``."""
+        texts = self.texts
+        if stage not in texts:
+            raise CallError(
+                "WEFT-E0609",
+                f"there is no text of stage {stage!r}",
+                hint=f"stages: {', '.join(texts) or 'none were kept'}",
+            )
+        return texts[stage]
+
+    def source(self, language: str) -> str:
+        """The generated code: "llvm" or "asm". Raises ``CallError``."""
+        if language not in ("llvm", "asm"):
+            raise CallError(
+                "WEFT-E0609", f"there is no source in {language!r}", hint='"llvm" or "asm"'
+            )
+        modules = self.llvm
+        if not modules:
+            raise CallError("WEFT-E0609", "this artifact was saved without its texts")
+        if language == "llvm":
+            return "\n".join(modules)
+        return "\n".join(inspect(module, self.target).assembly for module in modules)
+
+    def failure(self, step: int, code: int, first: int, second: int) -> ExecutionError:
+        """What check ``code`` of ``step`` says, of two details."""
+        checks = self.checks
+        messages = checks[step] if 0 <= step < len(checks) else ()
+        if 1 <= code <= len(messages):
+            message = messages[code - 1]
+            if "{0}" not in message:
+                message += " (at {0}, {1})"
+            message = message.replace("{0}", str(first)).replace("{1}", str(second))
+        else:
+            message = f"check {code} failed (at {first}, {second})"
+        return ExecutionError("WEFT-E0610", message, where=f"step {step} of {self.name}")
 
 
 def missing_here(compiled: Compiled) -> tuple[str, ...]:

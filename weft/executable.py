@@ -31,7 +31,6 @@ from weft.bound_call import BoundCall
 from weft.call_frame import Frame
 from weft.call_plan import Plan, Shapes, plan_call
 from weft.call_results import results_of
-from weft.codegen.llvm_target import inspect
 from weft.codegen.native_library import ForeignProgram, NativeProgram
 from weft.codegen.size_arithmetic import SizeError
 from weft.compiled import ArraySpec, Compiled, missing_here
@@ -159,9 +158,8 @@ class Executable:
         if not isinstance(self._native, NativeProgram):
             raise CallError("WEFT-E0613", f"{self.name} is for another processor")
         assert all(pair.shared for pair in self._in_place.values()), "no results apart"
-        return NumberedCall(
-            self._compiled, self._native, self._new_frame(), self._constants_at, held, self._failure
-        )
+        frame = self._new_frame()
+        return NumberedCall(self._compiled, self._native, frame, self._constants_at, held)
 
     def _run(self, given: Sequence[object], out: Out) -> list[np.ndarray]:
         try:
@@ -258,11 +256,11 @@ class Executable:
             plan.threads,
         )
         if code:
-            raise self._failure(*frame.status)
+            raise self._compiled.failure(*frame.status)
 
     def _failed(self, frame: Frame) -> ExecutionError:
         """What went wrong in a native call; the next one starts without it."""
-        error = self._failure(*frame.status)
+        error = self._compiled.failure(*frame.status)
         frame.status[1] = 0
         return error
 
@@ -294,18 +292,6 @@ class Executable:
             if at % self._target_alignments[number] == 0:
                 return result, at
         return empty(result.shape, result.dtype, result.nbytes)
-
-    def _failure(self, step: int, code: int, first: int, second: int) -> ExecutionError:
-        checks = self._compiled.checks
-        messages = checks[step] if 0 <= step < len(checks) else ()
-        if 1 <= code <= len(messages):
-            message = messages[code - 1]
-            if "{0}" not in message:
-                message += " (at {0}, {1})"
-            message = message.replace("{0}", str(first)).replace("{1}", str(second))
-        else:
-            message = f"check {code} failed (at {first}, {second})"
-        return ExecutionError("WEFT-E0610", message, where=f"step {step} of {self.name}")
 
     # ---- looking at it ------------------------------------------------------------------------
 
@@ -347,27 +333,11 @@ class Executable:
 
     def as_text(self, stage: str) -> str:
         """The program after ``stage``; ``CallError`` lists the stages there are."""
-        texts = self._compiled.texts
-        if stage not in texts:
-            raise CallError(
-                "WEFT-E0609",
-                f"there is no text of stage {stage!r}",
-                hint=f"stages: {', '.join(texts) or 'none were kept'}",
-            )
-        return texts[stage]
+        return self._compiled.text(stage)
 
     def source(self, language: str) -> str:
         """The generated code: "llvm" as emitted, "asm" for the target."""
-        if language not in ("llvm", "asm"):
-            raise CallError(
-                "WEFT-E0609", f"there is no source in {language!r}", hint='"llvm" or "asm"'
-            )
-        modules = self._compiled.llvm
-        if not modules:
-            raise CallError("WEFT-E0609", "this artifact was saved without its texts")
-        if language == "llvm":
-            return "\n".join(modules)
-        return "\n".join(inspect(module, self._compiled.target).assembly for module in modules)
+        return self._compiled.source(language)
 
     def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
         """Write one file that ``weft.load`` runs without compiling, atomically."""

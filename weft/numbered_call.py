@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from weft.arguments import Placed
 from weft.call_frame import Frame
@@ -32,11 +32,10 @@ class NumberedCall:
         frame: Frame,
         constants_at: int,
         arrays: Mapping[int, Placed],
-        failure: Callable[..., Exception],
     ) -> None:
         """``arrays``: by the number of the input, each where it is used; outputs are in place."""
         self._entry, self._arena_bytes = native.entry, native.arena_bytes
-        self._frame, self._constants_at, self._failure = frame, constants_at, failure
+        self._frame, self._constants_at, self._failure = frame, constants_at, compiled.failure
         inputs = compiled.inputs
         scalars = [k for k in range(len(inputs)) if k not in arrays]
         self._names = [inputs[k].name for k in scalars]
