@@ -17,75 +17,19 @@ from typing import Any
 import numpy as np
 
 from weft.accel.abilities import Compute, Transfer
-from weft.accel.accelerator import Accelerator, Cost, Memory
+from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.cover import Node, nodes, turn_cycles
 from weft.accel.mapping import View
-from weft.accel.tile_footprints import Footprint, Tiles
+from weft.accel.tile_footprints import Tiles
 from weft.accel.tile_grid import Array, Flags, Numbers
 from weft.accel.tile_steps import Loading, Steps, pipelined, steps
 from weft.accel.tiling import views
+from weft.accel.transfer_rates import Rates, rates
 from weft.accel.turns import MAX_WORDS, WORD
 
-RATES = 64  # elements from which the rate of a transfer is told
 AT_ONCE = 512  # micro-operations that come with one transfer, about
 LIST = 16  # cycles that such a transfer takes besides, about
 Columns = np.ndarray[Any, np.dtype[np.int64]]
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Cycles of a transfer: each instruction, each element, each zero; how much of an element's is
-    the channel's."""
-
-    queue: str
-    channel: str
-    instruction: float
-    element: float
-    zero: float
-    beats: float
-
-    def cycles(self, found: Footprint) -> Array:
-        """Of a part."""
-        elements = found.elements * self.element
-        if self.element < 1:  # rows begin with a beat of their own
-            elements = np.maximum(elements, found.rows * np.ceil(elements / found.rows))
-        cycles: Array = self.instruction * found.moves + elements + self.zero * found.zeros
-        return cycles
-
-    def carried(self, found: Footprint) -> Array:
-        """Beats of a part."""
-        return found.elements * self.beats
-
-
-def rates(transfer: Transfer) -> Rates:
-    """Told from what instructions of few and of many elements take."""
-    rows, columns = transfer.rows, transfer.columns
-    queue = transfer.operation.queue
-    long = columns if columns.size is not None else rows
-    one = {} if rows.size is None else {rows.size: 1 - rows.offset}
-
-    def takes(count: int, **more: int) -> Cost:
-        size = {} if long.size is None else {long.size: count - long.offset}
-        return transfer.operation.takes({**one, **size, **more})
-
-    few, many = takes(RATES), takes(2 * RATES)
-    if long.size is None:  # so many at once, and no others
-        several = rows.offset * columns.offset
-        whole = few.latency + few.beats + few.cycles
-        return Rates(queue, few.channel, 0.0, whole / several, 0.0, few.beats / several)
-    element = (many.beats + many.cycles - few.beats - few.cycles) / RATES
-    zero = 0
-    if columns.before is not None:
-        padded = takes(RATES, **{columns.before: 1})
-        zero = padded.beats + padded.cycles - few.beats - few.cycles
-    return Rates(
-        queue,
-        few.channel,
-        few.latency + few.beats + few.cycles - element * RATES,
-        element,
-        zero,
-        (many.beats - few.beats) / RATES if few.channel else 0.0,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.benchmarks.loop_programs.dynamic import DYNAMIC
 from weft.benchmarks.loop_programs.factorisations import FACTORISATIONS
+from weft.benchmarks.loop_programs.filters import FILTERS
 from weft.benchmarks.loop_programs.layers import LAYERS
 from weft.benchmarks.loop_programs.mixtures import MIXTURES
 from weft.benchmarks.loop_programs.program import Program
@@ -14,6 +15,7 @@ PROGRAMS: dict[str, Program] = {
     **FACTORISATIONS,
     **DYNAMIC,
     **STENCILS,
+    **FILTERS,
     **TENSORS,
     **LAYERS,
     **MIXTURES,
