@@ -57,18 +57,21 @@ def _found(work: Work) -> Iterator[_Groups]:
     if len(work.operands) != 2 or work.statement.update is None:
         return
     target = _moving(work.statement.writes[0].indices)
-    for group in sorted(target, key=list(work.extents).index):
+    loops = list(work.extents)
+    for group in sorted(target, key=loops.index):
         for x, w in ((0, 1), (1, 0)):
             ones, others = work.operands[x], work.operands[w]
-            if group in _dims(ones) and group in _dims(others) and not others.padded:
-                rows = [d for d in target if d in _dims(others) - _dims(ones)]
+            zeros = not others.padded or others.outside == 0
+            if group in _dims(ones) and group in _dims(others) and zeros:
+                rows = sorted(target & _dims(others) - _dims(ones), key=loops.index)
                 columns = [
                     d
                     for d in _dims(ones) & _dims(others) - target
                     if any({group, d} <= _form_dims(f) for f in ones.indices)
                 ]
-                if len(rows) <= 1 and len(columns) <= 1:
-                    yield _Groups(group, "".join(rows), "".join(columns), x, w)
+                if len(columns) <= 1:
+                    for row in rows if len(rows) == 1 else [*rows, ""]:
+                        yield _Groups(group, row, "".join(columns), x, w)
 
 
 def _moving(indices: tuple[Expr, ...]) -> set[str]:
@@ -140,29 +143,25 @@ def _weights(work: Work, found: _Groups, m: int) -> Read | None:
     read = work.operands[found.w]
     tensor = work.scop.tensor(read.tensor)
     rows, columns = _extent(work, found.row), _extent(work, found.column)
+    parts = {found.group: ("group", 1), found.row: ("row", rows), found.column: ("column", columns)}
     split: list[str] = []  # what each part of w's axes is: a group, a row, a column, anything else
     sizes: list[int] = []
     rest: list[Affine] = []
     for form, size in zip(read.indices, _sizes(tensor), strict=True):
         terms = {str(term): c for term, c in form.terms}
-        if terms == {found.group: rows, found.row: 1} and not form.constant and found.row:
-            split += ["group", "row"]
-            sizes += [size // rows, rows]
-        elif terms == {found.group: 1} and not form.constant:
-            split.append("group")
-            sizes.append(size)
-        elif found.row and terms == {found.row: 1} and not form.constant:
-            split.append("row")
-            sizes.append(size)
-        elif found.column and terms == {found.column: 1} and not form.constant:
-            split.append("column")
-            sizes.append(size)
-        elif found.group in terms or found.row in terms or found.column in terms:
-            return None
-        else:
+        own = [d for d in parts if d in terms]
+        if not own:
             split.append("other")
             sizes.append(size)
             rest.append(form)
+        elif terms == {own[-1]: 1} and not form.constant:
+            split.append(parts[own[-1]][0])
+            sizes.append(size)
+        elif terms == {found.group: parts[own[-1]][1], own[-1]: 1} and not form.constant:
+            split += ["group", parts[own[-1]][0]]
+            sizes += [size // parts[own[-1]][1], parts[own[-1]][1]]
+        else:
+            return None
     wanted = {"group": work.extents[found.group], "row": rows, "column": columns}
     for name in wanted:
         if name not in split:
@@ -173,7 +172,7 @@ def _weights(work: Work, found: _Groups, m: int) -> Read | None:
     order = [split.index(n) for n in wanted] + [n for n, s in enumerate(split) if s == "other"]
     diagonal = Diagonal(tuple(order), tuple(sizes[n] for n in order), m)
     first = [_affine({name: 1}, 0) for name in (found.group, ROWS, COLUMNS)]
-    return Read(read.tensor, (*first, *rest), diagonal=diagonal)
+    return replace(read, indices=(*first, *rest), diagonal=diagonal)
 
 
 def _target(

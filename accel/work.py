@@ -23,7 +23,7 @@ from weft.accel.joined_axes import joined_axes
 from weft.accel.refusal import Refusal
 from weft.dtypes import DType
 from weft.frontend.build import monoid
-from weft.frontend.scalar_affine import Affine, to_affine
+from weft.frontend.scalar_affine import Affine, Term, to_affine, to_expr
 from weft.frontend.scalar_condition import conjunction
 from weft.frontend.scalar_expr import (
     Cast,
@@ -152,10 +152,12 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
         value, reads = _value(scop, final, target.tensor, dims)
         write = _read(scop, final.writes[0], dims)
         return Work(scop, update, extents, operands, start, value, reads, write)
-    dims = {i.name: w for i, w in zip(at, target.indices, strict=True) if isinstance(i, Var)}
-    value, reads = _value(scop, final, target.tensor, dims)
-    if any(term in final.dims and term not in dims for r in reads for term in _terms(r)):
+    dims = _solved(final, at, target.indices)
+    needed = {v for r in final.reads if r.tensor != target.tensor for v in _variables(r)}
+    if not needed <= dims.keys():
         raise Refusal(f"{final.name} combines {target.tensor} with what lies in another order")
+    value, reads = _value(scop, final, target.tensor, dims)
+    reads = tuple(_padded_outside(scop, read, extents) for read in reads)
     write = _read(scop, target, {})
     if list(final.writes[0].indices) != [Var(d) for d in final.dims]:
         raise Refusal(f"{final.name} does not write its elements in order")
@@ -184,8 +186,36 @@ def widened(work: Work, dtype: DType) -> Work:
     return replace(work, statement=wide, value=rewrite(work.value, narrow))
 
 
-def _terms(read: Read) -> set[str]:
-    return {str(term) for form in read.indices for term, _ in form.terms}
+def _variables(access: Access) -> set[str]:
+    return {e.name for i in access.indices for e in walk(i) if isinstance(e, Var)}
+
+
+def _solved(final: Statement, at: tuple[Expr, ...], written: tuple[Expr, ...]) -> dict[str, Expr]:
+    """Dims of ``final`` by those of the sums that it reads at ``at``, and that are ``written``:
+    with q = (o + 1) // 2 and p = (o + 1) % 2, o is 2 q + p - 1. One unknown after the other."""
+    forms = [(to_affine(index), to_affine(value)) for index, value in zip(at, written, strict=True)]
+    left = [(index, value) for index, value in forms if index is not None and value is not None]
+    found: dict[Term, Affine] = {}
+    for _ in forms:
+        for index, value in left:
+            unknown = [(t, c) for t, c in index.terms if t not in found]
+            if len(unknown) == 1 and abs(unknown[0][1]) == 1:
+                ((term, sign),) = unknown
+                rest = index - Affine(((term, sign),))
+                found[term] = (value - rest.replaced(found)).scaled(sign)
+    single = {name: literal(0) for name, size in _extents(final).items() if size == 1}
+    return single | {name: to_expr(found[name]) for name in final.dims if name in found}
+
+
+def _padded_outside(scop: Scop, read: Read, extents: Mapping[str, int]) -> Read:
+    """``read`` for all that is summed up, of which nobody wants what lies outside of the tensor."""
+    for form, size in zip(read.indices, scop.tensor(read.tensor).shape, strict=True):
+        reach = [c * (extents[str(term)] - 1) for term, c in form.terms]
+        low = form.constant + sum(min(0, r) for r in reach)
+        high = form.constant + sum(max(0, r) for r in reach)
+        if low < 0 or not isinstance(size, Literal) or high >= int(size.value):
+            return replace(read, padded=True)
+    return read
 
 
 def _plain(scop: Scop, statement: Statement) -> tuple[Statement, dict[int, float]]:

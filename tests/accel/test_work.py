@@ -73,6 +73,30 @@ def test_not_all_of_the_sums() -> None:
     assert found.gather is not None and found.write.tensor == "sums"
 
 
+def test_what_is_added_lies_where_the_results_do() -> None:
+    """Sums in pairs of rows, from the second one on: row 2 a + b of them is row 2 a + b - 1 of what
+    is added, and one more on both sides is nobody's."""
+    x, w = placeholder((3, 2, 7), i8, name="x"), placeholder((7, 5), i8, name="w")
+    c = placeholder((4, 5), i8, name="c")
+    k = reduce_axis((0, 7), name="k")
+    sums = compute(
+        (5, 3, 2),
+        lambda j, a, b: sum(cast(x[a, b, k], i32) * cast(w[k, j], i32), (k,)),
+        name="s",
+    )
+    y = compute(
+        (4, 5),
+        lambda i, j: sums[j, (i + 1) // 2, (i + 1) % 2] + cast(c[i, j], i32),
+        name="y",
+    )
+    found = made(y, inputs=(x, w, c))
+    (read,) = found.reads
+    j, a, b = (str(form.terms[0][0]) for form in found.write.indices)
+    assert read.padded and dict(read.indices[0].terms) == {a: 2, b: 1}
+    assert read.indices[0].constant == -1 and dict(read.indices[1].terms) == {j: 1}
+    assert found.gather is not None and list(found.gather.extents.values()) == [4, 5]
+
+
 def test_groups_that_a_reshape_puts_side_by_side() -> None:
     x, w = placeholder((4, 3, 7), i8, name="x"), placeholder((4, 2, 3), i8, name="w")
     k = reduce_axis((0, 3), name="k")

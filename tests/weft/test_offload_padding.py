@@ -85,3 +85,33 @@ def test_a_mask_is_no_padding() -> None:
         assert error.code == "WEFT-E1030"
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(20, 20), (33, 40), (4, 39), (1, 1)])
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_part_of_the_sums(rows: int, columns: int, first: int) -> None:
+    """What is added has no more elements than the results, the sums have."""
+    x, w, c = (
+        placeholder(shape, dtypes.int8, name=name)
+        for name, shape in (("x", (36, 9)), ("w", (9, 43)), ("c", (rows, columns)))
+    )
+    k = reduce_axis((0, 9), name="k")
+    sums = compute(
+        (36, 43),
+        lambda i, j: sum(cast(x[i, k], dtypes.int32) * cast(w[k, j], dtypes.int32), (k,)),
+        name="sums",
+    )
+    y = compute(
+        (rows, columns),
+        lambda i, j: sums[i + first, j] + (cast(c[i, j], dtypes.int32) << 2),
+        name="y",
+    )
+    rng = np.random.default_rng(rows)
+    data = {
+        name: rng.integers(-128, 128, shape).astype(np.int8)
+        for name, shape in (("x", (36, 9)), ("w", (9, 43)), ("c", (rows, columns)))
+    }
+    wide = {name: array.astype(np.int32) for name, array in data.items()}
+    part = (wide["x"] @ wide["w"])[first : first + rows, :columns]
+    found = run(Program("p", (x, w, c), (y,)), data)
+    np.testing.assert_array_equal(found, part + (wide["c"] << 2))
