@@ -115,11 +115,16 @@ class Views:
         padded = read.padded and not read.outside and _surrounds(transfer, around)
         stored: list[tuple[int, int]] = []
         if read.padded and not padded:
+            cut = {number: self.blocks[dim] for dim, number in at.items() if dim is not None}
+            stored = [(0, 0) for _ in expand]
+            stored += [
+                _scalars(both, axis, size, cut.get(n, 1))
+                for n, (both, axis, size) in enumerate(zip(around, axes, sizes, strict=True))
+            ]
             axes = [
                 Axis(axis.coefficients, axis.constant + before, before + axis.size + after)
                 for axis, (before, after) in zip(axes, around, strict=True)
             ]
-            stored = [*((0, 0) for _ in expand), *around]
         fill = read.outside if stored else 0
         layout = Layout((*expand, *sizes), inner, around=tuple(stored), fill=fill)
         whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
@@ -174,13 +179,19 @@ class Views:
         return Axis(scaled, constant // block, -(-size // block))
 
     def _around(self, axis: Axis) -> tuple[int, int]:
-        """How far outside of ``axis`` is read, before and after it. In blocks nothing is: an axis
-        in blocks begins at 0."""
+        """How far outside of ``axis`` is read, before and after it, in blocks where it is cut."""
         low = high = axis.constant
         for dim, c in axis.coefficients.items():
             most = -(-self.extents[dim] // self.blocks.get(dim, 1)) - 1
             low, high = low + min(0, c * most), high + max(0, c * most)
         return max(0, -low), max(0, high + 1 - axis.size)
+
+
+def _scalars(around: tuple[int, int], axis: Axis, size: int, block: int) -> tuple[int, int]:
+    """``around`` an axis of ``size`` scalars, which is in blocks, in scalars: the last block is
+    filled up."""
+    before, after = around
+    return before * block, (axis.size + after) * block - size if after else 0
 
 
 def _surrounds(transfer: Transfer | None, around: list[tuple[int, int]]) -> bool:

@@ -80,18 +80,18 @@ def test_what_is_added_lies_where_the_results_do() -> None:
     c = placeholder((4, 5), i8, name="c")
     k = reduce_axis((0, 7), name="k")
     sums = compute(
-        (5, 3, 2),
-        lambda j, a, b: sum(cast(x[a, b, k], i32) * cast(w[k, j], i32), (k,)),
+        (3, 5, 2),
+        lambda a, j, b: sum(cast(x[a, b, k], i32) * cast(w[k, j], i32), (k,)),
         name="s",
     )
     y = compute(
         (4, 5),
-        lambda i, j: sums[j, (i + 1) // 2, (i + 1) % 2] + cast(c[i, j], i32),
+        lambda i, j: sums[(i + 1) // 2, j, (i + 1) % 2] + cast(c[i, j], i32),
         name="y",
     )
     found = made(y, inputs=(x, w, c))
     (read,) = found.reads
-    j, a, b = (str(form.terms[0][0]) for form in found.write.indices)
+    a, j, b = (str(form.terms[0][0]) for form in found.write.indices)
     assert read.padded and dict(read.indices[0].terms) == {a: 2, b: 1}
     assert read.indices[0].constant == -1 and dict(read.indices[1].terms) == {j: 1}
     assert found.gather is not None and list(found.gather.extents.values()) == [4, 5]

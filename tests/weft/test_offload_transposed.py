@@ -97,7 +97,7 @@ def test_another_tensor_is_added(case: Any, config: Config | None) -> None:
 
 def test_in_a_graph() -> None:
     """All of it is one part of the accelerator."""
-    inputs, result, data = added(CASES[0])
+    _, result, data = added(CASES[0])
     made = weft.compile(result, target=vta())
     assert isinstance(made, Accelerated) and len(made.offloads) == 1
     (found,) = made.run(data).values()
