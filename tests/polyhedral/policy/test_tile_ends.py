@@ -14,7 +14,7 @@ from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
-SLOW = Machine("slow", 16, 16, (Cache(1 << 13), Cache(60000, bandwidth=1.0, ways=64)))
+SLOW = Machine("slow", 16, 16, (Cache(1 << 13), Cache(40000, bandwidth=1.0, ways=64)))
 
 
 def product(filters: int, pixels: int, after: str, steps: int = 17, x: str = "p, c") -> Scop:
@@ -53,7 +53,7 @@ def test_what_does_not_fit_the_tile_stays_as_it_was(after: str) -> None:
 
 
 @pytest.mark.parametrize("filters", [40, 100])  # more of them come in tiles of their own
-@pytest.mark.parametrize("pixels", [7])
+@pytest.mark.parametrize("pixels", [7, 9, 11])
 def test_sums_that_come_in_parts_lie_as_tiles_do(filters: int, pixels: int) -> None:
     scop = product(filters, pixels, "S[f, p] + B[f] * Z[f, p]", steps=300, x="c, p")
     tensors = (replace(t, role="constant") if t.name == "W" else t for t in scop.tensors)
