@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.accel.clock_oracle import clocked
+from tests.accel.convolutions import convolution
+from tests.accel.random_streams import random_artifact
 from weft.accel.instruction_stream import Issue, Stream, decode
 from weft.accel.machines.vta import DEPTH, Config, vta
 from weft.accel.timing import Span, timing
 from weft.errors import StreamError
+from weft.offload import Target, offload
 
 VTA = vta()
 
@@ -87,6 +91,20 @@ def test_a_full_queue_holds_up_all_others() -> None:
     found = timing(stream(*[slow] * (DEPTH + 2), ("store", ROW)))
     # The last of them has room once the second has begun; then it comes, and then the store.
     assert found.spans[-1].begin == 10_008 + 2
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_streams_clock_by_clock(seed: int) -> None:
+    """With all tokens, and with some of them: then queues meet in other ways."""
+    kept = 0.5 if seed % 3 else 1.0
+    made = random_artifact(Config(), seed, 40, kept).stream
+    assert [(s.begin, s.end) for s in timing(made).spans] == clocked(made.encode())
+
+
+@pytest.mark.parametrize("shape", [(64, 14, 32, 3, 1, 1), (32, 15, 64, 1, 2, 0)])
+def test_a_convolution_clock_by_clock(shape: tuple[int, int, int, int, int, int]) -> None:
+    made = offload(convolution(*shape), Target.of(VTA), {}).artifact.stream
+    assert [(s.begin, s.end) for s in timing(made).spans] == clocked(made.encode())
 
 
 def test_what_waits_for_ever() -> None:
