@@ -80,7 +80,7 @@ def compile(
             raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX models")
         if not given:
             return compile_model(source, chosen, shapes)
-        graph = import_model(open_model(source)[0])
+        graph = import_model(*open_model(source))
     else:
         graph = _graph(source, in_place)
     if shapes:
@@ -170,7 +170,7 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
         return {source.scop.name: source.schedule()}
     chosen = _chosen(None, options)
     machine = target_for(chosen).machine
-    graph = import_model(open_model(source)[0]) if _is_onnx(source) else _graph(source, None)
+    graph = import_model(*open_model(source)) if _is_onnx(source) else _graph(source, None)
     scops = cluster_scops(graph, chosen)
 
     def subject(name: str) -> Subject:
@@ -252,7 +252,7 @@ def lower(
     if isinstance(source, Kernel):
         mine = _for_kernel(source, given)
         return Stages(lower_loops(source.lowered, chosen, mine).passes.texts, stage)
-    graph = import_model(open_model(source)[0]) if _is_onnx(source) else _graph(source, None)
+    graph = import_model(*open_model(source)) if _is_onnx(source) else _graph(source, None)
     return Stages(lower_graph(graph, chosen, schedules=given).passes.texts, stage)
 
 

@@ -17,6 +17,7 @@ import pkgutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -41,9 +42,13 @@ Known = Mapping[str, np.ndarray]
 
 
 def import_model(
-    model: onnx.ModelProto, *, shapes: Shapes | None = None, known: Known | None = None
+    model: onnx.ModelProto,
+    folder: Path | None = None,
+    *,
+    shapes: Shapes | None = None,
+    known: Known | None = None,
 ) -> Graph:
-    """The operator graph of ``model``.
+    """The operator graph of ``model``, whose external data lie in ``folder``.
 
     ``shapes`` gives concrete shapes of inputs; other sizes are what the model declares, a
     ``dim_param`` or an unnamed size becoming a symbol. ``known`` binds values to data. Raises
@@ -51,7 +56,7 @@ def import_model(
     attribute depends on data that ``known`` does not have.
     """
     load_handlers()
-    region = checked_region(model)
+    region = checked_region(model, folder)
     inputs = {
         port.name: declared_value(port, (shapes or {}).get(port.name))
         for port in region.inputs

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+import weft
 from tests.errors.hostile_models import initializer, outcome
 from tests.errors.limited import limited
 
@@ -40,6 +41,12 @@ def folder(tmp_path):
 def test_external_data_is_read(folder):
     path = saved(folder, external("data.bin", offset=0, length=24))
     assert outcome(path, {"x": np.ones((2, 3), np.float32)}) == "fine"
+
+
+def test_stages_and_schedules_read_it_too(folder):
+    path = saved(folder, external("data.bin", offset=0, length=24))
+    assert weft.lower(path).stages and weft.schedules(path)
+    assert weft.compile(path, schedule=weft.schedules(path))
 
 
 @pytest.mark.parametrize(
