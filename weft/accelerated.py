@@ -16,12 +16,14 @@ import numpy as np
 from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import Artifact
 from weft.accel.place import Offloaded
+from weft.accel.service import Order
 from weft.accel.timing import Timing, timing
-from weft.arguments import not_by_name
+from weft.arguments import arrange, fitting, not_by_name
+from weft.compiled import ArraySpec
 from weft.compiler import compile_graph
-from weft.errors import CallError, CompileError
+from weft.errors import CompileError
 from weft.executable import Executable
-from weft.frontend.tensor_expr import constant_size
+from weft.frontend.tensor_expr import as_size
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import ClusterProgram, cluster_program
 from weft.graph.offload_parts import Part, offload_parts
@@ -31,7 +33,7 @@ from weft.offload import Target, can_compute, offload
 from weft.options import Options
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.scop import Scop
-from weft.simulator import check_stream, simulate
+from weft.simulator import check_stream, run_offloaded
 
 Array = np.ndarray[Any, Any]
 
@@ -91,6 +93,9 @@ class Accelerated:
 
     def __init__(self, graph: Graph, target: Target, steps: tuple[Offload | Step, ...]) -> None:
         self._graph, self._target, self._steps = graph, target, steps
+        self._specs = [
+            ArraySpec(v.name, v.dtype, tuple(map(as_size, v.shape))) for v in graph.inputs
+        ]
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -135,13 +140,7 @@ class Accelerated:
 
     def __call__(self, *arrays: Array, **by_name: Array) -> Array | tuple[Array, ...]:
         """The output, or a tuple of them. Raises ``CallError`` for inputs that do not fit."""
-        names = [value.name for value in self.inputs]
-        if len(arrays) > len(names):
-            raise CallError("WEFT-E0601", f"{len(arrays)} arrays for {len(names)} inputs")
-        given = dict(zip(names, arrays, strict=False))
-        if twice := [name for name in by_name if name in given]:
-            raise CallError("WEFT-E0601", f"input {twice[0]!r} is given twice")
-        results = self.run({**given, **by_name})
+        results = self._run(arrange(self._specs, arrays, by_name), "first")
         found = tuple(results.values())
         return found[0] if len(found) == 1 else found
 
@@ -149,51 +148,29 @@ class Accelerated:
         """Outputs by name. Raises ``CallError`` for inputs that do not fit."""
         return self.simulate(inputs)
 
-    def simulate(self, inputs: Mapping[str, Any], order: Any = "first") -> dict[str, Array]:
+    def simulate(self, inputs: Mapping[str, Any], order: Order = "first") -> dict[str, Array]:
         """Outputs by name, the queues being served in that ``order`` (``simulator.simulate``)."""
-        values: dict[str, Array] = self._checked(inputs)
+        if not isinstance(inputs, Mapping):
+            raise not_by_name(inputs)
+        return self._run(arrange(self._specs, (), inputs), order)
+
+    def _run(self, arrays: Sequence[object], order: Order) -> dict[str, Array]:
+        pairs = zip(self._specs, arrays, strict=True)
+        values = {spec.name: fitting(array, spec) for spec, array in pairs}
         for step in self._steps:
             if isinstance(step, Step):
-                found = step.program.run({name: values[name] for name in step.inputs})
-                values |= found
+                values |= step.program.run({name: values[name] for name in step.inputs})
                 continue
             given = {tensor: values[name] for tensor, name in step.values.items() if name in values}
-            artifact = step.made.artifact
-            image = artifact.filled(step.made.prepared(given))
-            after = simulate(artifact.stream, image, order=order, semantics=self._target.semantics)
             (output,) = step.cluster.outputs
-            values[output.name] = step.made.results(after)
+            semantics = self._target.semantics
+            values[output.name] = run_offloaded(step.made, given, semantics, order=order)
         return {value.name: values[value.name] for value in self.outputs}
 
     def check(self) -> None:
         """Refuse a stream that might do what it should not. Raises ``StreamError``."""
         for each in self.offloads:
             check_stream(each.made.artifact, self._target.semantics)
-
-    def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        found: dict[str, Array] = {}
-        if not isinstance(inputs, Mapping):
-            raise not_by_name(inputs)
-        names = [value.name for value in self.inputs]
-        if unknown := [name for name in inputs if name not in names]:
-            raise CallError(
-                "WEFT-E0601",
-                f"there is no input {unknown[0]!r}",
-                hint=f"inputs: {', '.join(names)}",
-            )
-        for value in self.inputs:
-            if value.name not in inputs:
-                raise CallError("WEFT-E0601", f"input {value.name!r} is missing")
-            array = np.ascontiguousarray(inputs[value.name])
-            shape = tuple(constant_size(size) for size in value.shape)
-            if array.shape != shape or array.dtype != value.dtype.numpy:
-                raise CallError(
-                    "WEFT-E0602",
-                    f"{value.name} is {array.dtype}{list(array.shape)}",
-                    why=f"it has to be {value.dtype}{list(shape)}",
-                )
-            found[value.name] = array
-        return found
 
 
 def accelerate(

@@ -15,6 +15,7 @@ import numpy as np
 from weft.codegen.size_arithmetic import text
 from weft.compiled import ArraySpec
 from weft.errors import CallError
+from weft.frontend.scalar_expr import Literal
 
 OVERLAP_WORK = 100_000  # candidates that NumPy may try before two arrays count as overlapping
 
@@ -91,6 +92,20 @@ def as_array(value: object, spec: ArraySpec) -> np.ndarray:
         raise CallError(
             "WEFT-E0604",
             f"input {spec.name!r} has {array.ndim} dimensions {array.shape}, not {len(spec.shape)}",
+            hint=f"expected {describe(spec)}",
+        )
+    return array
+
+
+def fitting(value: object, spec: ArraySpec) -> np.ndarray:
+    """The same, of all the sizes that are declared as numbers."""
+    array = as_array(value, spec)
+    pairs = zip(spec.shape, array.shape, strict=True)
+    sizes = tuple(size.value if isinstance(size, Literal) else n for size, n in pairs)
+    if array.shape != sizes:
+        raise CallError(
+            "WEFT-E0605",
+            f"input {spec.name!r} has shape {array.shape}, not {sizes}",
             hint=f"expected {describe(spec)}",
         )
     return array

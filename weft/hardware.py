@@ -34,15 +34,14 @@ from weft.accel.service import Order
 from weft.accel.timing import timing
 from weft.accelerators import Semantics
 from weft.api import program
-from weft.arguments import arrange, as_array
+from weft.arguments import arrange, fitting
 from weft.compiled import ArraySpec
 from weft.errors import CallError
-from weft.frontend.scalar_expr import Literal
 from weft.frontend.tensor_expr import Program, Tensor, as_size
 from weft.frontend.tensor_verifier import verify
 from weft.offload import Target, offload
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import check_stream, simulate
+from weft.simulator import check_stream, run_offloaded
 from weft.stream_files import write_stream
 
 __all__ = [
@@ -82,10 +81,8 @@ class Simulated:
         """
         values = arrange(self._inputs, arrays, by_name)
         pairs = zip(self._inputs, values, strict=True)
-        given = {spec.name: _fitting(spec, value) for spec, value in pairs}
-        image = self.artifact.filled(self._offloaded.prepared(given))
-        after = simulate(self.artifact.stream, image, order=order, semantics=self._semantics)
-        return self._offloaded.results(after)
+        given = {spec.name: fitting(value, spec) for spec, value in pairs}
+        return run_offloaded(self._offloaded, given, self._semantics, order=order)
 
     @cached_property
     def cycles(self) -> int:
@@ -142,17 +139,7 @@ def compile(
         if spec is None:
             known = ", ".join(s.name for s in specs)
             raise CallError("WEFT-E0601", f"there is no input {name!r}", hint=f"inputs: {known}")
-        fixed[name] = _fitting(spec, array)
+        fixed[name] = fitting(array, spec)
     scop = lower(whole, whole.name)
     found = offload(scop, target, fixed, buffers=2 if latency_hiding else 1)
     return Simulated(found, target.semantics, tuple(s for s in specs if s.name not in fixed))
-
-
-def _fitting(spec: ArraySpec, value: object) -> Array:
-    """``value`` as an array of the declared dtype and shape. Raises ``CallError``."""
-    array = as_array(value, spec)
-    pairs = zip(spec.shape, array.shape, strict=True)
-    sizes = tuple(size.value if isinstance(size, Literal) else n for size, n in pairs)
-    if array.shape != sizes:
-        raise CallError("WEFT-E0605", f"input {spec.name!r} has shape {array.shape}, not {sizes}")
-    return array

@@ -16,6 +16,7 @@ from weft.accel.accelerator import Memory
 from weft.accel.artifact import Artifact
 from weft.accel.check import check
 from weft.accel.instruction_stream import Issue, Stream
+from weft.accel.place import Offloaded
 from weft.accel.service import Order, serve
 from weft.accel.touched import Array
 from weft.accelerators import Semantics
@@ -52,6 +53,18 @@ def run_artifact(
 ) -> dict[str, Array]:
     """The outputs of ``artifact`` for these ``inputs``. Raises ``StreamError``."""
     return artifact.outputs(simulate(artifact.stream, artifact.filled(inputs), order=order))
+
+
+def run_offloaded(
+    made: Offloaded,
+    tensors: Mapping[str, Array],
+    semantics: Semantics,
+    *,
+    order: Order = "first",
+) -> Array:
+    """The result of ``made`` for these ``tensors`` of its program. Raises ``StreamError``."""
+    image = made.artifact.filled(made.prepared(tensors))
+    return made.results(simulate(made.artifact.stream, image, order=order, semantics=semantics))
 
 
 def check_stream(artifact: Artifact, semantics: Semantics | None = None) -> None:

@@ -88,9 +88,10 @@ def test_calls() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     (
-        ({}, "WEFT-E0601: input 'input' is missing"),
-        ({"input": np.zeros((1, 3, SIDE, SIDE + 1), np.float32)}, "WEFT-E0602: input is float32"),
-        ({"input": np.zeros((1, 3, SIDE, SIDE))}, r"WEFT-E0602: input is float64\[1, 3, 7, 7\]"),
+        ({}, "WEFT-E0601: missing: 'input'"),
+        ({"input": np.zeros((1, 3, SIDE, SIDE + 1), np.float32)}, "WEFT-E0605: input 'input' has"),
+        ({"input": np.zeros((3, SIDE, SIDE), np.float32)}, "WEFT-E0604"),
+        ({"input": np.zeros((1, 3, SIDE, SIDE))}, "WEFT-E0603: .* has dtype float64, not float32"),
         ({"input": "no array"}, "WEFT-E0602"),
         ({**image(0), "other": np.zeros(3)}, "WEFT-E0601: .*'other'"),
     ),
@@ -102,7 +103,7 @@ def test_inputs_that_do_not_fit(given: Arrays, message: str) -> None:
 
 def test_too_many_arrays() -> None:
     array = image(0)["input"]
-    with pytest.raises(CallError, match="WEFT-E0601: 2 arrays for 1 inputs"):
+    with pytest.raises(CallError, match="WEFT-E0600: 2 arguments for 1 inputs"):
         accelerated()(array, array)
 
 
@@ -123,6 +124,19 @@ def test_integers_as_they_are() -> None:
         want = weft.compile(model)(x)
         assert len(np.unique(want)) > 9
         np.testing.assert_array_equal(made(x), want)
+
+
+def test_a_number_is_an_input() -> None:
+    """An array without dimensions, or a plain number, as on the processor."""
+    x, s = placeholder((16, 16), i32, name="x"), placeholder((), i32, name="s")
+    low, high = literal(-128, i32), literal(127, i32)
+    total = compute(
+        (16, 16), lambda *i: cast(minimum(maximum(x[i] + s[()], low), high), i8), name="y"
+    )
+    made = weft.compile(total, target="vta")
+    given = np.arange(-128, 128, dtype=np.int32).reshape(16, 16)
+    for number in (7, np.array(7, np.int32)):
+        np.testing.assert_array_equal(made(given, number), np.minimum(given + 7, 127))
 
 
 def test_nothing_for_the_accelerator() -> None:
