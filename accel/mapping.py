@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass
+from math import prod
 
 from weft.accel.abilities import Compute, Transfer
 from weft.accel.artifact import Layout
-from weft.accel.cover import Constant, Held, Node, Tree
+from weft.accel.cover import Constant, Held, Node, Tree, turn_cycles
 from weft.accel.work import Diagonal, Work
 from weft.dtypes import DType
 
@@ -81,3 +82,13 @@ class Mapping:
     write: View
     planes: int = 1
     between: Tree | None = None
+
+    @property
+    def least_cycles(self) -> float:
+        """Cycles of its sums if the machine multiplied nothing but their terms, no zeros between
+        groups either; 0 where there is no sum."""
+        if self.compute is None:
+            return 0.0
+        at_once = prod(self.compute.extents.values()) / turn_cycles(self.compute)
+        zeros = prod(view.diagonal.together for view in self.operands if view.diagonal)
+        return prod(self.work.extents.values()) / zeros / at_once

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -40,8 +39,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one part takes on the accelerator. ``utilisation``: the share of the cycles in which
-    its sums are computed; ``bytes`` from and to main memory."""
+    """What one part takes on the accelerator. ``utilisation``: terms of its sums, of those that
+    the machine could add up in ``cycles``; ``bytes`` from and to main memory."""
 
     name: str
     operators: str
@@ -62,14 +61,12 @@ class Offload:
 
     @property
     def layer(self) -> Layer:
-        mapped = self.made.tiling.mapped
         cycles = self.timing.cycles
-        turns = prod(mapped.extents.values()) if mapped.compute is not None else 0
         return Layer(
             self.cluster.name,
             " ".join(node.op for node in self.cluster.nodes),
             cycles,
-            turns / cycles if cycles else 0.0,
+            self.made.tiling.mapped.least_cycles / cycles,
             self.made.bytes,
             len(self.made.artifact.stream.issues),
         )

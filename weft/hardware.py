@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from weft.accel.accelerator import (
 )
 from weft.accel.artifact import Artifact
 from weft.accel.bit_fields import Encoding, Field
-from weft.accel.cover import turn_cycles
 from weft.accel.disassembler import listing
 from weft.accel.place import Offloaded
 from weft.accel.service import Order
@@ -93,12 +91,7 @@ class Simulated:
     def utilisation(self) -> float:
         """Terms of the program's sums, of those that the machine could add up in ``cycles``; 0
         where there is no sum."""
-        mapped = self._offloaded.tiling.mapped
-        if mapped.compute is None:
-            return 0.0
-        terms = prod(mapped.work.extents.values())
-        once = prod(mapped.compute.extents.values()) / turn_cycles(mapped.compute)
-        return terms / (once * self.cycles)
+        return self._offloaded.tiling.mapped.least_cycles / self.cycles
 
     def check(self) -> None:
         """Refuse the stream where it might do what it should not: ``accel/check.py``."""

@@ -6,20 +6,26 @@ import numpy as np
 import pytest
 
 from weft.accel.groups import COLUMNS, ROWS, together
+from weft.accel.machines.vta import vta
 from weft.accel.work import Diagonal, Work, work
 from weft.dtypes import i8
 from weft.frontend.build import placeholder
 from weft.frontend.operators.conv import convolve, kernel_window
 from weft.frontend.tensor_expr import Program
-from weft.offload import prepared
+from weft.offload import Target, mapped, prepared
 from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.scop import Scop
 
 
-def grouped(channels: int, filters: int, groups: int) -> Work:
+def scop(channels: int, filters: int, groups: int) -> Scop:
     x = placeholder((1, channels, 5, 5), i8, name="x")
     w = placeholder((filters, channels // groups, 3, 3), i8, name="w")
     sums = convolve(x, w, kernel_window(x, w, None, None, None), groups)
-    return work(prepared(lower(Program("grouped", (x, w), (sums,)), "grouped")))
+    return lower(Program("grouped", (x, w), (sums,)), "grouped")
+
+
+def grouped(channels: int, filters: int, groups: int) -> Work:
+    return work(prepared(scop(channels, filters, groups)))
 
 
 @pytest.mark.parametrize("m", (1, 2, 3, 6))
@@ -60,3 +66,9 @@ def test_as_many_as_fill_a_block(channels: int, filters: int, groups: int, left:
 
 def test_without_groups() -> None:
     assert not list(together(grouped(32, 32, 1), 16))
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(32, 1), (32, 2), (32, 32), (20, 20), (48, 3)])
+def test_zeros_between_groups_are_no_terms(channels: int, groups: int) -> None:
+    made = mapped(scop(channels, channels, groups), Target.of(vta()))
+    assert made.least_cycles == 3 * 3 * channels * (channels // groups) * 3 * 3 / 256
