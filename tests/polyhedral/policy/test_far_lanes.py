@@ -149,8 +149,9 @@ def test_products_are_what_they_were(
     promise(found, {})
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("rows", "lanes", "depth"), [(33, 41, 97), (40, 65, 65), (37, 97, 43)])
+@pytest.mark.parametrize(
+    ("rows", "lanes", "depth", "threads"), [(33, 41, 97, 1), (40, 65, 65, 2), (37, 97, 43, 1)]
+)
 def test_products_of_copies_are_what_they_were(
     rows: int, lanes: int, depth: int, threads: int
 ) -> None:
