@@ -9,7 +9,7 @@ each argument once, and everything else is as the last call left it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,13 +26,14 @@ _buffer = ctypes.c_char.from_buffer
 class Frame:
     """An arena, pointer tables, a status, and cells for numbers that are passed by value.
 
-    ``held``: the plan and the addresses for which the tables were last filled; ``apart``: addresses
-    of arguments and of places for results that were seen not to overlap, under that plan.
+    ``held``: the plan and the addresses for which the tables were last filled, ``native`` the call
+    that was then made ready; ``apart``: addresses of arguments and of places for results that were
+    seen not to overlap, under that plan.
     """
 
     __slots__ = (
         "alignments", "apart", "arena", "arena_at", "capacity", "cells", "dtypes", "held", "inputs",
-        "outputs", "status", "tables", "written",
+        "native", "outputs", "status", "tables", "written",
     )  # fmt: skip
 
     def __init__(self, compiled: Compiled, target_alignments: Sequence[int]) -> None:
@@ -49,6 +50,7 @@ class Frame:
         self.cells = [None if spec.shape else _cell(spec) for spec in inputs]
         self.dtypes = [spec.dtype.numpy for spec in inputs]
         self.held: object = None
+        self.native: Callable[[], int] = int  # replaced before it is called
         self.apart: object = None
 
     def reserve(self, size: int) -> None:

@@ -132,14 +132,7 @@ class Executable:
             if array is not place:
                 raise _misplaced(spec.name)
         frame.fill([at for _, at in call.placed], [at for _, at in call.targets])
-        frame.reserve(call.plan.arena_bytes)
-        inputs_at, outputs_at, status_at = frame.tables
-        places_at = (inputs_at, outputs_at, self._constants_at, frame.arena_at)
-        native = partial(
-            self._native.entry,
-            *map(c_void_p, (*places_at, call.plan.parameters_at, status_at)),
-            c_int(call.plan.threads),
-        )
+        native = self._native_call(call.plan, frame)
         return BoundCall(native, partial(self._failed, frame), call.results, (call, self))
 
     def bind_arrays(self, arrays: Mapping[str, np.ndarray]) -> NumberedCall:
@@ -182,14 +175,15 @@ class Executable:
         if taken is None:
             return None
         shapes, places = taken
-        values = tuple([int(given[k]) for k in self._scalars])  # type: ignore[call-overload]
+        scalars = self._scalars
+        values = tuple([int(given[k]) for k in scalars]) if scalars else ()  # type: ignore[call-overload]
         plan = self._plans.get((shapes, values))
         if plan is None or not (
             frame.held == (plan, places) or self._hold(frame, plan, given, places)
         ):
             return None
         if self._overwritten:
-            self._enter(plan, frame)
+            self._enter(frame)
             return [given[k] for k in self._overwritten]  # type: ignore[misc]
         targets = (
             [empty(*output) for output in plan.outputs]
@@ -200,7 +194,7 @@ class Executable:
             return None
         for number, (_, at) in enumerate(targets):
             frame.outputs[number] = at
-        self._enter(plan, frame)
+        self._enter(frame)
         return [target for target, _ in targets]
 
     def _hold(
@@ -214,13 +208,15 @@ class Executable:
             if not apart([(at, at + size) for at, size in zip(places, sizes, strict=True)]):
                 return False
         frame.fill(places, [places[k] for k in self._overwritten])
+        frame.native = self._native_call(plan, frame)
         frame.held = (plan, places)
         return True
 
     def _run_any(self, frame: Frame, given: Sequence[object], out: Out) -> list[np.ndarray]:
         call = self._prepare(given, out)
         frame.fill([at for _, at in call.placed], [at for _, at in call.targets])
-        self._enter(call.plan, frame)
+        frame.native = self._native_call(call.plan, frame)
+        self._enter(frame)
         for result, (target, _) in zip(call.results, call.targets, strict=True):
             if result is not target:
                 np.copyto(result, target)
@@ -241,22 +237,18 @@ class Executable:
     def _new_frame(self) -> Frame:
         return Frame(self._compiled, self._target_alignments)
 
-    def _enter(self, plan: Plan, frame: Frame) -> None:
-        """One native call, on a frame that is filled."""
+    def _native_call(self, plan: Plan, frame: Frame) -> partial[int]:
+        """The program on the tables of ``frame``, its arguments converted once."""
         frame.reserve(plan.arena_bytes)
-        frame.status[1] = 0
         inputs_at, outputs_at, status_at = frame.tables
-        code = self._native.entry(
-            inputs_at,
-            outputs_at,
-            self._constants_at,
-            frame.arena_at,
-            plan.parameters_at,
-            status_at,
-            plan.threads,
-        )
-        if code:
-            raise self._compiled.failure(*frame.status)
+        tables_at = (inputs_at, outputs_at, self._constants_at, frame.arena_at)
+        places = map(c_void_p, (*tables_at, plan.parameters_at, status_at))
+        return partial(self._native.entry, *places, c_int(plan.threads))
+
+    def _enter(self, frame: Frame) -> None:
+        """One native call, on a frame that is filled."""
+        if frame.native():
+            raise self._failed(frame)
 
     def _failed(self, frame: Frame) -> ExecutionError:
         """What went wrong in a native call; the next one starts without it."""
