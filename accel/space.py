@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from weft.accel.accelerator import Accelerator
+from weft.errors import CompileError
 
 Point = Mapping[str, int]
 
@@ -34,6 +35,17 @@ class Space:
         for values in product(*(self.parameters[name] for name in names)):
             found = dict(zip(names, values, strict=True))
             yield {name: found[name] for name in self.parameters}
+
+    def machines(self) -> list[dict[str, int]]:
+        """The points that are machines."""
+        return [point for point in self.points() if self._is_machine(point)]
+
+    def _is_machine(self, point: Point) -> bool:
+        try:
+            self.machine(point)
+        except CompileError:
+            return False
+        return True
 
     def kind(self, point: Point) -> tuple[int, ...]:
         """Equal for points whose instructions compute the same."""

@@ -19,7 +19,7 @@ from weft.accel.machines.vta import Config, vta
 from weft.accel.timing import Timing, timing
 from weft.accel.trace import trace
 from weft.accelerators import Semantics
-from weft.cli_machines import machine_made_by
+from weft.cli_machines import made_by
 from weft.cli_shared import as_json_option, print_json, reported
 from weft.errors import ArtifactError
 from weft.files import write_atomically
@@ -165,7 +165,7 @@ def _given_machine(machine: str | None, config: Path | None) -> Accelerator | No
         raise click.UsageError("--machine and --config both say which machine it is")
     if config is not None:
         return vta(Config.read(_bytes(config).decode("utf-8", "replace")))
-    return None if machine is None else machine_made_by(machine)
+    return None if machine is None else made_by(machine, Accelerator, "--machine")
 
 
 def _order(text: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import weft
 from weft.accel.machines.vta_space import vta_space
 from weft.accel.space import Space
 from weft.accelerated import parts_of
+from weft.cli_machines import made_by
 from weft.cli_models import inputs_for, source_of
 from weft.cli_progress import progress
 from weft.cli_quantize import CALIBRATED
@@ -108,7 +108,7 @@ def explore_(
 
 
 def _space(name: str, values: Mapping[str, tuple[int, ...]]) -> Space:
-    space = vta_space() if name == "vta" else _made_by(name)
+    space = vta_space() if name == "vta" else made_by(name, Space, "--space")
     unknown = sorted(set(values) - set(space.parameters))
     if unknown:
         known = ", ".join(space.parameters)
@@ -117,27 +117,12 @@ def _space(name: str, values: Mapping[str, tuple[int, ...]]) -> Space:
     return Space(space.name, parameters, space.machine, space.area, space.instructions)
 
 
-def _made_by(text: str) -> Space:
-    """What ``FILE.py:FUNCTION`` makes."""
-    path, _, name = text.rpartition(":")
-    if not path.endswith(".py") or not name.isidentifier():
-        raise click.UsageError(f"--space {text}: neither vta nor of the form FILE.py:FUNCTION")
-    try:
-        found = runpy.run_path(path)[name]()
-    except Exception as error:  # a user's file may raise anything
-        raise CompileError(
-            "WEFT-E1027", f"{text} makes no space", why=f"{type(error).__name__}: {error}"
-        ) from None
-    if not isinstance(found, Space):
-        raise CompileError(
-            "WEFT-E1027", f"{text} makes no space", why=f"it returns a {type(found).__name__}"
-        )
-    return found
-
-
 def layers_of(model: str, space: Space) -> list[Layer]:
     """What of ``model`` the largest machine of ``space`` computes; quantised, if it has to be."""
-    target = Target.of(space.machine(_largest(space)))
+    machines = space.machines()
+    if not machines:
+        raise CompileError("WEFT-E1047", f"no point of the space {space.name} is a machine")
+    target = Target.of(space.machine(max(machines, key=space.area)))
     options = Options.from_environment()
     _, source, sample = source_of(model)
     found = parts_of(integers_of(model_graph(source), options), target)
@@ -146,19 +131,6 @@ def layers_of(model: str, space: Space) -> list[Layer]:
         calls = [inputs_for(declared, sample, (), seed) for seed in range(1, 1 + CALIBRATED)]
         found = parts_of(weft.quantize(source, calls, options=options).graph, target)
     return [Layer(name, scop, times) for name, scop, times in found]
-
-
-def _largest(space: Space) -> Mapping[str, int]:
-    found = []
-    for point in space.points():
-        try:
-            space.machine(point)
-        except CompileError:
-            continue
-        found.append(point)
-    if not found:
-        raise CompileError("WEFT-E1047", f"no point of the space {space.name} is a machine")
-    return max(found, key=space.area)
 
 
 def data(found: Exploration, model: str) -> dict[str, object]:

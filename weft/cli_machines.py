@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -11,6 +12,8 @@ from weft.accel.accelerator import Accelerator
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.accel.machines.vta import Config, vta
 from weft.errors import CompileError
+
+Made = TypeVar("Made")
 
 
 def accelerator_named(target: str | None, config: Path | None) -> Accelerator | None:
@@ -30,23 +33,24 @@ def accelerator_named(target: str | None, config: Path | None) -> Accelerator | 
     if target in MACHINES:
         return machine_named(target, {})
     if target is not None and ".py:" in target:
-        return machine_made_by(target)
+        return made_by(target, Accelerator, "--target")
     return None
 
 
-def machine_made_by(text: str) -> Accelerator:
-    """What ``FILE.py:FUNCTION`` makes."""
-    path, colon, name = text.rpartition(":")
-    if not colon or not path or not name.isidentifier():
-        raise click.UsageError(f"--machine {text}: not of the form FILE.py:FUNCTION")
+def made_by(text: str, kind: type[Made], option: str) -> Made:
+    """What the function of ``option FILE.py:FUNCTION`` makes, one of ``kind``.
+
+    Raises ``CompileError`` (WEFT-E1027) where it makes nothing of the kind.
+    """
+    path, _, name = text.rpartition(":")
+    if not path or not name.isidentifier():
+        raise click.UsageError(f"{option} {text}: not of the form FILE.py:FUNCTION")
+    what = f"{text} makes no {kind.__name__}"
     try:
         found = runpy.run_path(path)[name]()
     except Exception as error:  # a user's file may raise anything
-        raise CompileError(
-            "WEFT-E1027", f"{text} makes no machine", why=f"{type(error).__name__}: {error}"
-        ) from None
-    if not isinstance(found, Accelerator):
-        raise CompileError(
-            "WEFT-E1027", f"{text} makes no machine", why=f"it returns a {type(found).__name__}"
-        )
+        why = f"{type(error).__name__}: {error}"
+        raise CompileError("WEFT-E1027", what, why=why) from None
+    if not isinstance(found, kind):
+        raise CompileError("WEFT-E1027", what, why=f"it returns a {type(found).__name__}")
     return found

@@ -111,7 +111,7 @@ def explore(
     """
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
-    points = _machines(space)
+    points = space.machines()
     kinds = _by_kind(space, points)
     told = forked(
         partial(_ranked_kind, space, layers), kinds, processes, lambda: advance("closed forms")
@@ -147,18 +147,6 @@ def explore(
     return Exploration(
         space, tuple(explored), refused, not _wanted(explored), time.monotonic() - began
     )
-
-
-def _machines(space: Space) -> list[dict[str, int]]:
-    """The points that are machines."""
-    found = []
-    for point in space.points():
-        try:
-            space.machine(point)
-        except CompileError:
-            continue
-        found.append(point)
-    return found
 
 
 def _by_kind(space: Space, points: Sequence[Point]) -> list[list[Point]]:

@@ -148,6 +148,10 @@ def rows_of_a_scratchpad():
             for p in range(8):
                 spad[row + r, p] = i8(min(max(acc[source + r, p] >> shift, -128), 127))
 
+    def product(keep):
+        parts = (Field("to", 8), Field("a", 10), Field("b", 10))
+        return Encoding((Field("opcode", 8, value=3), Field("keep", 1, value=keep), *parts), 128)
+
     move = (("row", 12), ("at", 24), ("rows", 6), ("stride", 16))
     return Accelerator(
         "rows",
@@ -170,38 +174,8 @@ def rows_of_a_scratchpad():
                 store_wide,
                 {"dram": "dram_wide"},
             ),
-            Operation(
-                "multiply",
-                "all",
-                Encoding(
-                    (
-                        Field("opcode", 8, value=3),
-                        Field("keep", 1, value=0),
-                        Field("to", 8),
-                        Field("a", 10),
-                        Field("b", 10),
-                    ),
-                    128,
-                ),
-                lambda f: Cost(8),
-                multiply,
-            ),
-            Operation(
-                "accumulate",
-                "all",
-                Encoding(
-                    (
-                        Field("opcode", 8, value=3),
-                        Field("keep", 1, value=1),
-                        Field("to", 8),
-                        Field("a", 10),
-                        Field("b", 10),
-                    ),
-                    128,
-                ),
-                lambda f: Cost(8),
-                accumulate,
-            ),
+            Operation("multiply", "all", product(0), lambda f: Cost(8), multiply),
+            Operation("accumulate", "all", product(1), lambda f: Cost(8), accumulate),
             Operation(
                 "requantise",
                 "all",
