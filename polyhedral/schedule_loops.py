@@ -54,6 +54,7 @@ from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.private_results import private_results
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
 from weft.polyhedral.transform.separate import separate
@@ -141,7 +142,7 @@ def _scheduled(
     notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
     scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
     for packing in planner.packings:
-        scheduled = _packed(scheduled, packing, kept)
+        scheduled = _packed(scheduled, packing, kept, threads)
     if threads > 1:
         scheduled = partial_results(scheduled, kept)
     return _unmarked(_contracted(scheduled, kept)), detached, tuple(planner.given_up)
@@ -177,9 +178,9 @@ def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
     return all(rank(name) < rank(tensor) for name in made)
 
 
-def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Scheduled:
+def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: int) -> Scheduled:
     """``scheduled`` with one operand in panels; as it is where the operand cannot be copied, or its
-    tensor is ``kept``."""
+    tensor is ``kept``. What ``threads`` wait for they copy together."""
     read = scheduled.scop.statement(p.statement).reads[p.operand]
     if read.tensor in kept:
         return scheduled
@@ -204,7 +205,11 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str]) -> Schedule
         copy = packed.scop.statements[-1].name
         if p.maker:
             packed = _in_order(inline(packed, p.maker), copy, p, kept)
-        match [loop.name for loop in loops_above(packed.tree, copy)]:
+        loops = [loop.name for loop in loops_above(packed.tree, copy)]
+        constant = scheduled.scop.tensor(read.tensor).role == "constant"
+        if threads > 1 and not loop and not constant and len(loops) > 1:
+            packed = parallel(packed, loops[0])
+        match loops:
             case [*_, lanes, last] if p.inner and p.inner[0][0] != len(read.indices) - 1:
                 return unroll(vectorize(packed, lanes), last)  # rows of memory are interleaved
             case [*_, last]:

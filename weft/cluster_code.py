@@ -62,13 +62,20 @@ class ClusterCode:
     fallback: str = ""
 
 
-def cluster_scop(
-    cluster: ClusterProgram, constant: frozenset[int], name: str, passes: Passes
-) -> Scop:
-    """``cluster`` as affine statements; ``constant`` numbers the inputs whose data is known."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is known of a cluster's inputs, by their numbers: those whose data is known, and those
+    that other clusters work out, in memory of the program's own."""
+
+    constant: frozenset[int] = frozenset()
+    own: frozenset[int] = frozenset()
+
+
+def cluster_scop(cluster: ClusterProgram, given: Given, name: str, passes: Passes) -> Scop:
+    """``cluster`` as affine statements."""
     lowered = passes.run(
         "scop",
-        lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
+        lambda: with_given(lower(cluster.program, name, sources=cluster.sources), given),
         show=scop_text,
         verify=verify_scop,
     )
@@ -144,12 +151,17 @@ def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
     return tuple(t for t in scop.tensors if t.role in wanted)
 
 
-def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
-    """``scop`` with the inputs numbered ``constant`` marked as such."""
+def with_given(scop: Scop, given: Given) -> Scop:
+    """``scop`` with its inputs marked as what they are."""
     inputs = [t.name for t in scop.tensors if t.role == "input"]
-    known = {inputs[k] for k in constant}
-    tensors = tuple(replace(t, role="constant") if t.name in known else t for t in scop.tensors)
-    return replace(scop, tensors=tensors)
+    known, own = {inputs[k] for k in given.constant}, {inputs[k] for k in given.own}
+
+    def marked(tensor: Tensor) -> Tensor:
+        if tensor.name in known:
+            return replace(tensor, role="constant")
+        return replace(tensor, aligned=True) if tensor.name in own else tensor
+
+    return replace(scop, tensors=tuple(map(marked, scop.tensors)))
 
 
 def proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:

@@ -7,19 +7,6 @@ parallel i_t: for j_t:
     for j_r: for i_r: registers            a row of tiles uses the same lanes
   … = C                                    what comes after them
 
-Where there are many rows (``copied``), everything that is read again comes from copies, which lie
-as they are read; a column of tiles then uses the same rows, in the cache next to the registers,
-or, where the last cache is slow, a row of tiles the same lanes:
-
-parallel i_t:
-  C = …
-  for k_t:
-    copy A                                 with the arithmetic that it takes
-    for j_t:
-      copy B
-      for i_r: for j_r: registers
-  … = C
-
 Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.
 """
 
@@ -35,8 +22,6 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
     cache_tiles,
-    copied_part,
-    lanes_from_last,
     nearest,
     steps_at_once,
 )
@@ -46,7 +31,7 @@ from weft.polyhedral.policy.far_lanes import FarLanes, far_lanes
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
-from weft.polyhedral.policy.product_panels import copies_of, panels_of
+from weft.polyhedral.policy.product_panels import panels_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.streamed import STEPS, read_once, strip_of
@@ -69,24 +54,23 @@ Step = tuple[str, Expr, Kind]
 class Tiling:
     """The loops of a product down to its register ``tile``, each with a hint for its name, its
     value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
-    inside of which operands are used again. ``copied``: rows go before lanes, and all operands
-    are copied. ``steps``: how many steps at a time go through a tile, all of them if 0.
-    ``panels``: the numbers of reads that come from panels although they lie along the lanes.
+    inside of which operands are used again. ``steps``: how many steps at a time go through a tile,
+    all of them if 0. ``panels``: the numbers of reads that come from panels although they lie along
+    the lanes.
     ``shared``: tiles that read the same lanes ask for the next ones."""
 
     tile: Tile
     around: tuple[Step, ...]
     stream: tuple[Step, ...]
     near: tuple[Step, ...]
-    copied: bool = False
     steps: int = 0
     panels: tuple[int, ...] = ()
     shared: bool = False
 
 
-def blocked(planner: Planner, p: Product, *, copied: bool = False) -> Tree:
-    """Register tiles of ``p`` over tiles for the caches, with operands read in place or copied."""
-    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p)
+def blocked(planner: Planner, p: Product) -> Tree:
+    """Register tiles of ``p`` over tiles for the caches."""
+    tiling = _cache_tiles(planner, p)
     steps = (*tiling.around, *tiling.stream, *tiling.near)
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     return _with_loops(loops, _registers(planner, p, tiling, loops))
@@ -108,13 +92,11 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
     return _with_loops(loops, marked)
 
 
-def shared_tiles(
-    planner: Planner, group: Group, planes: Mapping[str, Hyperplane], *, copied: bool = False
-) -> Tree:
+def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane]) -> Tree:
     """``group``, as ``together`` found it, in cache tiles: what comes before and after the sums of
     a tile, and the sums in register tiles."""
     (p,) = sums_of(planner, group)
-    tiling = _copied_tiles(planner, p) if copied else _cache_tiles(planner, p, shared=True)
+    tiling = _cache_tiles(planner, p, shared=True)
     shared = tiling.around if tiling.stream else (*tiling.around, *tiling.near)
     dims = {dim: plane.at for dim, plane in planes.items()}
     loops = [planner.loop(hint, _for_all(dims, value), kind) for hint, value, kind in shared]
@@ -149,8 +131,7 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
     p = replace(p, jumping=(*p.jumping, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*near, *inside)[0]
-    packings = copies_of if tiling.copied else panels_of
-    planner.packings += packings(planner, p, first.name, tiling.tile)
+    planner.packings += panels_of(planner, p, first.name, tiling.tile)
     return _marked(planner, p, tiling, inside)
 
 
@@ -178,15 +159,23 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
     """The register tile. Lanes on other pages with each step are asked for, unless what tiles read
     is foreseen as they lie one after the other; so are those that come from memory, of a few rows.
     """
-    foreseen = tiling.copied or tiling.shared or tiling.steps > 0
+    foreseen = tiling.shared or tiling.steps > 0
     s, machine = planner.scop.statement(p.statement), planner.machine
     panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {*p.jumping}
+    panels |= {n for n in range(len(s.reads)) if planner.prepared(s, n)}
     far = set(on_new_pages(planner.scop, s, p.lanes, p.stream)) - panels
     ahead = machine.misses if far and not foreseen and p.instruction is None else 0
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
         ahead = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine) or ahead
     payload = RegisterTile(*tiling.tile, p.instruction, ahead, tiling.shared)
     return Mark(payload, Band(points, Leaf(p.statement)))
+
+
+def _copies(planner: Planner, p: Product, tile: Tile, width: int) -> tuple[int, ...]:
+    """The reads, by number, that come from panels for ``width`` lanes."""
+    s, scop = planner.scop.statement(p.statement), planner.scop
+    found = from_panels(scop, p, tile, width, planner.machine)
+    return tuple(n for n in found if not planner.prepared(s, n))
 
 
 def _cut(s: Statement, dim: str, size: int) -> bool:
@@ -216,7 +205,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
     block = block if sharers == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
-    copies = from_panels(planner.scop, p, tile, width, planner.machine)
+    copies = _copies(planner, p, tile, width)
     known = p.window or planner.short_streams.get(p.statement, False)
     short = known or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in (*beside, *inside))
@@ -290,30 +279,6 @@ def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
     rows, lanes = [size_of(s, row) for row in p.rows], size_of(s, p.lanes)
     known = [n for n in rows if n is not None and n <= block]
     return len(known) == len(rows) and lanes is not None and prod(known) <= lanes
-
-
-def _copied_tiles(planner: Planner, p: Product) -> Tiling:
-    """The loops of ``p`` where its operands are copied: lanes inside of one part of the stream, so
-    that rows are copied once for all of them. Register tiles go along the lanes first where the
-    last cache can hand these out as fast as tiles use them, otherwise along the rows, which are few
-    enough to stay nearer."""
-    s = planner.scop.statement(p.statement)
-    rows, lanes = tile = shape(planner, p)
-    best, dim, far = _sizes(planner, p), p.stream[-1], lanes_from_last(planner.machine)
-    around: list[Step] = []
-    steps = best.copied_steps
-    for row, size in zip(p.rows, rows, strict=True):
-        most = best.copied_rows
-        if not far:
-            steps, most = copied_part(best, size_of(s, dim), size_of(s, row), size)
-        block = even(planner.threads, size_of(s, row), size, most)
-        around.append((f"{row}_t", from_first(s, row) // block, _PARALLEL))
-    width = lanes * max(1, best.copied_width // lanes)
-    across: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, "serial")
-    near = tuple(_near(planner, p, tile))
-    near = near[::-1] if far else near
-    part: Step = (f"{dim}_t", Var(dim) // steps, _SERIAL)
-    return Tiling(tile, tuple(around), (part, across), near, copied=True)
 
 
 def _part(planner: Planner, p: Product) -> Step:

@@ -14,10 +14,7 @@ for register tiles as wide as several vectors, whose lanes come from the second 
   through it;
 * where the last cache is slow, rows stay in the second one as well, and are twice as many as the
   lanes, which are copied, so that little comes from beyond it;
-* ``shared_rows``: the same where other statements use the sums of a tile;
-* copied operands have their shares of what a core has of the last cache. Where that is slow, rows
-  and one panel of lanes stay in the second one, in parts of so many steps that least comes from
-  beyond it: lanes once for each tile of rows, sums twice for each part.
+* ``shared_rows``: the same where other statements use the sums of a tile.
 """
 
 from __future__ import annotations
@@ -31,9 +28,7 @@ from weft.polyhedral.machine import Machine, register_tile
 SELDOM = 128  # of the time of its arithmetic, what it may take to bring sums into registers
 HIDDEN = 16  # the same of operands that arrive while others are computed with
 SUMS = 0.5  # of the second cache, for the sums of a tile and the lanes of a part
-COPIED_ROWS, COPIED_LANES = 0.35, 0.28  # of a core's part of the last cache
 TOGETHER = 0.75  # of the second cache, for sums, lanes and rows
-WIDER = 1.125  # times as many rows, rather than one more tile, for which all lanes are copied again
 IN_PLACE = 0.28  # of the second cache, for a square tile of what is updated in place
 
 
@@ -46,9 +41,6 @@ class CacheTiles:
     width: int
     rows: int
     shared_rows: int
-    copied_steps: int
-    copied_rows: int
-    copied_width: int
     square: int
 
 
@@ -64,22 +56,11 @@ def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
         elements = TOGETHER * machine.near / itemsize
         width = (sqrt(9 * steps**2 + 8 * elements) - 3 * steps) / 4
         rows = shared = 2 * width
-    copied, copied_steps = last.size / last.cores / (steps * itemsize), steps
-    copied_rows, copied_width = COPIED_ROWS * copied, COPIED_LANES * copied
-    if not lanes_from_last(machine):
-        # The least of lanes / rows + 2 * sums / steps, where rows * steps = elements.
-        elements = TOGETHER * machine.near / itemsize
-        copied_steps = max(1, int(sqrt(2 * elements)))
-        copied_width = register_tile(machine, float32)[1] * machine.vector_bytes / itemsize
-        copied_rows = elements / copied_steps - 2 * copied_width
     return CacheTiles(
         steps,
         max(1, int(width)),
         max(1, int(rows)),
         max(1, int(shared)),
-        copied_steps,
-        max(1, int(copied_rows)),
-        max(1, int(copied_width)),
         max(1, isqrt(int(IN_PLACE * machine.near / itemsize))),
     )
 
@@ -101,23 +82,6 @@ def steps_at_once(machine: Machine) -> int:
     once for each part of it, and multiplied and added once for each step."""
     moved = 1 / machine.loads_per_cycle + 1  # cycles; one store in each
     return max(1, int(SELDOM * moved * machine.fma_per_cycle))
-
-
-def copied_part(
-    tiles: CacheTiles, steps: int | None, rows: int | None, size: int
-) -> tuple[int, int]:
-    """How many of ``steps`` and ``rows`` go together, rows in tiles of ``size``, where both parts
-    stay near: parts of about the same size, with more rows the fewer steps there are."""
-    part = _equal(steps, tiles.copied_steps) if steps else tiles.copied_steps
-    most = tiles.copied_rows * tiles.copied_steps // part
-    if rows:
-        most = size * _equal(-(-rows // size), max(1, int(WIDER * most) // size))
-    return part, most
-
-
-def _equal(total: int, most: int) -> int:
-    """The size of as few equal parts of ``total`` as have at most ``most`` each."""
-    return -(-total // -(-total // most))
 
 
 def nearest(size: int, tile: int) -> int:

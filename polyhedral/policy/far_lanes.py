@@ -125,7 +125,7 @@ def _parts(
     within = {d: sizes[d] for d in (*all_rows, *p.stream)}
     whole = _copied(planner, p, read, prod(sizes[d] for d in all_rows))
     copied = whole if stride(scop.tensor(read.tensor), read, cut) >= PAGE else ()
-    in_rows = scop.tensor(read.tensor).role != "constant"
+    in_rows = not planner.prepared(s, s.reads.index(read))
     in_sets = _in_sets(planner, read, cut) if in_rows and not copied else inf
     most = min(PARTS * steps_at_once(planner.machine), in_sets)
     if any(mentions(r.indices[-1], p.rows) for r in s.reads if r != read and r.indices):
@@ -151,10 +151,12 @@ def _parts(
 def _copied(planner: Planner, p: Product, read: Access, rows: int) -> tuple[int, ...]:
     """The number of ``read`` if it lies in rows of memory, and so many rows use it that it may as
     well be copied."""
-    s, role = planner.scop.statement(p.statement), planner.scop.tensor(read.tensor).role
-    if role == "constant" or mentions(read.indices[-1], p.stream) or _busy(planner, rows) < LONG:
+    s = planner.scop.statement(p.statement)
+    number = s.reads.index(read)
+    along = mentions(read.indices[-1], p.stream)
+    if planner.prepared(s, number) or along or _busy(planner, rows) < LONG:
         return ()
-    return tuple(n for n, r in enumerate(s.reads) if r == read)
+    return (number,)
 
 
 def _in_sets(planner: Planner, read: Access, cut: str) -> float:
@@ -175,8 +177,8 @@ def _far(planner: Planner, p: Product, sizes: Mapping[str, int]) -> Access | Non
     if len(found) != 1 or found[0].may or found[0].tensor in planner.operands:
         return None
     (read,) = found
-    role = scop.tensor(read.tensor).role
-    if role != "constant" and (jumps(read, p.lanes) or any(moves(read, d) for d in p.outer)):
+    prepared = planner.prepared(s, s.reads.index(read))
+    if not prepared and (jumps(read, p.lanes) or any(moves(read, d) for d in p.outer)):
         return None
     if any(moves(read, d) for d in p.rows):
         return None

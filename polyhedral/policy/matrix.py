@@ -30,14 +30,13 @@ from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, within_tile
 from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
 from weft.polyhedral.policy.dense_operands import dense_operands
-from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
-from weft.polyhedral.policy.reuse import in_few_sets, in_one_part
 from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.policy.streamed import find_streamed
 from weft.polyhedral.policy.together import together
 from weft.polyhedral.policy.wavefront import tile_loops
+from weft.polyhedral.policy.whole_panels import whole_panels
 from weft.polyhedral.schedule_tree import Band, Tree
 from weft.polyhedral.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.scop import Constraint
@@ -45,7 +44,7 @@ from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
-MANY = 256  # rows for which copies of the operands pay
+MANY = 256  # rows for which panels of all operands pay, wherever these lie
 FEW = 2  # register tiles that convert the same lanes, rather than read them from panels
 PANEL = 32  # steps of an update by its own rows and columns that go together
 
@@ -71,9 +70,9 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
 
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
-    """Register tiles of ``p``, with copies of its operands where its rows are so many that they
-    pay, and its sums begun in registers where its stream is short: where the numbers are not
-    known, that is decided when the program runs."""
+    """Register tiles of ``p``, its operands in panels where its rows are so many that they pay, and
+    its sums begun in registers where its stream is short: where the numbers are not known, that is
+    decided when the program runs."""
     short = _where_short(planner, group, p)
     if short is not None:
         edges = planner.versions(group, short)
@@ -81,14 +80,17 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
         planner.notes.append("few steps: sums begin in registers, chosen when it runs")
         few = _prepared(planner, planner.group(group.names), p)
         return TreeSequence((few, planner.nest(planner.group(edges))))
-    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1 or planner.threads > 1
+    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
     (row,) = p.rows
     statement = planner.scop.statement(p.statement)
     size = size_of(statement, row)
+    if planner.threads > 1:  # each has its share of the rows, and panels come from others' caches
+        many = size is not None and size >= MANY * planner.threads
+        return _prepared(planner, group, p, many=many or None)
     if size is not None:
-        return _prepared(planner, group, p, copied=size >= MANY and not _stays(planner, p))
+        return _prepared(planner, group, p, many=size >= MANY)
     found = bounds(planner.scop, [(statement, Var(row))])
     if found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
@@ -97,8 +99,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     planner.in_place |= set(edges)
     planner.short_streams |= dict.fromkeys(edges, planner.short_streams.get(p.statement, False))
     planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
-    many = _prepared(planner, planner.group(group.names), p, copied=True)
-    return TreeSequence((many, planner.nest(planner.group(edges))))
+    tree = _prepared(planner, planner.group(group.names), p, many=True)
+    return TreeSequence((tree, planner.nest(planner.group(edges))))
 
 
 def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | None:
@@ -115,18 +117,9 @@ def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | Non
     return Constraint(literal(steps_at_once(planner.machine)) - found.size)
 
 
-def _stays(planner: Planner, p: Product) -> bool:
-    """Whether what ``p`` reads stays in the caches as it lies."""
-    s, machine = planner.scop.statement(p.statement), planner.machine
-    if in_few_sets(planner.scop, s, p.lanes, p.stream):
-        return False
-    width = size_of(s, p.lanes) or 1
-    far = from_panels(planner.scop, p, shape(planner, p), width, machine)
-    return not far and in_one_part(planner.scop, s, p.stream, machine)
-
-
-def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = False) -> Tree:
-    """Register tiles of ``p``, whose operands are worked out before where they take arithmetic."""
+def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None = None) -> Tree:
+    """Register tiles of ``p``, whose operands are worked out before where they take arithmetic, and
+    come from panels unless nothing is known about ``many``."""
     made: tuple[str, ...] = ()
     if not group.above and not p.window and p.instruction is None:
         planner.scop, made = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
@@ -134,14 +127,15 @@ def _prepared(planner: Planner, group: Group, p: Product, *, copied: bool = Fals
         plain = all(operations(scop.statement(name)) == 0 for name in lanes)
         if not plain or not _few(planner, p):
             planner.scop, made = scop, (*made, *lanes)
-            copied = copied and not (plain and lanes)  # converted into panels that stay near
         planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
         planner.scop, dense = dense_operands(planner, p)
         made = (*made, *dense)
+    if many is not None:
+        planner.packings += whole_panels(planner, p, many=many)
     if not made:
-        return _tiled(planner, group, copied=copied)
+        return _tiled(planner, group)
     before = planner.nest(planner.group(made))
-    return TreeSequence((before, _tiled(planner, planner.group(group.names), copied=copied)))
+    return TreeSequence((before, _tiled(planner, planner.group(group.names))))
 
 
 def _few(planner: Planner, p: Product) -> bool:
@@ -152,12 +146,12 @@ def _few(planner: Planner, p: Product) -> bool:
     return len(tiles) == len(sizes) and prod(tiles) <= FEW
 
 
-def _tiled(planner: Planner, group: Group, *, copied: bool) -> Tree:
+def _tiled(planner: Planner, group: Group) -> Tree:
     planes = together(planner, group) if len(group.names) > 1 else None
     if planes is not None:
-        return shared_tiles(planner, group, planes, copied=copied)
+        return shared_tiles(planner, group, planes)
     (p,) = sums_of(planner, group)
-    return blocked(planner, p, copied=copied)
+    return blocked(planner, p)
 
 
 def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tree | None:

@@ -36,7 +36,7 @@ def from_panels(
     down = prod(ceil(n / size) for n, size in zip(sizes, rows, strict=True))
     found = []
     for number, read in enumerate(s.reads):
-        if number in p.jumping or not _in_rows(scop, p, read):
+        if number in p.jumping or not in_rows(scop, p, read):
             continue
         size = scop.tensor(read.tensor).dtype.itemsize
         if any(mentions(index, (p.lanes,)) for index in read.indices):
@@ -46,12 +46,12 @@ def from_panels(
             again, vectors = ceil(width / lanes) - 1, ceil(rows[-1] * size / machine.vector_bytes)
             across = 0.0
         copy = vectors * (1 / machine.loads_per_cycle + 1)
-        if again * _waits(scop, s, read, p, machine, across) > copy:
+        if again * waits(scop, s, read, p, machine, across) > copy:
             found.append(number)
     return tuple(found)
 
 
-def _in_rows(scop: Scop, p: Product, read: Access) -> bool:
+def in_rows(scop: Scop, p: Product, read: Access) -> bool:
     """Whether ``read`` moves along the lanes or along one dim of rows, and, in rows of memory,
     with each step of the stream."""
     if p.window or len(p.stream) != 1 or scop.tensor(read.tensor).role == "constant":
@@ -61,14 +61,21 @@ def _in_rows(scop: Scop, p: Product, read: Access) -> bool:
     return sum(inside) == stream == 1 and not mentions(read.indices[-1], p.stream)
 
 
-def _waits(
-    scop: Scop, s: Statement, read: Access, p: Product, machine: Machine, across: float
+def waits(
+    scop: Scop,
+    s: Statement,
+    read: Access,
+    p: Product,
+    machine: Machine,
+    across: float,
+    *,
+    page: float = NEXT,
 ) -> float:
     """Cycles of one step of a register tile that come of where its elements lie; ``across``: of
-    vectors on two lines."""
+    vectors on two lines; ``page``: of one of more pages than processors find at once."""
     steps, apart = size_of(s, p.stream[0]), stride(scop.tensor(read.tensor), read, p.stream[0])
     if steps is None or apart == 1:
         return 0.0
     pages = steps * min(apart, PAGE) / PAGE
     found = across if apart % machine.caches[0].line else 0.0
-    return found + (LOOKED_UP if pages > FAR_PAGES else NEXT if pages > NEAR_PAGES else 0.0)
+    return found + (LOOKED_UP if pages > FAR_PAGES else page if pages > NEAR_PAGES else 0.0)

@@ -251,6 +251,14 @@ class Planner:
 
     # ---- what strategies ask -------------------------------------------------------------------
 
+    def prepared(self, statement: Statement, number: int) -> bool:
+        """Whether that read comes from panels that are made before everything else, as those of
+        constants are."""
+        if self.scop.tensor(statement.reads[number].tensor).role == "constant":
+            return True
+        once = ((p.statement, p.operand) for p in self.packings if not p.loop)
+        return (statement.name, number) in once
+
     def once(self, find: Callable[..., T], name: str, free: tuple[str, ...]) -> T:
         """``find(scop, statement, free, machine)``: several strategies ask the same."""
         key = (find, id(self.scop), name, free)

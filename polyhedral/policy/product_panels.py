@@ -1,8 +1,5 @@
-"""Panels of the operands of a product's register tiles: which of them are copied, and how they lie.
-
-In place, only what jumps along the lanes is copied (``panels_of``); where there are many rows,
-everything that is read again (``copies_of``), see ``blocked``.
-"""
+"""Panels of the operands of a product's register tiles: which of them are copied for each tile for
+the caches, and how they lie. Those that are made once are ``whole_panels``."""
 
 from __future__ import annotations
 
@@ -26,13 +23,15 @@ def panels_of(
     rows, lanes = tile
     for number, read in enumerate(s.reads):
         across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
-        inner = _interleaved(p, read)
+        inner = interleaved(p, read)
         if len(across) + len(down) != 1 and (across or not down or not inner):
             continue
         role = planner.scop.tensor(read.tensor).role
         if p.window and role not in ("constant", "input"):
             continue  # their panels are made before everything else, when nothing is in these yet
         constant = role == "constant"
+        if not constant and planner.prepared(s, number):
+            continue
         dim = (*across, *down)[0]
         maker = planner.operands.get(read.tensor, "")
         if across and maker:
@@ -55,24 +54,7 @@ def _slides(s: Statement, index: Expr, dim: str) -> bool:
     return any(mentions(index, (d,)) for d in s.dims if d != dim)
 
 
-def copies_of(planner: Planner, p: Product, loop: str, tile: Tile) -> Iterator[Packing]:
-    """All operands that move along the rows or the lanes come from copies: in panels as wide as a
-    tile, but for rows that lie along the stream."""
-    s = planner.scop.statement(p.statement)
-    rows, lanes = tile
-    for number, read in enumerate(s.reads):
-        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
-        if len(across) + len(down) != 1:
-            continue
-        dim = (across or down)[0]
-        width = lanes if across else rows[0] if dim == len(read.indices) - 1 else 1
-        width = 1 if p.instruction and not across else width
-        maker = planner.operands.get(read.tensor, "")
-        inner = _interleaved(p, read) if across or number in p.jumping else ()
-        yield Packing(p.statement, number, loop, dim, width, maker, inner)
-
-
-def _interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
+def interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
     """The panels of ``read`` in which the steps that one instruction takes lie side by side."""
     along = _dims_along(read, p.stream[-1:])
     return ((along[0], p.depth),) if p.depth > 1 and len(along) == 1 else ()

@@ -15,7 +15,6 @@ from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.scop import Scop, Statement
 
 LEAST = 8  # lines of a row that are worth asking for
-FEW_SETS = 1024  # steps that the sets of a second cache hold, whole pages apart
 SHARE = 0.7  # of the second cache that a stream's operands may take
 
 
@@ -41,13 +40,6 @@ def in_one_part(
     return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
 
 
-def in_few_sets(scop: Scop, statement: Statement, lane: str, stream: Sequence[str]) -> bool:
-    """Whether the steps of a long stream read lanes whole pages apart: their lines fall into so few
-    sets of the caches that none is there when the next rows need it."""
-    long = (size_of(statement, stream[-1]) or 0) > FEW_SETS
-    return long and bool(pages_apart(scop, statement, lane, stream))
-
-
 def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine: Machine) -> int:
     """How many lines to ask for of what a sum over a few rows of memory reads next in each of them:
     half of the first cache, where the caches do not hold the rows but as many lines whole pages
@@ -67,28 +59,16 @@ def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine
     return 0
 
 
-def pages_apart(
-    scop: Scop, statement: Statement, lane: str, stream: Sequence[str]
-) -> tuple[int, ...]:
-    """The reads, by number, that move along ``lane``, and by whole pages with each step of
-    ``stream``; constants, which may lie in any order, are none of them."""
-    found = _strides(scop, statement, lane, stream)
-    return tuple(number for number, step in found.items() if step % PAGE == 0)
-
-
 def on_new_pages(
     scop: Scop, statement: Statement, lane: str, stream: Sequence[str]
 ) -> tuple[int, ...]:
-    """The same of those that are on another page with each step, where no prefetcher follows."""
-    found = _strides(scop, statement, lane, stream)
-    return tuple(number for number, step in found.items() if abs(step) >= PAGE)
-
-
-def _strides(scop: Scop, statement: Statement, lane: str, stream: Sequence[str]) -> dict[int, int]:
-    found = {}
+    """The reads, by number, that move along ``lane``, and are on another page with each step of
+    ``stream``, where no prefetcher follows; constants, which may lie in any order, are none."""
+    found = []
     for number, read in enumerate(statement.reads):
         tensor = scop.tensor(read.tensor)
         across = any(mentions(index, (lane,)) for index in read.indices)
-        if across and tensor.role != "constant":
-            found[number] = stride(tensor, read, stream[-1])
-    return found
+        known = not across or tensor.role == "constant"
+        if not known and abs(stride(tensor, read, stream[-1])) >= PAGE:
+            found.append(number)
+    return tuple(found)

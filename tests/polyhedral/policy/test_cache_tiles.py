@@ -9,7 +9,6 @@ import pytest
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy.cache_tiles import (
     cache_tiles,
-    copied_part,
     lanes_from_last,
     nearest,
     rows_from_last,
@@ -29,9 +28,8 @@ def test_tiles_have_elements(machine: Machine, itemsize: int) -> None:
 @pytest.mark.parametrize("itemsize", [4, 8])
 def test_what_a_tile_holds_fits_its_cache(itemsize: int) -> None:
     tiles = cache_tiles(SERVER, itemsize)
-    _, near, last = SERVER.caches
+    near = SERVER.caches[1]
     assert (tiles.rows + tiles.steps) * tiles.width * itemsize <= near.size
-    assert (tiles.copied_rows + tiles.copied_width) * tiles.steps * itemsize <= last.size / 2
     assert tiles.square**2 * itemsize <= near.size
 
 
@@ -43,44 +41,19 @@ def test_a_slow_last_cache_leaves_all_that_is_used_again_nearer() -> None:
     tiles = cache_tiles(slow, 4)
     held = tiles.steps * (tiles.rows + tiles.width) + tiles.rows * tiles.width
     assert held * 4 <= near.size
-    copied = tiles.copied_steps * (tiles.copied_rows + 2 * tiles.copied_width)
-    assert copied * 4 <= near.size
-
-    def moved(steps: int) -> float:  # lanes for each tile of rows, sums twice for each part
-        return steps / copied + 2 / steps
-
-    assert moved(tiles.copied_steps) <= min(map(moved, range(1, copied))) * 1.01
     assert tiles.shared_rows == tiles.rows
 
 
 def test_larger_caches_have_larger_tiles() -> None:
     first, near, last = SERVER.caches
-    larger = replace(SERVER, caches=(first, Cache(2 * near.size), replace(last, cores=1)))
+    larger = replace(SERVER, caches=(first, Cache(2 * near.size), last))
     before, after = cache_tiles(SERVER, 4), cache_tiles(larger, 4)
     assert after.rows > before.rows and after.square > before.square
-    assert after.copied_rows > before.copied_rows and after.copied_width > before.copied_width
 
 
 def test_faster_arithmetic_has_longer_streams() -> None:
     slow = replace(SERVER, fma_per_cycle=1)
     assert steps_at_once(slow) == steps_at_once(SERVER) // 2
-
-
-@pytest.mark.parametrize(
-    ("steps", "rows", "part", "block"),
-    [
-        (1024, 1024, 512, 344),  # rows for the steps that there are, in tiles alike
-        (701, 256, 701, 256),
-        (702, 1, 351, 8),
-        (1, 100, 1, 104),
-        (700, 270, 700, 272),  # a few more than there is room for
-        (None, None, 701, 254),
-        (0, 0, 701, 254),
-    ],
-)
-def test_copied_parts_are_alike(steps: int | None, rows: int | None, part: int, block: int) -> None:
-    tiles = replace(cache_tiles(SERVER, 4), copied_steps=701, copied_rows=254)
-    assert copied_part(tiles, steps, rows, 8) == (part, block)
 
 
 def test_the_nearest_multiple_is_at_least_one() -> None:

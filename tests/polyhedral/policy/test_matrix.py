@@ -30,7 +30,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in {"PANEL": 3, "MANY": 9}.items():
         monkeypatch.setattr(matrix, name, size)
     monkeypatch.setattr(blocked, "BESIDE", 2)
-    sizes = CacheTiles(5, 12, 8, 4, 5, 16, 12, 12)
+    sizes = CacheTiles(5, 12, 8, 4, 12)
     for module in (blocked, matrix):
         monkeypatch.setattr(module, "cache_tiles", lambda machine, itemsize: sizes)
     for module in (blocked, matrix, reuse):
@@ -87,17 +87,16 @@ def test_what_jumps_along_the_lanes_is_packed() -> None:
     assert copies(made) == ["copy_B_packed"]
 
 
-def test_many_rows_read_copies_that_take_the_arithmetic() -> None:
-    made = schedule_loops(PRODUCTS["scaled"], MACHINE)
-    assert copies(made) == ["copy_S0_operand_packed", "copy_B_packed"]
+def test_panels_of_many_rows_take_the_arithmetic() -> None:
+    made = schedule_loops(PRODUCTS["squared"], MACHINE)
     operands = {t.name: t.scope for t in made.scop.tensors if t.role == "temp"}
-    assert operands["S0_operand_packed"] == operands["B_packed"] == "local"
+    assert operands["S0_operand_packed"] == "global"
     assert "S0_operand" not in operands  # the copy works it out
-    assert "S0_edge_operand" in operands  # few rows: beforehand
+    assert operands["S0_edge_operand_packed"] == "local"  # few rows: tile by tile
 
 
-@pytest.mark.parametrize(("rows", "made_in"), [(8, "copy_B_packed"), (9, "copy_A_packed")])
-def test_a_known_number_of_rows_decides_beforehand(rows: int, made_in: str) -> None:
+@pytest.mark.parametrize(("rows", "scope"), [(8, "local"), (9, "global")])
+def test_a_known_number_of_rows_decides_beforehand(rows: int, scope: str) -> None:
     text = f"""
     for i in range({rows}):
         for j in range(N):
@@ -107,7 +106,8 @@ def test_a_known_number_of_rows_decides_beforehand(rows: int, made_in: str) -> N
     scop = read(text, A=f"in {rows} N", B="in N N", C=f"io {rows} N")
     made = schedule_loops(scop, MACHINE)
     assert in_registers(made) == {"S0"}
-    assert copies(made)[0] == made_in
+    assert copies(made) == ["copy_B_packed"]
+    assert made.scop.tensor("B_packed").scope == scope
     promise(made, {"N": 7}, {"N": 13})
     computes(made, {"N": 11}, {"N": 25})
 
@@ -249,23 +249,6 @@ def test_rows_whole_pages_apart_leave_ways_for_the_lanes() -> None:
     assert rows_of(16, 48, 1024) <= 6
 
 
-@pytest.mark.parametrize(("n", "k", "copied"), [(512, 7, True), (511, 7, False), (512, 6, False)])
-def test_lanes_whole_pages_apart_are_copied_where_streams_are_long(
-    n: int, k: int, copied: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reuse, "FEW_SETS", 6)
-    text = f"""
-    for i in range(9):
-        for j in range({n}):
-            for k in range({k}):
-                C[i, j] += A[i, k] * B[k, j]
-    """
-    scop = read(text, "", A=f"in 9 {k}", B=f"in {k} {n}", C=f"io 9 {n}")
-    made = schedule_loops(scop, WIDE)
-    assert (copies(made) == ["copy_A_packed", "copy_B_packed"]) == copied
-    computes(made, {})
-
-
 @pytest.mark.parametrize("role", ["in", "const"])
 @pytest.mark.parametrize(("rows", "lanes", "steps"), [(16, 17, 7), (17, 48, 11), (5, 33, 1)])
 def test_lanes_that_take_arithmetic_are_worked_out_into_panels(
@@ -327,10 +310,11 @@ def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
     made = schedule_loops(read(text, A="in N N", B="in N N", C="io N N", D="io N N"), MACHINE)
     assert in_registers(made) == {"S1", "S1_edge", "S1_edge_edge"}
     assert isinstance(made.tree, TreeSequence)
-    short, many, few = made.tree.children
+    short, panels, many, few = made.tree.children
+    assert statements_below(panels) == ("copy_B_packed",)
     assert isinstance(short, Band) and len(short.loops) > 2  # down to register tiles, in one part
-    assert isinstance(many, Band) and len(many.loops) == 1  # rows, around all of it
-    assert isinstance(few, Band) and len(few.loops) == 2  # rows and lanes
+    for tree in (many, few):
+        assert isinstance(tree, Band) and len(tree.loops) == 2  # rows and lanes
     promise(made, *({"N": n} for n in (0, 1, 2, 9)))
     computes(made, {"N": 7}, {"N": 11}, {"N": 24})
 

@@ -68,7 +68,7 @@ def test_sizes_that_are_not_known_stay_in_place() -> None:
     assert from_panels(scop, p, ((8,), 24), 96, WIDE) == ()
 
 
-def test_panels_are_made_inside_of_the_tile_that_uses_them() -> None:
-    made = schedule_loops(product(128, 512, 512), WIDE)
+def test_panels_of_few_rows_are_made_inside_of_the_tile_that_uses_them() -> None:
+    made = schedule_loops(product(128, 512, 512), WIDE, threads=2)
     (copy,) = (t for t in made.scop.tensors if t.name.startswith("B_packed"))
     assert copy.scope == "local"

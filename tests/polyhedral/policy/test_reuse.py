@@ -6,7 +6,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import read
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.reuse import in_few_sets, on_new_pages, pages_apart, rows_ahead
+from weft.polyhedral.policy.reuse import on_new_pages, rows_ahead
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_tree import Mark, RegisterTile, walk
 from weft.polyhedral.scop import Scop
@@ -25,28 +25,21 @@ def product(width: str, right: str = "B[k, j]", depth: int = 1100) -> Scop:
 
 
 @pytest.mark.parametrize(
-    ("scop", "far", "ahead"),
+    ("scop", "ahead"),
     [
-        (product("512"), (1,), 20),  # of eight bytes
-        (product("1024"), (1,), 20),
-        (product("513"), (), 20),  # a step goes on in another set each time, on another page
-        (product("511"), (), 0),  # sometimes on the same page
-        (product("N"), (), 0),  # who knows
-        (product("1100", "B[j, k]"), (), 0),  # lanes are apart, steps are not
+        (product("512"), 20),  # of eight bytes
+        (product("1024"), 20),
+        (product("513"), 20),  # a step goes on in another set each time, on another page
+        (product("511"), 0),  # sometimes on the same page
+        (product("N"), 0),  # who knows
+        (product("1100", "B[j, k]"), 0),  # lanes are apart, steps are not
     ],
 )
-def test_lanes_pages_apart(scop: Scop, far: tuple[int, ...], ahead: int) -> None:
+def test_lanes_on_new_pages(scop: Scop, ahead: int) -> None:
     s = scop.statement("S0")
-    assert pages_apart(scop, s, "j", ("k",)) == far
     assert on_new_pages(scop, s, "j", ("k",)) == ((1,) if ahead else ())
-    assert in_few_sets(scop, s, "j", ("k",)) == bool(far)
     marks = [n.payload for n in walk(schedule_loops(scop, WIDE).tree) if isinstance(n, Mark)]
     assert {m.ahead for m in marks if isinstance(m, RegisterTile)} == {ahead}
-
-
-def test_a_few_steps_have_sets_enough() -> None:
-    scop = product("512", depth=200)
-    assert not in_few_sets(scop, scop.statement("S0"), "j", ("k",))
 
 
 def sums(rows: int, width: str, right: str = "B[k, j]") -> Scop:

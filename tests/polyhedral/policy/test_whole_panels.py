@@ -1,0 +1,93 @@
+"""Operands of many rows are copied once, into panels that all of the rows read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.polyhedral.policy.test_operand_panels import product
+from tests.polyhedral.transform.integer_programs import promise, read
+from tests.polyhedral.transform.machine_code import computes
+from weft.polyhedral.machine import Cache, Machine
+from weft.polyhedral.policy import matrix
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.polyhedral.scop import Scop
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above
+
+WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
+
+
+def made_once(made: Scheduled) -> set[str]:
+    """The tensors that are copied outside of all loops."""
+    names = [t.name for t in made.scop.tensors if t.name.endswith("_packed")]
+    return {n.removesuffix("_packed") for n in names if made.scop.tensor(n).scope == "global"}
+
+
+@pytest.mark.parametrize(
+    ("scop", "tensors"),
+    [
+        (product(256, 64, 96), {"B"}),
+        (product(255, 65, 96), {"B"}),  # few rows, but rows of memory begin within lines
+        (product(255, 64, 96), {"B"}),  # and so may a caller's array
+        (product(48, 64, 96), set()),  # which costs six tiles of rows less than a copy
+        (product(256, 512, 512, left="A[k, i]"), {"A", "B"}),
+        (product(256, 512, 96, right="B[j, k]"), {"B"}),
+    ],
+)
+def test_what_many_rows_read_is_copied_once(scop: Scop, tensors: set[str]) -> None:
+    assert made_once(schedule_loops(scop, WIDE)) == tensors
+
+
+@pytest.mark.parametrize(("role", "tensors"), [("input", {"B"}), ("inout", set())])
+def test_arrays_of_callers_may_begin_anywhere(role: str, tensors: set[str]) -> None:
+    scop = product(128, 64, 96)
+    b = replace(scop.tensor("B"), role=role)
+    changed = tuple(b if t.name == "B" else t for t in scop.tensors)
+    assert made_once(schedule_loops(replace(scop, tensors=changed), WIDE)) == tensors
+
+
+@pytest.mark.parametrize(("rows", "kinds"), [(511, []), (512, ["parallel"])])
+def test_threads_copy_together_what_each_uses_for_many_rows(rows: int, kinds: list[str]) -> None:
+    made = schedule_loops(product(rows, 64, 96), WIDE, threads=2)
+    copies = [s.name for s in made.scop.statements if s.name == "copy_B_packed"]
+    assert [loops_above(made.tree, name)[0].kind for name in copies] == kinds
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("left", ["A[i, k]", "A[k, i]", "(A[i, k] * A[i, k])"])
+@pytest.mark.parametrize("right", ["B[k, j]", "B[j, k]", "(B[k, j] + 1)"])
+def test_products_of_panels_are_right(
+    threads: int, left: str, right: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "MANY", 8)
+    text = f"""
+    for i in range(N):
+        for j in range(M):
+            for k in range(K):
+                C[i, j] += {left} * {right}
+    """
+    a = "in K N" if left == "A[k, i]" else "in N K"
+    b = "in M K" if right == "B[j, k]" else "in K M"
+    scop = read(text, "N M K", A=a, B=b, C="io N M")
+    sizes = [{"N": n, "M": m, "K": k} for n, m, k in ((0, 3, 4), (8, 0, 3), (9, 25, 0), (7, 3, 2))]
+    promise(schedule_loops(scop, WIDE, threads=threads), *sizes, {"N": 9, "M": 4, "K": 3})
+    computes(schedule_loops(scop, WIDE, threads=threads), {"N": 17, "M": 29, "K": 5})
+    known = read(text.replace("N", "17").replace("M", "29").replace("K", "5"), "",
+                 A=a.replace("N", "17").replace("K", "5"),
+                 B=b.replace("M", "29").replace("K", "5"), C="io 17 29")  # fmt: skip
+    computes(schedule_loops(known, WIDE, threads=threads), {})
+
+
+def test_what_a_loop_before_writes_is_copied_after_it() -> None:
+    text = """
+    for k in range(20):
+        for j in range(30):
+            B[k, j] = X[j, k] + 1
+    for i in range(256):
+        for j in range(30):
+            for k in range(20):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    scop = read(text, "", X="in 30 20", A="in 256 20", B="tmp 20 30", C="io 256 30")
+    computes(schedule_loops(scop, WIDE), {})
