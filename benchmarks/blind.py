@@ -18,6 +18,7 @@ import weft
 from weft.benchmarks.blind_case import Arrays, Case, Program
 from weft.benchmarks.blind_kernels import KERNELS
 from weft.benchmarks.blind_tensors import TENSORS
+from weft.benchmarks.case import aligned
 from weft.benchmarks.timing import interleaved_loops
 from weft.loop_kernel import Kernel
 
@@ -33,8 +34,8 @@ def run(threads: int, quick: bool, only: str = "") -> list[dict[str, Any]]:
 
 def _row(case: Case, threads: int, quick: bool) -> dict[str, Any]:
     options = weft.Options(cache=False, threads=threads)
-    given = [np.ascontiguousarray(a) for a in case.permuted(case.inputs)]
-    built_in, expected = _ready(case.built_in, case.inputs, options)
+    given = [aligned(a) for a in case.permuted(case.inputs)]
+    built_in, expected = _ready(case.built_in, [aligned(a) for a in case.inputs], options)
     own, got = _ready(case.own, given, options)
     back = case.back(got)
     error = float(np.abs(back - expected).max())

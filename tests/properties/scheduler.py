@@ -47,7 +47,7 @@ from weft.polyhedral.validation import validate
 TINY = Machine("tiny", 16, 8, (Cache(512), Cache(4096), Cache(32768)))
 TINY_SIZES: Constants = (
     (matrix, {"PANEL": 3, "MANY": 9}),
-    (cache_tiles, {"SELDOM": 2, "HIDDEN": 4, "SUMS": 0.06, "COPIED_ROWS": 0.01, "IN_PLACE": 0.06}),
+    (cache_tiles, {"SELDOM": 2, "HIDDEN": 4, "SUMS": 0.06, "IN_PLACE": 0.06}),
     (time_costs, {"FEW_STEPS": 2, "MAX_STEPS": 3}),
     (time_loops, {"TYPICAL_ELEMENTS": 256}),
     (slanted, {"ROWS": 3}),
