@@ -73,6 +73,7 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 from weft.polyhedral.instruction import ROW, Instruction
 
+_TAPS = 9  # steps of a window that are written out
 _HELD = 256  # elements along the lanes that LLVM would hold in registers for the next tile
 
 
@@ -174,7 +175,7 @@ def _store(tile: TileVersion, which: str) -> Stmt:
 def _streams(tile: TileVersion, depth: int) -> Stmt:
     name, hull = tile.domain.streams[depth], tile.domain.streams_hull[depth]
     if depth < len(tile.domain.streams) - 1:
-        return For(name, *span(hull, name), _kind(tile), _streams(tile, depth + 1))
+        return For(name, *span(hull, name), _kind(tile, depth), _streams(tile, depth + 1))
     lets: Lets = []
     bounds = span(hull, name)
     begin, end = named(tile.instances, bounds, name, lets)
@@ -205,19 +206,34 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
     return let(lets, block(parts))
 
 
-def _kind(tile: TileVersion) -> Kind:
-    """Of loops along the streams: a few steps of a whole tile are written out. Of a product, so few
-    that what it reads along the lanes is not spilled where the next tile reads the same."""
-    updates, held = prod(tile.sizes.values()), tile.sizes[tile.domain.lane]
-    for name, hull in zip(tile.domain.streams, tile.domain.streams_hull, strict=True):
+def _kind(tile: TileVersion, depth: int) -> Kind:
+    """Of loops along the streams from that ``depth`` on: a few steps of a whole tile are written
+    out. Of a product, so few that what it reads along the lanes is not spilled where the next tile
+    reads the same. So are the taps of a window, if rows do not share elements with later steps,
+    which would be held for them."""
+    taps = _steps(tile, depth)
+    if taps is None:
+        return "serial"
+    if depth and taps <= _TAPS and not _slides(tile, tile.domain.rows):
+        return "unrolled"
+    steps = _steps(tile, 0)
+    if steps is None or tile.crossing or tile.edge:
+        return "serial"
+    updates, held = prod(tile.sizes.values()) * steps, tile.sizes[tile.domain.lane] * steps
+    long = held > _HELD and _read_again(tile) and not _slides(tile, tuple(tile.sizes))
+    return "serial" if long or updates > WRITTEN_OUT else "unrolled"
+
+
+def _steps(tile: TileVersion, depth: int) -> int | None:
+    """Of the streams from that ``depth`` on, how many there are; None if that is not known."""
+    steps = 1
+    for name, hull in list(zip(tile.domain.streams, tile.domain.streams_hull, strict=True))[depth:]:
         match span(hull, name):
             case Literal() as begin, Literal() as end:
-                steps = max(1, int(end.value) - int(begin.value))
-                updates, held = updates * steps, held * steps
+                steps *= max(1, int(end.value) - int(begin.value))
             case _:
-                return "serial"
-    long = updates > WRITTEN_OUT or (held > _HELD and _read_again(tile) and not _slides(tile))
-    return "serial" if tile.crossing or tile.edge or long else "unrolled"
+                return None
+    return steps
 
 
 def _read_again(tile: TileVersion) -> bool:
@@ -232,9 +248,9 @@ def _read_again(tile: TileVersion) -> bool:
     return False
 
 
-def _slides(tile: TileVersion) -> bool:
-    """Whether steps read again, for other rows or lanes, what the steps before them did."""
-    local, streams, forms = {*tile.sizes}, {*tile.domain.streams}, tile.domain.inverse.dims
+def _slides(tile: TileVersion, names: Sequence[str]) -> bool:
+    """Whether steps read again, for others of these rows or lanes, what those before them did."""
+    local, streams, forms = {*names}, {*tile.domain.streams}, tile.domain.inverse.dims
     for index in (i for read in tile.statement.reads for i in read.indices):
         dims = [d for d in tile.statement.dims if mentions(index, (d,))]
         moves = {name for d in dims for name in forms[d].variables()}
@@ -254,7 +270,7 @@ def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | 
             *of_next_lanes(tile),
         )
         body = block([*asked, tile.rows(full_step(tile))])
-        return [For(name, *full, _kind(tile), body)]
+        return [For(name, *full, _kind(tile, len(tile.domain.streams) - 1), body)]
     depth, group = tile.instruction.depth, tile.instances.fresh(f"{name}.group")
     lets: Lets = []
     first = apply("min", (full[0] + (depth - 1)) // depth * depth, full[1])
