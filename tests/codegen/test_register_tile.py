@@ -42,7 +42,6 @@ from weft.polyhedral.scop import (
 from weft.polyhedral.scop_interpreter import interpret
 
 i, j, k, M, N, K = map(Var, ("i", "j", "k", "M", "N", "K"))
-c, r = Var("c"), Var("r")  # two streams
 BOX = (i, M - 1 - i, j, N - 1 - j, k, K - 1 - k)
 SQUARE = (i, N - 1 - i, j, N - 1 - j, k, N - 1 - k)
 
@@ -309,6 +308,7 @@ def test_few_steps_are_written_out(steps: int, b: tuple[Expr, ...], kind: str) -
 
 def test_streams_of_two_loops() -> None:
     """A convolution along lanes: the inner stream slides, the outer one is strided."""
+    c, r = Var("c"), Var("r")
     dims = ("i", "j", "c", "r")
     inside = (i, M - 1 - i, j, c, K - 1 - c, r, literal(2) - r, N - 1 - j - r, i + c - r)
     s = Statement(
@@ -331,44 +331,6 @@ def test_streams_of_two_loops() -> None:
         Mark(RegisterTile((4,), 16), band),
     )
     agree(scop, tree, [{"M": m, "N": n, "K": x} for m, n, x in ((1, 1, 1), (9, 21, 5), (4, 16, 3))])
-
-
-@pytest.mark.parametrize(
-    ("taps", "a", "b", "kind"),
-    [
-        (9, (i, c, r), (c, j + r), "unrolled"),
-        (10, (i, c, r), (c, j + r), "serial"),
-        (3, (i + r, c, r), (c, j), "serial"),  # rows share elements: these would be held
-    ],
-)
-def test_taps_of_a_window_are_written_out(
-    taps: int, a: tuple[Expr, ...], b: tuple[Expr, ...], kind: str
-) -> None:
-    """Inside of a long stream, at edges as well."""
-    inside = (i, M - 1 - i, j, N - 1 - j, c, K - 1 - c, r, literal(taps - 1) - r)
-    s = Statement(
-        "S",
-        ("i", "j", "c", "r"),
-        tuple(map(Constraint, inside)),
-        (0, "i", 0, "j", 0, "c", 0, "r", 0),
-        (Access("C", (i, j)),),
-        (Access("A", a), Access("B", b)),
-        Body((), (Load(0, (), dtypes.int64) * Load(1, (), dtypes.int64),)),
-        Update(monoid("add", dtypes.int64), ("c", "r")),
-    )
-    shapes = {"A": (literal(20), K, literal(taps)), "B": (K, literal(40)), "C": (M, N)}
-    scop = program(s, dtypes.int64, shapes)
-    band = Band(
-        tuple(Loop(n, {"S": e}) for n, e in (("c", c), ("r", r), ("ip", i % 4), ("jp", j % 16))),
-        Leaf("S"),
-    )
-    tree = Band(
-        (Loop("it", {"S": i // 4}), Loop("jt", {"S": j // 16})),
-        Mark(RegisterTile((4,), 16), band),
-    )
-    agree(scop, tree, [{"M": m, "N": n, "K": x} for m, n, x in ((1, 1, 1), (9, 21, 5), (4, 16, 3))])
-    loops = (x for x in walk(build_kernel(scop, tree, "tile").body) if isinstance(x, For))
-    assert {x.kind for x in loops if x.upper == literal(taps)} == {kind}
 
 
 def test_rows_of_two_loops() -> None:

@@ -1,0 +1,56 @@
+"""Register tiles of windows: their taps stand one after the other, inside of a long stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codegen.test_register_tile import K, M, N, agree, i, j, program
+from weft import dtypes
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.loop_ir import For, walk
+from weft.frontend.build import monoid
+from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile
+from weft.polyhedral.scop import Access, Body, Constraint, Statement, Update
+
+c, r = Var("c"), Var("r")
+
+
+@pytest.mark.parametrize(
+    ("taps", "a", "b", "kind"),
+    [
+        (9, (i, c, r), (c, j + r), "unrolled"),
+        (10, (i, c, r), (c, j + r), "serial"),
+        (3, (i + r, c, r), (c, j), "serial"),  # rows share elements: these would be held
+    ],
+)
+def test_taps_of_a_window_are_written_out(
+    taps: int, a: tuple[Expr, ...], b: tuple[Expr, ...], kind: str
+) -> None:
+    """Inside of a long stream, at edges as well."""
+    inside = (i, M - taps - i, j, N - taps - j, c, K - 1 - c, r, literal(taps - 1) - r)
+    s = Statement(
+        "S",
+        ("i", "j", "c", "r"),
+        tuple(map(Constraint, inside)),
+        (0, "i", 0, "j", 0, "c", 0, "r", 0),
+        (Access("C", (i, j)),),
+        (Access("A", a), Access("B", b)),
+        Body((), (Load(0, (), dtypes.int64) * Load(1, (), dtypes.int64),)),
+        Update(monoid("add", dtypes.int64), ("c", "r")),
+    )
+    shapes = {"A": (M, K, literal(taps)), "B": (K, N), "C": (M, N)}
+    scop = program(s, dtypes.int64, shapes)
+    band = Band(
+        tuple(Loop(n, {"S": e}) for n, e in (("c", c), ("r", r), ("ip", i % 4), ("jp", j % 16))),
+        Leaf("S"),
+    )
+    tree = Band(
+        (Loop("it", {"S": i // 4}), Loop("jt", {"S": j // 16})),
+        Mark(RegisterTile((4,), 16), band),
+    )
+    agree(
+        scop, tree, [{"M": m, "N": n, "K": x} for m, n, x in ((1, 1, 1), (17, 30, 5), (13, 25, 3))]
+    )
+    loops = (x for x in walk(build_kernel(scop, tree, "tile").body) if isinstance(x, For))
+    assert {x.kind for x in loops if x.upper == literal(taps)} == {kind}
