@@ -92,7 +92,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if size is not None:
         return _prepared(planner, group, p, many=size >= MANY)
     found = bounds(planner.scop, [(statement, Var(row))])
-    if found is None or to_affine(found.size) is None:
+    same = next(whole_panels(planner, p, many=True), None) is None
+    if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
     edges = planner.versions(group, where)

@@ -44,8 +44,8 @@ def whole_panels(planner: Planner, p: Product, *, many: bool) -> Iterator[Packin
         if planner.scop.tensor(read.tensor).role == "constant" or len(across) + len(down) != 1:
             continue
         maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, read)
-        wanted = number in p.jumping if many else False
-        wanted = wanted or _lies_badly(planner, p, number, tile)
+        jumps = many and number in p.jumping
+        wanted = jumps or _lies_badly(planner, p, number, tile, many=many)
         if across and (long or (near and wanted)):
             yield Packing(p.statement, number, "", across[0], tile[1], maker, inner)
         elif down and wanted:
@@ -57,13 +57,15 @@ def _along(s: Statement, number: int, moving: Sequence[str]) -> list[int]:
     return [d for d, index in enumerate(s.reads[number].indices) if mentions(index, moving)]
 
 
-def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile) -> bool:
-    """Whether to read that operand where it lies takes longer than to copy it: it does not where
-    sizes are not known."""
+def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile, *, many: bool) -> bool:
+    """Whether to read that operand where it lies takes longer than to copy it; where sizes are not
+    known, of many rows it does if each step is in another row of memory."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
     read, sizes = s.reads[number], extents(s)
-    if sizes is None or number in p.jumping or not in_rows(scop, p, read):
+    if number in p.jumping or not in_rows(scop, p, read):
         return False
+    if sizes is None:
+        return many
     tensor = scop.tensor(read.tensor)
     if _along(s, number, (p.lanes,)):
         again = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True)) - 1
