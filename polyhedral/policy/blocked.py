@@ -56,8 +56,7 @@ class Tiling:
     value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
     inside of which operands are used again. ``steps``: how many steps at a time go through a tile,
     all of them if 0. ``panels``: the numbers of reads that come from panels although they lie along
-    the lanes.
-    ``shared``: tiles that read the same lanes ask for the next ones."""
+    the lanes. ``shared``: tiles that read the same lanes ask for the next ones."""
 
     tile: Tile
     around: tuple[Step, ...]
