@@ -104,8 +104,10 @@ def _means(rows: Sequence[Row]) -> list[str]:
         inside = [row for row in rows if row["group"] == group]
         speed = _mean([row["best_peer_ratio"] for row in inside], "of the best peer's speed")
         fraction = _mean([row["peak_fraction"] for row in inside], "of the limit")
+        turns = _mean([row["turn_fraction"] for row in inside], "of it in the same turns")
         if speed or fraction:
-            lines.append(f"geometric mean, {group}: {'; '.join(filter(None, (speed, fraction)))}")
+            found = "; ".join(filter(None, (speed, fraction, turns)))
+            lines.append(f"geometric mean, {group}: {found}")
     work = [row for row in rows if row["limit"] and row["weft_ms"]]
     whole = _mean([row["best_peer_ratio"] for row in work], "of the best peer's speed")
     lines += [f"geometric mean, all: {whole}"] if whole else []

@@ -12,7 +12,7 @@ import numpy as np
 
 import weft
 from weft.benchmarks.case import WRONG, Case, error_of
-from weft.benchmarks.limits import Limits
+from weft.benchmarks.limits import Limits, Probe
 from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer, Prepared, Unfit
 from weft.benchmarks.timing import Loop, interleaved_loops, spread
@@ -24,8 +24,9 @@ Row = dict[str, Any]
 what an empty call of that peer takes; ``best_peer``; ``best_peer_ratio``: its time over Weft's;
 ``peak_fraction``: of ``limit``, whose rate is ``limit_per_s``: of arithmetic the best in this run,
 of copying the median in the row's own turns (memory is shared with other machines, and is not as
-fast at all times); ``max_error``: relative to the largest element; ``right``; ``rounds``;
-``spread``: relative, of each median;
+fast at all times); ``turn_fraction``: of what the best probe of ``limit`` did in the same round,
+the median (nor are clocks the same at all times); ``max_error``: relative to the largest element;
+``right``; ``rounds``; ``spread``: relative, of each median;
 ``relative``: name -> [Weft's time over the other's within rounds, its spread], the machine's own
 probe included; ``absent``: who did not take part, and why; ``failure``: why Weft did not;
 ``operations``, ``bytes``, ``saving``, ``own`` and ``facts`` as of the case. Times that are missing
@@ -122,6 +123,7 @@ class Bench:
         row["rounds"] = len(next(iter(samples.values())))
         row["spread"] = {name: spread(found) for name, found in samples.items()}
         row["relative"] = _relative(samples)
+        row["turn_fraction"] = _in_turns(row, samples, probes)
         settle(row, self._limit(case, {name: times[name] for name in probes}))
 
     def _limit(self, case: Case, probed: Mapping[str, float]) -> float:
@@ -160,9 +162,8 @@ def compiled(case: Case, threads: int) -> Any:
 def settle(row: Row, limit_per_s: float) -> None:
     """What follows from the times of ``row`` and the machine's best rate."""
     row["limit_per_s"] = limit_per_s
-    work = row["bytes"] if row["limit"] == "copy" else row["operations"]
     ms, peers = row["weft_ms"], row["peers"]
-    row["peak_fraction"] = work / (1e-3 * ms) / limit_per_s if ms and limit_per_s else None
+    row["peak_fraction"] = _work(row) / (1e-3 * ms) / limit_per_s if ms and limit_per_s else None
     row["best_peer"] = min(peers, key=peers.__getitem__) if peers else None
     row["best_peer_ratio"] = peers[row["best_peer"]] / ms if ms and peers else None
 
@@ -171,6 +172,22 @@ def _largest_error(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) 
     if len(found) != len(expected):
         return WRONG
     return max(map(error_of, found, expected))
+
+
+def _in_turns(
+    row: Row, samples: Mapping[str, list[float]], probes: Mapping[str, Probe]
+) -> float | None:
+    """The median, over rounds, of Weft's rate over that of the best probe."""
+    if not probes or "weft" not in samples:
+        return None
+    rates = [[probe.work / ms for ms in samples[name]] for name, probe in probes.items()]
+    own = [_work(row) / ms for ms in samples["weft"]]
+    found = [rate / max(best) for rate, *best in zip(own, *rates, strict=True)]
+    return float(median(found))
+
+
+def _work(row: Row) -> float:
+    return float(row["bytes"] if row["limit"] == "copy" else row["operations"])
 
 
 def _relative(samples: Mapping[str, list[float]]) -> dict[str, list[float]]:

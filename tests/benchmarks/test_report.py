@@ -11,7 +11,8 @@ def _row(name: str, **changes: Any) -> dict[str, Any]:
     row = {
         "name": name, "group": "g", "weft_ms": 1.0, "peers": {"p": 1.1},
         "overhead_ms": {"p": 0.002},
-        "best_peer": "p", "best_peer_ratio": 1.1, "peak_fraction": 0.5, "limit": "float32",
+        "best_peer": "p", "best_peer_ratio": 1.1, "peak_fraction": 0.5, "turn_fraction": 0.625,
+        "limit": "float32",
         "max_error": 0.0, "right": True, "failure": "", "absent": {}, "facts": {},
         "saving": 1.0, "own": "",
     }  # fmt: skip
@@ -58,6 +59,7 @@ def test_everything_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         "one: compile_s 1.5\n",
         "empty call of p: 2.0 to 2.0 us, subtracted",
         "geometric mean, g: 1.100",
+        "; 0.500 of the limit (least 0.500, 1 rows); 0.625 of it in the same turns",
         "geometric mean, h: 0.632",
         "geometric mean, all: 0.761",
         "geometric mean beside p: 1.386 of its speed (least 1.100, 3 rows)",

@@ -159,6 +159,9 @@ def test_copying_counts_as_it_was_in_the_rows_own_turns() -> None:
     probe.note([500.0])
     row = Bench(1, 10.0, (), OneProbe(1), clock).row(replace(_double(), limit="copy"))
     assert row["limit_per_s"] == pytest.approx(3.0, rel=1e-4) and probe.best == 12.0
+    assert row["turn_fraction"] == pytest.approx(
+        row["bytes"] / row["weft_ms"] * 1e3 / 3.0, rel=1e-2
+    )
 
 
 def test_rows_are_settled_by_the_best_rate_of_the_run() -> None:
