@@ -306,33 +306,6 @@ def test_few_steps_are_written_out(steps: int, b: tuple[Expr, ...], kind: str) -
     assert {x.kind for x in loops if x.upper == literal(steps)} - {"vector"} == {kind}
 
 
-def test_streams_of_two_loops() -> None:
-    """A convolution along lanes: the inner stream slides, the outer one is strided."""
-    c, r = Var("c"), Var("r")
-    dims = ("i", "j", "c", "r")
-    inside = (i, M - 1 - i, j, c, K - 1 - c, r, literal(2) - r, N - 1 - j - r, i + c - r)
-    s = Statement(
-        "S",
-        dims,
-        tuple(map(Constraint, inside)),
-        (0, "i", 0, "j", 0, "c", 0, "r", 0),
-        (Access("C", (i, j)),),
-        (Access("A", (i, c)), Access("B", (c, j + r))),
-        Body((), (Load(0, (), dtypes.int64) * Load(1, (), dtypes.int64),)),
-        Update(monoid("add", dtypes.int64), ("c", "r")),
-    )
-    scop = program(s, dtypes.int64, {"A": (M, K), "B": (K, N), "C": (M, N)})
-    band = Band(
-        tuple(Loop(n, {"S": e}) for n, e in (("c", c), ("r", r), ("ip", i % 4), ("jp", j % 16))),
-        Leaf("S"),
-    )
-    tree = Band(
-        (Loop("it", {"S": i // 4}), Loop("jt", {"S": j // 16})),
-        Mark(RegisterTile((4,), 16), band),
-    )
-    agree(scop, tree, [{"M": m, "N": n, "K": x} for m, n, x in ((1, 1, 1), (9, 21, 5), (4, 16, 3))])
-
-
 def test_rows_of_two_loops() -> None:
     h = Var("h")
     s = Statement(
