@@ -18,7 +18,7 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.far_constants import bytes_beside
 from weft.polyhedral.policy.far_lanes import far_lanes
-from weft.polyhedral.policy.operand_panels import ACROSS, NEXT, in_rows, waits
+from weft.polyhedral.policy.operand_panels import ACROSS, in_rows, waits
 from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.product import Product, shape
 from weft.polyhedral.policy.product_costs import extents
@@ -71,7 +71,7 @@ def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile, *, many: 
         again = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True)) - 1
         vectors = tile[1] * tensor.dtype.itemsize / machine.vector_bytes
         across = ACROSS * ceil(vectors)
-        cycles = waits(scop, s, read, p, machine, across, page=NEXT)
+        cycles = waits(scop, s, read, p, machine, across)
         if tensor.role == "input" and not tensor.aligned:
             cycles = max(cycles, across)
     else:
