@@ -7,14 +7,15 @@ import mmap
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from weft.codegen.llvm_kernel import REGION, emit_kernel
+from weft.codegen.llvm_kernel import REGION, EmittedKernel, emit_kernel
 from weft.codegen.llvm_target import LlvmTarget, host_target, to_object
 from weft.codegen.loop_interpreter import Status, interpret
 from weft.codegen.loop_ir import Kernel
-from weft.codegen.native_library import link, runtime
+from weft.codegen.native_library import Library, link, runtime
 from weft.codegen.region_interpreter import interpret_region
 from weft.codegen.size_arithmetic import evaluate
 
@@ -46,6 +47,13 @@ class Compiled:
     target: LlvmTarget = field(default_factory=host_target)
     contract: bool = False
 
+    @cached_property
+    def emitted(self) -> EmittedKernel:
+        """LLVM IR that relies on no alignment."""
+        buffers = tuple(replace(b, alignment=1) for b in self.kernel.buffers)
+        kernel = replace(self.kernel, buffers=buffers)
+        return emit_kernel(kernel, self.target, contract=self.contract)
+
     def __call__(
         self,
         parameters: Mapping[str, int],
@@ -54,14 +62,8 @@ class Compiled:
         team: int = 1,
     ) -> tuple[dict[str, np.ndarray], Status]:
         """The buffers after a run on copies of them, and the status. ``team``: of a region."""
-        loose = replace(
-            self.kernel, buffers=tuple(replace(b, alignment=1) for b in self.kernel.buffers)
-        )
-        emitted = emit_kernel(loose, self.target, contract=self.contract)
-        symbols = emitted.symbols
-        names = (symbols.function, symbols.extent)
-        imports = {"weft_barrier": runtime()["weft_barrier"]}
-        library = link([to_object(emitted.text, self.target)], names, imports)
+        symbols = self.emitted.symbols
+        library = _linked(self.emitted, self.target)
         fenced = {b.name: Fenced(buffers[b.name], at_end) for b in self.kernel.buffers}
         shared = Fenced(np.zeros(evaluate(symbols.shared, parameters), np.uint8), True)
         addresses = [*(f.address for f in fenced.values()), shared.address]
@@ -90,12 +92,18 @@ class Compiled:
 
     def extent(self, parameters: Mapping[str, int]) -> int:
         """How many turns threads can share."""
-        emitted = emit_kernel(self.kernel, self.target)
-        imports = {"weft_barrier": runtime()["weft_barrier"]}
-        library = link([to_object(emitted.text, self.target)], (emitted.symbols.extent,), imports)
+        library = _linked(self.emitted, self.target)
         values = [parameters[p] for p in self.kernel.parameters]
         given = (ctypes.c_int64 * (len(values) + 1))(*values)
-        return int(_EXTENT(library[emitted.symbols.extent])(given))
+        return int(_EXTENT(library[self.emitted.symbols.extent])(given))
+
+
+@lru_cache(maxsize=16)
+def _linked(emitted: EmittedKernel, target: LlvmTarget) -> Library:
+    """The functions of a module: kernels run many times, at several sizes and between fences."""
+    names = (emitted.symbols.function, emitted.symbols.extent)
+    imports = {"weft_barrier": runtime()["weft_barrier"]}
+    return link([to_object(emitted.text, target)], names, imports)
 
 
 def check(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import lru_cache
 from textwrap import dedent
 
 import numpy as np
@@ -192,13 +193,22 @@ def promise(now: Scheduled, *sizes: Mapping[str, int]) -> list[Run]:
 def same(now: Scheduled, *sizes: Mapping[str, int]) -> list[Run]:
     runs = []
     for values in sizes:
-        given = arrays(now.original, values)
-        expected = interpret(now.original, given, values)
+        given, expected = _as_written(now.original, tuple(values.items()))
         found = interpret(now.scop, given, values, tree=now.tree)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=f"{name} at {values}")
         runs.append((given, expected))
     return runs
+
+
+@lru_cache(maxsize=256)
+def _as_written(scop: Scop, sizes: tuple[tuple[str, int], ...]) -> Run:
+    """What is given and what comes out; of one program, many schedules are tried."""
+    given = arrays(scop, dict(sizes))
+    expected = interpret(scop, given, dict(sizes))
+    for array in (*given.values(), *expected.values()):
+        array.flags.writeable = False
+    return given, expected
 
 
 def every(scop: Scop, sizes: tuple[int, ...] = SIZES) -> list[dict[str, int]]:
