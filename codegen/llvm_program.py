@@ -9,11 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.codegen.llvm_sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
 from weft.codegen.llvm_teams import GRAIN, Teams, emit_teams
-from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
+from weft.codegen.program import (
+    Aligned,
+    Arena,
+    Buffer,
+    Constant,
+    Input,
+    Launch,
+    Output,
+    Place,
+    Program,
+)
 from weft.codegen.size_arithmetic import LIMIT
 from weft.frontend.scalar_expr import Expr, Var, apply, literal, substitute
 
@@ -40,6 +50,7 @@ def emit_program(
     lines = [
         f"; host program {_comment(program.name)}",
         *CHECKED_DECLARATIONS,
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         "declare i32 @weft_acquire(i32)",
         "declare void @weft_release(i32)",
         "declare i32 @weft_team(i32, i32)",
@@ -116,8 +127,18 @@ def _entry(
     shared = function.value(f"getelementptr i8, ptr %arena, i64 {end}")
     size = function.size(shared_scratch(program, symbols))
     scratch = function.value(f"getelementptr i8, ptr {shared}, i64 {size}")
+    aligned: dict[str, str] = {}
+    block = "begin"
+    for buffer in program.buffers:
+        if isinstance(buffer.place, Aligned):
+            aligned[buffer.name], block = _aligned(function, buffer, buffer.place, block)
+    function.do("br label %step0")
+    function.lines.append("step0:")
     for number, step in enumerate(program.steps):
-        pointers = [_pointer(function, buffers[name], constants) for name in step.arguments]
+        pointers = [
+            aligned.get(name) or _pointer(function, buffers[name], constants)
+            for name in step.arguments
+        ]
         for position, pointer in enumerate([*pointers, shared]):
             slot = function.value(f"getelementptr ptr, ptr {table}, i64 {position}")
             function.do(f"store ptr {pointer}, ptr {slot}, align 8")
@@ -141,7 +162,7 @@ def _entry(
     return [
         f"define i32 {_symbol(entry)}(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena,"
         " ptr %parameters, ptr %status, i32 %threads) {",
-        "step0:",
+        "begin:",
         *function.lines,
         f"  call void @weft_release(i32 {team})",
         "  ret i32 0",
@@ -193,11 +214,36 @@ def _threads(program: Program, entry: str, teams: Mapping[str, Teams]) -> list[s
     ]
 
 
+def _aligned(
+    function: SizeFunction, buffer: Buffer, place: Aligned, before: str
+) -> tuple[str, str]:
+    """Where the input begins at a line, in place or after it was copied, and the block that ends
+    with that, as the block ``before`` does."""
+    given = _pointer(function, replace(buffer, place=Input(place.index)), {})
+    copy = _pointer(function, replace(buffer, place=Arena(place.offset)), {})
+    address = function.value(f"ptrtoint ptr {given} to i64")
+    rest = function.value(f"and i64 {address}, 63")
+    within = function.value(f"icmp ne i64 {rest}, 0")
+    label = f"aligned{place.index}"
+    function.do(f"br i1 {within}, label %copy_{label}, label %{label}")
+    function.lines.append(f"copy_{label}:")
+    size: Expr = literal(buffer.dtype.itemsize)
+    for extent in buffer.shape:
+        size = size * extent
+    bytes_ = function.size(size)
+    function.do(
+        f"call void @llvm.memcpy.p0.p0.i64(ptr {copy}, ptr {given}, i64 {bytes_}, i1 false)"
+    )
+    function.do(f"br label %{label}")
+    function.lines.append(f"{label}:")
+    return function.value(f"phi ptr [ {given}, %{before} ], [ {copy}, %copy_{label} ]"), label
+
+
 def _pointer(function: SizeFunction, buffer: Buffer, constants: Mapping[Place, int]) -> str:
     match buffer.place:
         case Arena(offset):
             return function.value(f"getelementptr i8, ptr %arena, i64 {function.size(offset)}")
-        case Input(number):
+        case Input(number) | Aligned(number):
             source = "%inputs"
         case Output(number):
             source = "%outputs"

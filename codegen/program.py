@@ -3,7 +3,7 @@
     Program ::= name, parameters, inputs, outputs, constants, arena: Size, buffers, steps, kernels,
                 derived, in_place, scalars
     Buffer  ::= name, dtype, shape: Expr…, place
-    Place   ::= Input(i) | Output(i) | Constant(name) | Arena(offset)
+    Place   ::= Input(i) | Output(i) | Constant(name) | Arena(offset) | Aligned(i, offset)
     Step    ::= Launch(kernel, arguments: buffer names, parameters: Expr…)
 
 * One call runs the steps in order on a fresh arena. ``Launch`` runs one kernel to its end, on as
@@ -11,6 +11,8 @@
   chunks, a region as ``loop_ir`` says, any other on one thread.
 * Buffers at one place may overlap in time but not in liveness; a buffer that is a view of another
   (a reshape) has the same place.
+* ``Aligned`` is what input i holds, from the beginning of a cache line: there, if it begins at one,
+  and else in the arena, where it is copied before the first step.
 * Parameters are size symbols, bound from the inputs' shapes at the call; an input of ``scalars``,
   of dtype int64 and without dimensions, is the parameter of its name; ``derived`` gives those
   that are functions of earlier ones. Offsets and ``arena`` may be expressions over them.
@@ -55,7 +57,13 @@ class Arena:
     offset: Expr  # bytes, a multiple of 64
 
 
-Place = Input | Output | Constant | Arena
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    index: int
+    offset: Expr  # bytes, a multiple of 64
+
+
+Place = Input | Output | Constant | Arena | Aligned
 
 
 @dataclass(frozen=True, slots=True)

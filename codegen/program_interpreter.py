@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Kernel
-from weft.codegen.program import Arena, Buffer, Constant, Input, Output, Program
+from weft.codegen.program import Aligned, Arena, Buffer, Constant, Input, Output, Program
 from weft.codegen.size_arithmetic import bind, evaluate
 
 Failure = tuple[int, int, int]  # code of the first failed Check and its two details
@@ -55,11 +55,14 @@ def interpret_program(
                 return outputs[i].reshape(shape)
             case Constant(name):
                 return constants[name].reshape(shape)
-            case Arena(offset):
+            case Arena(offset) | Aligned(_, offset):
                 start = evaluate(offset, sizes)
                 stop = start + prod(shape) * buffer.dtype.itemsize
                 return arena[start:stop].view(buffer.dtype.numpy).reshape(shape)
 
+    for buffer in program.buffers:
+        if isinstance(buffer.place, Aligned):
+            array(buffer)[...] = inputs[buffer.place.index].reshape(_shape(buffer, sizes))
     buffers = {b.name: b for b in program.buffers}
     kernels = {k.name: k for k in program.kernels}
     for number, step in enumerate(program.steps):

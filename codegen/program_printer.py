@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.codegen import loop_ir
-from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
+from weft.codegen.program import (
+    Aligned,
+    Arena,
+    Buffer,
+    Constant,
+    Input,
+    Launch,
+    Output,
+    Place,
+    Program,
+)
 from weft.codegen.size_arithmetic import text
 from weft.frontend.scalar_expr import Expr
 
@@ -49,6 +59,8 @@ def _place(place: Place) -> str:
             return f"constant {name!r}"
         case Arena(offset):
             return f"arena + {text(offset)}"
+        case Aligned(index, offset):
+            return f"input {index} if it begins at a line, else a copy at arena + {text(offset)}"
 
 
 def _step(step: Launch) -> str:

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.codegen.loop_ir import Kernel
-from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Place, Program
+from weft.codegen.program import (
+    Aligned,
+    Arena,
+    Buffer,
+    Constant,
+    Input,
+    Launch,
+    Output,
+    Place,
+    Program,
+)
 from weft.codegen.size_arithmetic import SizeError, evaluate, text
 from weft.errors import InternalError
 
@@ -82,6 +92,7 @@ class _Verifier:
             if buffer.place != place:
                 raise _broken("E0551", f"buffer {buffer.name} is not at {place}", program.name)
         constants = {b.place for b in program.constants}
+        taken = {i for _, i in program.in_place}
         for buffer in program.constants:
             if not isinstance(buffer.place, Constant):
                 raise _broken("E0551", f"{buffer.name} is no constant", program.name)
@@ -92,6 +103,8 @@ class _Verifier:
             match buffer.place:
                 case Input(i) if i >= len(program.inputs):
                     raise _broken("E0551", f"{buffer.name}: no input {i}", program.name)
+                case Aligned(i, _) if i >= len(program.inputs) or i in taken:
+                    raise _broken("E0551", f"{buffer.name}: no input {i} to copy", program.name)
                 case Output(i) if i >= len(program.outputs):
                     raise _broken("E0551", f"{buffer.name}: no output {i}", program.name)
                 case Constant(name) if buffer.place not in constants:
@@ -126,7 +139,7 @@ class _Verifier:
         match buffer.place:
             case Input(i):
                 return any(i == given for _, given in self.program.in_place)
-            case Constant():
+            case Constant() | Aligned():
                 return False
         return True
 
@@ -140,6 +153,10 @@ class _Verifier:
             ]
             for step in self.program.steps
         ]
+
+    def _copied(self) -> set[str]:
+        """Buffers that are full before the first step."""
+        return {b.name for b in self.program.buffers if isinstance(b.place, Aligned)}
 
     def _outputs_written(self) -> None:
         """Some step writes each output; one in the place of an input may stay what that is."""
@@ -156,7 +173,7 @@ class _Verifier:
     def _arena_bounds(self, sizes: Sizes) -> None:
         end = evaluate(self.program.arena, sizes)
         for buffer in self.program.buffers:
-            if isinstance(buffer.place, Arena):
+            if isinstance(buffer.place, Arena | Aligned):
                 start, stop = _extent(buffer, buffer.place, sizes)
                 if start % 64 or start < 0 or stop > end:
                     raise _broken(
@@ -188,8 +205,8 @@ class _Verifier:
     def _arena_liveness(self, sizes: Sizes) -> None:
         """Buffers that live at the same time do not overlap, unless they are views: one place."""
         uses = self._uses()
-        first: dict[str, int] = {}
-        last: dict[str, int] = {}
+        first = dict.fromkeys(self._copied(), 0)
+        last = dict(first)
         for number, step in enumerate(uses):
             for use in step:
                 first.setdefault(use.buffer, number)
@@ -197,7 +214,7 @@ class _Verifier:
         extents = {
             b.name: _extent(b, b.place, sizes)
             for b in self.program.buffers
-            if isinstance(b.place, Arena) and b.name in first
+            if isinstance(b.place, Arena | Aligned) and b.name in first
         }
         starting: dict[int, list[str]] = {}
         ending: dict[int, list[str]] = {}
@@ -228,8 +245,8 @@ class _Verifier:
 
     def _no_clobber(self, uses: list[list[_Use]], extents: Mapping[str, tuple[int, int]]) -> None:
         """A read finds what was written last through the same name, or through the viewed one."""
-        last_writer: dict[tuple[int, int], str] = {}
-        written: set[str] = set()
+        written = self._copied()
+        last_writer = {extents[name]: name for name in written if name in extents}
         for number, step in enumerate(uses):
             where = f"step {number} of {self.program.name}"
             for use in step:
@@ -251,7 +268,7 @@ class _Verifier:
         shared: dict[Place, Place] = {Output(o): Input(i) for o, i in self.program.in_place}
         for buffer in self.program.buffers:
             place = shared.get(buffer.place, buffer.place)
-            if isinstance(place, Arena):
+            if isinstance(place, Arena | Aligned):
                 spans[buffer.name] = ("arena", *_extent(buffer, place, sizes))
             else:
                 spans[buffer.name] = (place, 0, _bytes(buffer, sizes))
@@ -283,7 +300,7 @@ def _bytes(buffer: Buffer, sizes: Sizes) -> int:
     return total
 
 
-def _extent(buffer: Buffer, place: Arena, sizes: Sizes) -> tuple[int, int]:
+def _extent(buffer: Buffer, place: Arena | Aligned, sizes: Sizes) -> tuple[int, int]:
     start = evaluate(place.offset, sizes)
     return start, start + _bytes(buffer, sizes)
 

@@ -70,7 +70,6 @@ class Tensor:
     role: Role = "temp"
     scope: Scope = "global"
     contracted: int = 0  # leading dims without storage of their own
-    aligned: bool = False  # an input of the program's own, which begins at a line of the caches
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ place     inputs, outputs, constants, and an arena planned by liveness
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.program import (
+    Aligned,
     Arena,
     Buffer,
     Constant,
@@ -44,12 +45,14 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch before buffers have places: buffer names by kernel argument."""
+    """One launch before buffers have places: buffer names by kernel argument. ``again``: those of
+    which it reads each line many times, so that it matters where lines begin."""
 
     kernel: Kernel
     arguments: tuple[str, ...]
     reads: frozenset[str]
     writes: frozenset[str]
+    again: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +130,24 @@ def host_program(
     outputs: tuple[str, ...],
 ) -> Program:
     """The program that runs ``steps``; buffers without a place of ``places`` are constants, if
-    they are ``constant``, or live in the arena. ``known``: derived parameters."""
+    they are ``constant``, or live in the arena. ``known``: derived parameters. Inputs that are read
+    again and again begin at a line of the caches for that, unless a step writes them."""
+    begun = _begun(steps, places)
+    steps = [replace(s, arguments=tuple(begun.get(n, n) for n in s.arguments)) for s in steps]
+    storage = {**storage, **{new: storage[n] for n, new in begun.items()}}
     named = list(dict.fromkeys(n for step in steps for n in step.arguments))
     constants = [n for n in named if n in constant and n not in places]
     temporaries = [n for n in named if n not in places and n not in constants]
-    offsets, arena = _plan(steps, storage, temporaries)
+    offsets, arena = _plan(steps, storage, temporaries, frozenset(begun.values()))
     where: dict[str, Place] = {
         **places,
         **{n: Constant(n) for n in constants},
         **{n: Arena(offsets[n]) for n in temporaries},
     }
+    for n, new in begun.items():
+        match places[n]:
+            case Input(number):
+                where[new] = Aligned(number, offsets[new])
     ports = [*inputs, *outputs]
     buffers = {
         n: Buffer(n, storage[n].dtype, storage[n].shape, where[n])
@@ -162,6 +173,13 @@ def host_program(
     )
 
 
+def _begun(steps: Sequence[Step], places: Mapping[str, Place]) -> dict[str, str]:
+    """Inputs that are to begin at a line, and what each is called where it does."""
+    written = frozenset[str]().union(*(step.writes for step in steps))
+    again = frozenset[str]().union(*(step.again for step in steps)) - written
+    return {n: f"{n}/aligned" for n in places if n in again and isinstance(places[n], Input)}
+
+
 def _symbols(buffers: Iterable[Buffer]) -> Iterator[str]:
     """Size symbols in the shapes of ``buffers``."""
     for buffer in buffers:
@@ -170,10 +188,14 @@ def _symbols(buffers: Iterable[Buffer]) -> Iterator[str]:
 
 
 def _plan(
-    steps: Sequence[Step], storage: Mapping[str, Storage], names: Sequence[str]
+    steps: Sequence[Step],
+    storage: Mapping[str, Storage],
+    names: Sequence[str],
+    before: frozenset[str],
 ) -> tuple[dict[str, Expr], Expr]:
-    """Offsets of the temporaries and the arena's size, in bytes."""
-    first: dict[str, int] = {}
+    """Offsets of the temporaries, some of which are there ``before`` the first step, and the
+    arena's size, in bytes."""
+    first = dict.fromkeys(before, 0)
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
         for n in step.arguments:

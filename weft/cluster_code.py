@@ -22,6 +22,7 @@ from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.limits import Limits
+from weft.polyhedral.policy.read_again import read_again
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_tree import Leaf, Sequence, Tree, statements_below
@@ -36,11 +37,13 @@ from weft.targets import thread_count
 
 @dataclass(frozen=True, slots=True)
 class ClusterKernel:
-    """A kernel and the Scop tensors that its buffers are, in order."""
+    """A kernel and the Scop tensors that its buffers are, in order; ``again``: those of which it
+    reads each line many times."""
 
     kernel: Kernel
     reads: frozenset[str]
     writes: frozenset[str]
+    again: frozenset[str] = frozenset()
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -62,20 +65,13 @@ class ClusterCode:
     fallback: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What is known of a cluster's inputs, by their numbers: those whose data is known, and those
-    that other clusters work out, in memory of the program's own."""
-
-    constant: frozenset[int] = frozenset()
-    own: frozenset[int] = frozenset()
-
-
-def cluster_scop(cluster: ClusterProgram, given: Given, name: str, passes: Passes) -> Scop:
-    """``cluster`` as affine statements."""
+def cluster_scop(
+    cluster: ClusterProgram, constant: frozenset[int], name: str, passes: Passes
+) -> Scop:
+    """``cluster`` as affine statements; ``constant``: numbers of inputs whose data is known."""
     lowered = passes.run(
         "scop",
-        lambda: with_given(lower(cluster.program, name, sources=cluster.sources), given),
+        lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
         show=scop_text,
         verify=verify_scop,
     )
@@ -151,17 +147,12 @@ def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
     return tuple(t for t in scop.tensors if t.role in wanted)
 
 
-def with_given(scop: Scop, given: Given) -> Scop:
-    """``scop`` with its inputs marked as what they are."""
+def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
+    """``scop`` with the inputs of these numbers marked as constants."""
     inputs = [t.name for t in scop.tensors if t.role == "input"]
-    known, own = {inputs[k] for k in given.constant}, {inputs[k] for k in given.own}
-
-    def marked(tensor: Tensor) -> Tensor:
-        if tensor.name in known:
-            return replace(tensor, role="constant")
-        return replace(tensor, aligned=True) if tensor.name in own else tensor
-
-    return replace(scop, tensors=tuple(map(marked, scop.tensors)))
+    known = {inputs[k] for k in constant}
+    tensors = (replace(t, role="constant") if t.name in known else t for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors))
 
 
 def proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
@@ -240,4 +231,5 @@ def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
-    return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared))
+    again = read_again(nest.scop, nest.tree, machine)
+    return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared), again)

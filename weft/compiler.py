@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.assemble import Assembly, assemble
 from weft.cache import open_cache
-from weft.cluster_code import ClusterCode, Given, cluster_code, cluster_scop
+from weft.cluster_code import ClusterCode, cluster_code, cluster_scop
 from weft.codegen.llvm_target import host_target
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.program import Program as HostProgram
@@ -203,7 +203,7 @@ def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Sco
     clusters = passes.run("partition", lambda: partition(graph, limits)).clusters
     distinct = {cell.name: cell for cell in _cells(graph, clusters, passes) if cell}
     return {
-        name: cluster_scop(cell.program, cell.given, name, passes)
+        name: cluster_scop(cell.program, cell.constant, name, passes)
         for name, cell in distinct.items()
     }
 
@@ -214,31 +214,26 @@ class _Cell:
 
     name: str
     program: ClusterProgram
-    given: Given  # data is known that follows from such, too
+    constant: frozenset[int]  # numbers of the inputs whose data is known, or follows from such
 
 
 def _cells(graph: Graph, clusters: Sequence[Cluster], passes: Passes) -> Iterator[_Cell | None]:
     """Each cluster in turn, None for a view."""
     names: dict[object, str] = {}
-    known, callers = set(graph.constants), {value.name for value in graph.inputs}
+    known = set(graph.constants)
     for cluster in clusters:
         if all(value.name in known for value in cluster.inputs):
             known |= {value.name for value in cluster.outputs}
         if cluster.is_view:
-            if any(value.name in callers for value in cluster.inputs):
-                callers |= {value.name for value in cluster.outputs}
             yield None
             continue
         program = passes.run(
             "cluster", partial(_verified_program, cluster), show=lambda c: program_text(c.program)
         )
-        numbers = range(len(cluster.inputs))
-        constant = frozenset(k for k in numbers if cluster.inputs[k].name in known)
-        own = frozenset(k for k in numbers if cluster.inputs[k].name not in known | callers)
-        given = Given(constant, own)
+        constant = frozenset(k for k, value in enumerate(cluster.inputs) if value.name in known)
         symbols = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
-        key = (canonical_text(program.program), given, repr(symbols))
-        yield _Cell(names.setdefault(key, f"kernel{len(names)}"), program, given)
+        key = (canonical_text(program.program), constant, repr(symbols))
+        yield _Cell(names.setdefault(key, f"kernel{len(names)}"), program, constant)
 
 
 def _cluster_codes(
@@ -254,7 +249,7 @@ def _cluster_codes(
     codes: list[ClusterCode | None] = []
     for cell in _cells(graph, clusters, passes):
         if cell is not None and cell.name not in done:
-            scop = cluster_scop(cell.program, cell.given, cell.name, passes)
+            scop = cluster_scop(cell.program, cell.constant, cell.name, passes)
             done[cell.name] = cluster_code(scop, machine, passes, schedules.get(cell.name))
             if ready is not None:
                 for made in done[cell.name].kernels:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
-from weft.assemble import Assembly
 from weft.cluster_code import ClusterCode
-from weft.codegen.program import Program
+from weft.codegen.program import Aligned, Program
+from weft.codegen.size_arithmetic import text
 from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Literal
 from weft.frontend.tensor_expr import Size, constant_size
@@ -116,7 +116,7 @@ def _explained(lowered: Lowered) -> Lines:
     for attribute, title in NOTES.items():
         noted = [n for n in lowered.graph.nodes if attribute in n.attributes]
         lines += ["", title, *(f"  {n.name}: {n.attributes[attribute]}" for n in noted)]
-    return [*lines, "", *_memory(lowered.assembly)]
+    return [*lines, "", *memory_lines(lowered.assembly.main)]
 
 
 def _node(node: Node) -> str:
@@ -179,5 +179,12 @@ def cost_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
     ]
 
 
-def _memory(assembly: Assembly) -> list[str]:
-    return [f"arena: {_constant(assembly.main)} bytes, {len(assembly.main.steps)} launches"]
+def memory_lines(program: Program) -> list[str]:
+    """The arena, and the inputs that may be copied to it."""
+    count = len(program.steps)
+    lines = [f"arena: {text(program.arena)} bytes, {count} launch{'es' * (count != 1)}"]
+    places = [buffer.place for buffer in program.buffers]
+    copied = [program.inputs[p.index].name for p in places if isinstance(p, Aligned)]
+    if copied:
+        lines.append(f"copied where they begin within a line: {', '.join(copied)}")
+    return lines

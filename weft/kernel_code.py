@@ -161,7 +161,7 @@ def _program(
     storage |= {a.name: Storage(a.dtype, ()) for a in kernel.arguments if a.kind == "parameter"}
     names = tuple(kernel.tensors.get(a.name, a.name) for a in kernel.arguments)
     places: dict[str, Place] = {name: Input(k) for k, name in enumerate(names)}
-    steps = [Step(k.kernel, k.tensors, k.reads, k.writes) for k in kernels]
+    steps = [Step(k.kernel, k.tensors, k.reads, k.writes, k.again) for k in kernels]
     program = host_program(
         "main", steps, storage, dict(scop.derived), places, frozenset(), names, ()
     )
@@ -207,8 +207,4 @@ def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
 
 def _explanation(lowered: LoweredKernel) -> Callable[[], str]:
     """What explains ``lowered``, without its code."""
-    scheduled, program = lowered.scheduled, lowered.program
-    return partial(
-        explain, scheduled, lowered.machine, lowered.fallback,
-        arena=program.arena, launches=len(program.steps),
-    )  # fmt: skip
+    return partial(explain, lowered.scheduled, lowered.machine, lowered.fallback, lowered.program)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from weft.codegen.program import Program
-from weft.codegen.size_arithmetic import text
-from weft.explain import cost_lines, dependence_lines, schedule_lines, statement_line
+from weft.explain import cost_lines, dependence_lines, memory_lines, schedule_lines, statement_line
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.frontend.scalar_printer import python_text
 from weft.guards import guards_of
@@ -45,9 +44,7 @@ def statistics(
 
 
 @exclusively
-def explain(
-    scheduled: Scheduled, machine: Machine, fallback: str, *, arena: Expr, launches: int
-) -> str:
+def explain(scheduled: Scheduled, machine: Machine, fallback: str, program: Program) -> str:
     """Statements, what is not known before data are, dependences, schedule, memory."""
     scop = scheduled.original
     lines = [f"{scop.name}({', '.join(scop.parameters)})", "  tensors"]
@@ -65,7 +62,7 @@ def explain(
     lines += [f"    {_in_words(note)}" for note in scheduled.notes]
     lines += schedule_lines(scheduled)
     lines += cost_lines(scheduled, machine)
-    lines += [f"  arena: {text(arena)} bytes, {launches} launch{'es' * (launches != 1)}"]
+    lines += [f"  {line}" for line in memory_lines(program)]
     return "\n".join(lines) + "\n"
 
 

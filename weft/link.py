@@ -51,6 +51,7 @@ def _steps(code: ClusterCode, names: Mapping[str, str]) -> list[Step]:
             tuple(names[t] for t in k.tensors),
             frozenset(names[t] for t in k.reads),
             frozenset(names[t] for t in k.writes),
+            frozenset(names[t] for t in k.again),
         )
         for k in code.kernels
     ]

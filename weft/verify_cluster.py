@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from weft.cluster_code import Given, nests, prove, with_given
+from weft.cluster_code import nests, prove, with_constants
 from weft.codegen import loop_interpreter
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.llvm_target import LlvmTarget
@@ -145,7 +145,7 @@ class _Check:
         self.data = dict(zip(names, self.inputs, strict=True))
         self.parameters = scop_interpreter.bind_parameters(scop, self.data)
         self._state("from_tensor_expr", State("", scop, None))
-        scop = make("coalesce", lambda: coalesce(with_given(scop, Given(self.constant))))
+        scop = make("coalesce", lambda: coalesce(with_constants(scop, self.constant)))
         self._state("coalesce", State("", scop, None))
         return keep_order(scop) if self.ladder.options.strict else scop
 

@@ -96,11 +96,16 @@ def compile_c(
     number = len(list(folder.iterdir()))
     source = folder / f"{kernel.name}_{number}.c"
     source.write_text(text)
-    library = source.with_suffix(".so")
-    command = [compiler, *flags, "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    library, part = source.with_suffix(".so"), source.with_suffix(".o")
+    # Linked without these flags: -ffast-math would add code that makes the whole process, NumPy and
+    # Weft in it, take numbers near zero for zero.
+    for command in (
+        [compiler, *flags, "-fPIC", "-c", "-o", str(part), str(source)],
+        [compiler, "-shared", "-o", str(library), str(part), "-lm"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
     function = getattr(ctypes.CDLL(str(library)), f"kernel_{kernel.name}")
     function.restype = None
     return CProgram(text, kernel.buffers, function)

@@ -34,7 +34,7 @@ from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.policy.product_panels import panels_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
-from weft.polyhedral.policy.streamed import STEPS, read_once, strip_of
+from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.policy.upright_panels import from_upright_panels, upright_packings
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
@@ -130,7 +130,8 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
     p = replace(p, jumping=(*p.jumping, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*near, *inside)[0]
-    planner.packings += panels_of(planner, p, first.name, tiling.tile)
+    rows = far_rows(planner, p) if tiling.steps else {}
+    planner.packings += panels_of(planner, p, first.name, tiling.tile, in_rows=rows)
     return _marked(planner, p, tiling, inside)
 
 

@@ -3,7 +3,8 @@ the caches, and how they lie. Those that are made once are ``whole_panels``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.linear import mentions
@@ -12,13 +13,21 @@ from weft.polyhedral.policy.product import Product
 from weft.polyhedral.scop import Access, Statement
 
 Tile = tuple[tuple[int, ...], int]  # rows and lanes
+NO_ROWS: Mapping[int, int] = MappingProxyType({})
 
 
 def panels_of(
-    planner: Planner, p: Product, loop: str, tile: Tile, *, again: bool = False
+    planner: Planner,
+    p: Product,
+    loop: str,
+    tile: Tile,
+    *,
+    again: bool = False,
+    in_rows: Mapping[int, int] = NO_ROWS,
 ) -> Iterator[Packing]:
     """Operands that jump along the lanes come from panels, made once for each tile; constants lie
-    in the order in which they are read, from the beginning."""
+    in the order in which they are read, from the beginning. ``in_rows``: the numbers of those that
+    are read as rows of memory, and how long these have to be made (0: they lie so)."""
     s = planner.scop.statement(p.statement)
     rows, lanes = tile
     for number, read in enumerate(s.reads):
@@ -33,6 +42,10 @@ def panels_of(
         if not constant and planner.prepared(s, number):
             continue
         dim = (*across, *down)[0]
+        if number in in_rows:
+            if in_rows[number]:
+                yield Packing(p.statement, number, "", across[0], in_rows[number])
+            continue
         maker = planner.operands.get(read.tensor, "")
         if across and maker:
             yield Packing(p.statement, number, loop, dim, lanes, maker)

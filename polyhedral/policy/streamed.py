@@ -4,6 +4,8 @@
     for k: for j: y[j] += x[k] * B[k, j]   →      for k_t:              a few steps
                                                     for j_r: registers
 
+Constants that the second cache does not hold are put into such rows, if they lie otherwise.
+
 Nothing is gained from holding lanes of B, since no other rows of y use them. What counts is that
 memory hands out lines in the order in which it keeps them, of several pages at the same time: a
 register tile over all steps would go down a column of pages instead, and one step after the other
@@ -14,12 +16,14 @@ from __future__ import annotations
 
 from math import prod
 
+from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.policy.far_constants import LINE, bytes_beside, moves
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product
-from weft.polyhedral.policy.product_costs import PAGE
+from weft.polyhedral.policy.product_costs import PAGE, extents
 from weft.polyhedral.policy.sizes import size_of, turns_of
 from weft.polyhedral.scop import Access, Scop, Statement
 
@@ -37,8 +41,30 @@ def read_once(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -
     rows = [size_of(s, d) for d in p.rows]
     if any(n is None or n > size for n, size in zip(rows, tile[0], strict=True)):
         return False
-    waits = not p.rows or _waits(planner.machine, prod(tile[0]))
-    return waits and any(n not in p.jumping and _in_rows(scop, r, p) for n, r in enumerate(s.reads))
+    if p.rows and not _waits(planner.machine, prod(tile[0])):
+        return False
+    lying = (n not in p.jumping and _in_rows(scop, r, p) for n, r in enumerate(s.reads))
+    return any(lying) or bool(far_rows(planner, p))
+
+
+def far_rows(planner: Planner, p: Product) -> dict[int, int]:
+    """The constants, by number of the read, that the second cache does not hold: they are read
+    fastest as rows of memory, too. For each, the elements of a row that begins at a line; 0 where
+    they lie so."""
+    s, sizes = planner.scop.statement(p.statement), extents(planner.scop.statement(p.statement))
+    found: dict[int, int] = {}
+    for number, read in enumerate(s.reads):
+        tensor = planner.scop.tensor(read.tensor)
+        moved = [d for d in (p.lanes, *p.stream) if moves(read, d)]
+        if sizes is None or tensor.role != "constant" or len(moved) < 2 or p.instruction:
+            continue
+        if bytes_beside(planner.scop, read, sizes) > planner.machine.near:
+            line = LINE // tensor.dtype.itemsize
+            size = tensor.shape[-1]
+            whole = isinstance(size, Literal) and int(size.value) % line == 0
+            lies = whole and mentions(read.indices[-1], (p.lanes,)) and not jumps(read, p.lanes)
+            found[number] = 0 if lies else -(-sizes[p.lanes] // line) * line
+    return found
 
 
 def _waits(machine: Machine, rows: int) -> bool:

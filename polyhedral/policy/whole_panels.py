@@ -6,7 +6,7 @@
 
 From then on they are what constants are: each tile of rows reads them as one stream, all steps run
 at once, and sums begin in registers. In rows of memory, steps would be on other pages, and vectors
-of a caller's array, which may begin anywhere, on two lines.
+on two lines. What blocks of rows would copy part by part is better copied once, too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.far_constants import bytes_beside
 from weft.polyhedral.policy.far_lanes import far_lanes
-from weft.polyhedral.policy.operand_panels import ACROSS, in_rows, waits
+from weft.polyhedral.policy.operand_panels import ACROSS, from_panels, in_rows, waits
 from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.product import Product, shape
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.product_panels import interleaved
 from weft.polyhedral.policy.reuse import in_one_part
+from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.scop import Scop, Statement
 
 NEAR = 8.0  # cycles for a vector that is copied: more than it takes, since it may lie well already
@@ -39,13 +40,15 @@ def whole_panels(planner: Planner, p: Product, *, many: bool) -> Iterator[Packin
     s, tile = planner.scop.statement(p.statement), shape(planner, p)
     near = many or far_lanes(planner, p, tile) is None  # else they are copied one by one
     long = many and not in_one_part(planner.scop, s, p.stream, planner.machine)
+    width = size_of(s, p.lanes) or tile[1]
+    parts = from_panels(planner.scop, p, tile, width, planner.machine) if many else ()
     for number, read in enumerate(s.reads):
         across, down = _along(s, number, (p.lanes,)), _along(s, number, p.rows)
         if planner.scop.tensor(read.tensor).role == "constant" or len(across) + len(down) != 1:
             continue
         maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, read)
         jumps = many and number in p.jumping
-        wanted = jumps or _lies_badly(planner, p, number, tile, many=many)
+        wanted = jumps or number in parts or _lies_badly(planner, p, number, tile, many=many)
         if across and (long or (near and wanted)):
             yield Packing(p.statement, number, "", across[0], tile[1], maker, inner)
         elif down and wanted:
@@ -72,8 +75,6 @@ def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile, *, many: 
         vectors = tile[1] * tensor.dtype.itemsize / machine.vector_bytes
         across = ACROSS * ceil(vectors)
         cycles = waits(scop, s, read, p, machine, across)
-        if tensor.role == "input" and not tensor.aligned:
-            cycles = max(cycles, across)
     else:
         again = ceil(sizes[p.lanes] / tile[1]) - 1
         vectors = tile[0][-1] * tensor.dtype.itemsize / machine.vector_bytes

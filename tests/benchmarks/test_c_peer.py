@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
-from weft.benchmarks.polybench.c_peer import aligned_copy, published_loops, sizes_of
+import numpy as np
+import pytest
+
+from weft.benchmarks.polybench.c_peer import (
+    FAST,
+    aligned_copy,
+    compile_c,
+    compilers,
+    published_loops,
+    sizes_of,
+)
 from weft.benchmarks.polybench.registry import SUITE
 from weft.codegen.c_printer import print_c
 from weft.dtypes import as_dtype
@@ -47,6 +57,16 @@ def test_time_steps_are_constants_and_small_arrays_live_on_the_stack() -> None:
     assert "for (int64_t t = 0; t < 20; t++) {" in printed("jacobi-2d")
     assert "  _Alignas(64) double z[40];\n" in printed("durbin")
     assert "path[i][j] = min_i32(path[i][j], path[i][k] + path[k][j]);" in printed("floyd-warshall")
+
+
+@pytest.mark.skipif(not compilers(), reason="no C compiler on this machine")
+def test_small_numbers_stay_what_they_are_beside_fast_c(tmp_path: Path) -> None:
+    benchmark = SUITE["gemm"]
+    scop = benchmark.make(as_dtype(benchmark.dtype)).lowered.scop
+    inputs = benchmark.inputs(np.dtype(benchmark.dtype), **benchmark.sizes("mini"))
+    for compiler in compilers().values():
+        compile_c(scop, sizes_of(scop, inputs), compiler, FAST, tmp_path)
+        assert np.float32(1e-38) * np.float32(0.5) > 0
 
 
 def test_arrays_are_aligned() -> None:

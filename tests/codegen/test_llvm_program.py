@@ -22,8 +22,9 @@ from weft.codegen.llvm_program import KernelSymbols, emit_program, scratch_strid
 from weft.codegen.llvm_target import host_target, to_object
 from weft.codegen.loop_ir import Barrier, Block, For, Kernel, Single, Store
 from weft.codegen.native_library import NativeProgram
-from weft.codegen.program import Arena, Buffer, Launch, Output, Program
+from weft.codegen.program import Aligned, Arena, Buffer, Input, Launch, Output, Program
 from weft.codegen.program_interpreter import interpret_program
+from weft.codegen.program_verifier import verify_program
 from weft.codegen.size_arithmetic import evaluate, text
 from weft.dtypes import float32
 from weft.errors import InternalError
@@ -47,6 +48,41 @@ def test_equals_the_interpreter(native: NativeCall, size: int, threads: int) -> 
     (expected,) = interpret_program(native.program, [x], {"b": bias}, run_chain_kernel)
     np.testing.assert_array_equal(y[:size], expected)
     assert y[size] == -1
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 64, 1009])
+def test_an_input_begins_at_a_line(size: int) -> None:
+    """Copied where it does not; two of them, one behind the other."""
+    program, whole = chain(), (n * 4 + 63) // 64 * 64
+    copies = [
+        Buffer(f"{b.name}/aligned", float32, b.shape, Aligned(k, whole * (k + 1)))
+        for k, b in enumerate((program.inputs[0], program.constants[0]))
+    ]
+    given = Buffer("bias", float32, program.inputs[0].shape, Input(1))
+    program = replace(
+        program,
+        inputs=(*program.inputs, given),
+        constants=(),
+        buffers=(*(b for b in program.buffers if b.name != "bias"), given, *copies),
+        arena=whole * 3,
+        steps=(Launch("add", ("x/aligned", "bias/aligned", "t")), program.steps[1]),
+    )
+    verify_program(program, [{"n": size}])
+    native = NativeCall(program)
+    for offsets in ((0, 0), (4, 0), (0, 16), (60, 32)):
+        x, bias, y = (within(size, offset) for offset in (*offsets, 0))
+        x[:], bias[:] = np.arange(size), np.linspace(0, 1, size)
+        assert native([x, bias], [y], [], [size], 2) == [0, 0, 0, 0, 0]
+        np.testing.assert_array_equal(y, (x + bias) * 2)
+        (expected,) = interpret_program(program, [x, bias], {}, run_chain_kernel)
+        np.testing.assert_array_equal(y, expected)
+
+
+def within(size: int, offset: int) -> np.ndarray:
+    """float32 numbers that begin so many bytes behind the beginning of a line."""
+    memory = np.zeros(size * 4 + 128, np.uint8)
+    begin = -memory.ctypes.data % 64 + offset
+    return memory[begin : begin + size * 4].view(np.float32)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -4,7 +4,7 @@ import pytest
 
 from tests.codegen.program_examples import chain, formal
 from weft.codegen.loop_ir import Block, Kernel
-from weft.codegen.program import Arena, Buffer, Input, Launch, Program
+from weft.codegen.program import Aligned, Arena, Buffer, Input, Launch, Program
 from weft.codegen.program_verifier import verify_program
 from weft.dtypes import float32, int32
 from weft.errors import InternalError
@@ -170,6 +170,27 @@ def test_in_place_input_may_be_written() -> None:
 
 def test_in_place_input_may_stay_as_it_is() -> None:
     verify_program(replace(SIXTEEN, steps=SIXTEEN.steps[:1], in_place=((0, 0),)))
+
+
+def copied(index: int, offset: int, **changes: object) -> Program:
+    """The chain on a copy of its input that begins at a line."""
+    copy = Buffer("x/aligned", float32, (literal(16),), Aligned(index, literal(offset)))
+    steps = (Launch("add", ("x/aligned", "bias", "t")), SIXTEEN.steps[1])
+    buffers, arena = (*SIXTEEN.buffers, copy), literal(128)
+    return replace(SIXTEEN, buffers=buffers, steps=steps, arena=arena, **changes)  # type: ignore[arg-type]
+
+
+def test_inputs_that_begin_at_lines() -> None:
+    verify_program(copied(0, 64))
+    verify_program(replace(copied(0, 64), steps=SIXTEEN.steps))  # nothing has to read the copy
+    refused(copied(1, 64), "E0551", "x/aligned")
+    refused(copied(0, 96), "E0551", "x/aligned is at 96")
+    refused(copied(0, 128), "E0551", "x/aligned is at 128")
+    refused(copied(0, 0), "E0554", "share memory")
+    refused(copied(0, 64, in_place=((0, 0),)), "E0551", "x/aligned")
+    written = Launch("double", ("t", "x/aligned"))
+    made = copied(0, 64)
+    refused(replace(made, steps=(*made.steps, written)), "E0552", "read-only")
 
 
 def test_unknown_size() -> None:

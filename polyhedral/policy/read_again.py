@@ -1,0 +1,68 @@
+"""Arguments whose lines register tiles load again and again, so that it matters where these begin.
+
+    for i_r: for j_r:                            each vector of B is loaded by every tile of rows:
+      for k: for 8 rows i: for 48 lanes j        two lines instead of one, where B begins within a
+        C[i, j] += A[i, k] * B[k, j]             line, as NumPy's larger arrays do
+
+Who calls may put arguments anywhere. If the rows of one are whole lines, all of its vectors begin
+at a line where the first does: it is copied there first, as it lies, unless it does already
+(``program.Aligned``). That costs less than a load for each of its lines.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Literal
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.tile_domain import MarkedTile, marked_tiles
+from weft.polyhedral.machine import Machine
+from weft.polyhedral.policy.far_constants import LINE, bytes_beside, moves
+from weft.polyhedral.policy.operand_panels import ACROSS
+from weft.polyhedral.policy.product_costs import extents
+from weft.polyhedral.schedule_tree import Tree
+from weft.polyhedral.scop import Access, Scop, Tensor
+
+NEAREST = 0.25  # cycles more for a vector on two lines of the first cache
+COPIED = 10.0  # cycles for a vector, to a place near and back
+
+
+def read_again(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
+    """The inputs of ``scop`` that are worth copying to where a line begins."""
+    found = set[str]()
+    for tile in marked_tiles(tree).values():
+        statement = scop.statement(tile.statement)
+        for read in statement.reads:
+            tensor = scop.tensor(read.tensor)
+            if tensor.role == "input" and _waits(scop, tile, read, machine) > COPIED:
+                found.add(tensor.name)
+    return frozenset(found)
+
+
+def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
+    """Cycles that all tiles wait longer for a vector of ``read`` on two lines; 0 where sizes are
+    not known, or its vectors begin anywhere by themselves."""
+    statement, tensor = scop.statement(tile.statement), scop.tensor(read.tensor)
+    sizes = extents(statement)
+    *others, lanes = (loop.at[tile.statement] for loop in tile.loops)
+    dims = [d for d in statement.dims if mentions(lanes, (d,))]
+    if sizes is None or len(dims) != 1 or not _in_lines(tensor, read, dims[0]):
+        return 0.0
+    beside = [d for d in statement.dims if not moves(read, d)]
+    rows = zip(others[tile.streams :], tile.payload.rows, strict=True)
+    at_once = prod(size for at, size in rows if mentions(at, beside))
+    folds = statement.update.dims if statement.update else ()
+    tiles = {d: sizes[d] for d in (*dims, *folds)}  # what tiles of the next rows read, too
+    near = bytes_beside(scop, read, tiles) <= machine.caches[0].size
+    return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else ACROSS)
+
+
+def _in_lines(tensor: Tensor, read: Access, lane: str) -> bool:
+    """Whether ``lane`` moves ``read`` along rows of whole lines, from the beginning of one."""
+    line = LINE // tensor.dtype.itemsize
+    if not read.indices or read.may or any(mentions(i, (lane,)) for i in read.indices[:-1]):
+        return False
+    last, row = to_affine(read.indices[-1]), tensor.shape[-1]
+    along = last is not None and last.terms == ((lane, 1),) and last.constant % line == 0
+    return along and isinstance(row, Literal) and int(row.value) % line == 0
