@@ -279,8 +279,8 @@ def _moved(program: Program, by: int) -> Program:
 
 
 MUTANTS: tuple[tuple[str, Change], ...] = (
-    ("gemm", unchanged),
-    *((name, longer_loops) for name in ("gemm", "jacobi-2d", "trmm")),
+    ("jacobi-2d", unchanged),
+    *((name, longer_loops) for name in ("jacobi-2d", "atax", "trmm")),
     ("symm", shorter_temporaries),
     ("symm", early_temporaries),
 )
