@@ -36,7 +36,6 @@ from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
-from weft.polyhedral.policy.upright_panels import from_upright_panels, upright_packings
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.scop import Statement
 
@@ -125,8 +124,6 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
     """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
     s = planner.scop.statement(p.statement)
     near = loops[len(loops) - len(tiling.near) :]
-    upright = from_upright_panels(planner.scop, p, tiling.tile, planner.machine)
-    planner.packings += upright_packings(planner.scop, p, upright, near, tiling.tile)
     p = replace(p, jumping=(*p.jumping, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*near, *inside)[0]

@@ -50,11 +50,11 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
     if sizes is None or len(dims) != 1 or not _in_lines(tensor, read, dims[0]):
         return 0.0
     beside = [d for d in statement.dims if not moves(read, d)]
-    rows = zip(others[tile.streams :], tile.payload.rows, strict=True)
+    rows = list(zip(others[tile.streams :], tile.payload.rows, strict=True))
     at_once = prod(size for at, size in rows if mentions(at, beside))
-    folds = statement.update.dims if statement.update else ()
-    tiles = {d: sizes[d] for d in (*dims, *folds)}  # what tiles of the next rows read, too
-    near = bytes_beside(scop, read, tiles) <= machine.caches[0].size
+    inside = [*(at for at, _ in rows), *others[: tile.streams], lanes]
+    tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
+    near = bytes_beside(scop, read, tiles) <= machine.caches[0].size  # until the next rows
     return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else ACROSS)
 
 
