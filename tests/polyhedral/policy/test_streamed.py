@@ -8,6 +8,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes, outline
+from weft.codegen.size_arithmetic import evaluate
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -77,3 +78,30 @@ def test_two_threads_share_the_strips() -> None:
     (loop, *_) = made.loops()
     assert loop.kind == "parallel" and "32" in str(loop.at["S0"])  # half of the sums for each
     computes(made, {"N": 0, "M": 0})
+
+
+@pytest.mark.parametrize(
+    ("b", "shape", "panel"),
+    [
+        ("B[k, j]", "41 64", None),  # rows of whole lines, as they are read
+        ("B[k, j]", "41 61", [1, 41, 64]),  # rows that begin within lines
+        ("B[j, k]", "61 41", [1, 41, 64]),  # columns
+        ("B[k, j]", "9 64", [8, 9, 8]),  # what the second cache holds stays in panels
+    ],
+)
+def test_constants_beyond_the_second_cache_lie_in_rows(
+    b: str, shape: str, panel: list[int] | None
+) -> None:
+    k, j = shape.split() if b == "B[k, j]" else reversed(shape.split())
+    text = f"""
+    for k in range({k}):
+        for j in range({j}):
+            y[j] += A[k] * {b}
+    """
+    scop = read(text, "", A=f"in {k}", B=f"in {shape}", y=f"io {j}")
+    constant = replace(scop.tensor("B"), role="constant")
+    tensors = tuple(constant if t.name == "B" else t for t in scop.tensors)
+    made = schedule_loops(replace(scop, tensors=tensors), MACHINE)
+    (packed,) = [t for t in made.scop.tensors if t.name == "B_packed"] or [None]
+    assert panel == (packed and [evaluate(size, {}) for size in packed.shape])
+    computes(made, {})
