@@ -7,7 +7,7 @@ place     inputs, outputs, constants, and an arena planned by liveness
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.loop_ir import Kernel
@@ -132,7 +132,7 @@ def host_program(
     """The program that runs ``steps``; buffers without a place of ``places`` are constants, if
     they are ``constant``, or live in the arena. ``known``: derived parameters. Inputs that are read
     again and again begin at a line of the caches for that, unless a step writes them."""
-    begun = _begun(steps, places)
+    begun = _begun(steps, places, storage)
     steps = [replace(s, arguments=tuple(begun.get(n, n) for n in s.arguments)) for s in steps]
     storage = {**storage, **{new: storage[n] for n, new in begun.items()}}
     named = list(dict.fromkeys(n for step in steps for n in step.arguments))
@@ -173,11 +173,20 @@ def host_program(
     )
 
 
-def _begun(steps: Sequence[Step], places: Mapping[str, Place]) -> dict[str, str]:
-    """Inputs that are to begin at a line, and what each is called where it does."""
+def _begun(
+    steps: Sequence[Step], places: Mapping[str, Place], taken: Container[str]
+) -> dict[str, str]:
+    """Inputs that are to begin at a line, and what each is called where it does: no name that is
+    ``taken``."""
     written = frozenset[str]().union(*(step.writes for step in steps))
     again = frozenset[str]().union(*(step.again for step in steps)) - written
-    return {n: f"{n}/aligned" for n in places if n in again and isinstance(places[n], Input)}
+    found: dict[str, str] = {}
+    for name, place in places.items():
+        if name in again and isinstance(place, Input):
+            found[name] = f"{name}/aligned"
+            while found[name] in taken:
+                found[name] += "'"
+    return found
 
 
 def _symbols(buffers: Iterable[Buffer]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from weft.polyhedral.scop import Access, Scop, Tensor
 
 NEAREST = 0.25  # cycles more for a vector on two lines of the first cache
 COPIED = 10.0  # cycles for a vector, to a place near and back
+TRANSFERS = 4  # of a line from and to a cache further away: read, taken over, written, read again
 
 
 def read_again(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
@@ -34,9 +35,10 @@ def read_again(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
     for tile in marked_tiles(tree).values():
         statement = scop.statement(tile.statement)
         for read in statement.reads:
-            tensor = scop.tensor(read.tensor)
-            if tensor.role == "input" and _waits(scop, tile, read, machine) > COPIED:
-                found.add(tensor.name)
+            if scop.tensor(read.tensor).role == "input":
+                waits = _waits(scop, tile, read, machine)
+                if waits > _copied(scop, tile, read, machine):
+                    found.add(read.tensor)
     return frozenset(found)
 
 
@@ -56,6 +58,14 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
     tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
     near = bytes_beside(scop, read, tiles) <= machine.caches[0].size  # until the next rows
     return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else ACROSS)
+
+
+def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
+    """Cycles for each vector of ``read`` that is copied."""
+    sizes = extents(scop.statement(tile.statement)) or {}
+    near = bytes_beside(scop, read, sizes) <= machine.near
+    far = TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
+    return COPIED if near else max(COPIED, far)
 
 
 def _in_lines(tensor: Tensor, read: Access, lane: str) -> bool:
