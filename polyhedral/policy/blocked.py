@@ -127,7 +127,7 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
     p = replace(p, jumping=(*p.jumping, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*near, *inside)[0]
-    rows = far_rows(planner, p) if tiling.steps else {}
+    rows = far_rows(planner, p, tiling.tile[1]) if tiling.steps else {}
     planner.packings += panels_of(planner, p, first.name, tiling.tile, in_rows=rows)
     return _marked(planner, p, tiling, inside)
 

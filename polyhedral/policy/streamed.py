@@ -44,26 +44,27 @@ def read_once(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -
     if p.rows and not _waits(planner.machine, prod(tile[0])):
         return False
     lying = (n not in p.jumping and _in_rows(scop, r, p) for n, r in enumerate(s.reads))
-    return any(lying) or bool(far_rows(planner, p))
+    return any(lying) or bool(far_rows(planner, p, tile[1]))
 
 
-def far_rows(planner: Planner, p: Product) -> dict[int, int]:
-    """The constants, by number of the read, that the second cache does not hold: they are read
-    fastest as rows of memory, too. For each, the elements of a row that begins at a line; 0 where
-    they lie so."""
+def far_rows(planner: Planner, p: Product, lanes: int) -> dict[int, int]:
+    """The constants of a product of one row, by number of the read, that the second caches do not
+    hold: they are read fastest as rows of memory, too. For each, the elements of a row: whole tiles
+    of ``lanes`` and whole lines; 0 where they lie in rows that begin at lines."""
     s, sizes = planner.scop.statement(p.statement), extents(planner.scop.statement(p.statement))
     found: dict[int, int] = {}
     for number, read in enumerate(s.reads):
         tensor = planner.scop.tensor(read.tensor)
         moved = [d for d in (p.lanes, *p.stream) if moves(read, d)]
-        if sizes is None or tensor.role != "constant" or len(moved) < 2 or p.instruction:
+        if sizes is None or tensor.role != "constant" or len(moved) < 2 or p.rows or p.instruction:
             continue
-        if bytes_beside(planner.scop, read, sizes) > planner.machine.near:
+        if bytes_beside(planner.scop, read, sizes) > planner.machine.near * planner.threads:
             line = LINE // tensor.dtype.itemsize
             size = tensor.shape[-1]
             whole = isinstance(size, Literal) and int(size.value) % line == 0
             lies = whole and mentions(read.indices[-1], (p.lanes,)) and not jumps(read, p.lanes)
-            found[number] = 0 if lies else -(-sizes[p.lanes] // line) * line
+            part = -(-lanes // line) * line
+            found[number] = 0 if lies else -(-sizes[p.lanes] // part) * part
     return found
 
 
