@@ -25,8 +25,8 @@ what an empty call of that peer takes; ``best_peer``; ``best_peer_ratio``: its t
 ``peak_fraction``: of ``limit``, whose rate is ``limit_per_s``: of arithmetic the best in this run,
 of copying the median in the row's own turns (memory is shared with other machines, and is not as
 fast at all times); ``turn_fraction``: of what the best probe of ``limit`` did in the same round,
-the median (nor are clocks the same at all times); ``max_error``: relative to the largest element;
-``right``; ``rounds``; ``spread``: relative, of each median;
+the median (nor are clocks the same at all times), on one thread; ``max_error``: relative to the
+largest element; ``right``; ``rounds``; ``spread``: relative, of each median;
 ``relative``: name -> [Weft's time over the other's within rounds, its spread], the machine's own
 probe included; ``absent``: who did not take part, and why; ``failure``: why Weft did not;
 ``operations``, ``bytes``, ``saving``, ``own`` and ``facts`` as of the case. Times that are missing
@@ -123,7 +123,8 @@ class Bench:
         row["rounds"] = len(next(iter(samples.values())))
         row["spread"] = {name: spread(found) for name, found in samples.items()}
         row["relative"] = _relative(samples)
-        row["turn_fraction"] = _in_turns(row, samples, probes)
+        # On several threads a probe is too short for one turn: to start them takes part of it.
+        row["turn_fraction"] = None if self.threads > 1 else _in_turns(row, samples, probes)
         settle(row, self._limit(case, {name: times[name] for name in probes}))
 
     def _limit(self, case: Case, probed: Mapping[str, float]) -> float:

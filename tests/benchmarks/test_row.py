@@ -162,6 +162,8 @@ def test_copying_counts_as_it_was_in_the_rows_own_turns() -> None:
     assert row["turn_fraction"] == pytest.approx(
         row["bytes"] / row["weft_ms"] * 1e3 / 3.0, rel=1e-2
     )
+    both = Bench(2, 10.0, (), OneProbe(2), clock).row(replace(_double(), limit="copy"))
+    assert both["turn_fraction"] is None and both["peak_fraction"]
 
 
 def test_rows_are_settled_by_the_best_rate_of_the_run() -> None:

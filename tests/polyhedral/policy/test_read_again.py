@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.polyhedral.policy.test_operand_panels import product
+from tests.polyhedral.transform.integer_programs import read
+from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy.read_again import read_again
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -40,3 +42,18 @@ def test_arguments_alone(role: str) -> None:
     scop = product(128, 128, 96)
     b = replace(scop.tensor("B"), role=role)
     assert not found(replace(scop, tensors=tuple(b if t.name == "B" else t for t in scop.tensors)))
+
+
+@pytest.mark.parametrize(("lanes", "names"), [(8, {"A", "B"}), (12, set())])
+def test_upright_tiles(lanes: int, names: set[str]) -> None:
+    """Products whose number is the last axis, a line of 8 or one and a half."""
+    text = f"""
+    for m in range(96):
+        for n in range(96):
+            for z in range({lanes}):
+                for k in range(64):
+                    C[m, n, z] += A[m, k, z] * B[k, n, z]
+    """
+    scop = read(text, "", A=f"in 96 64 {lanes}", B=f"in 64 96 {lanes}", C=f"io 96 96 {lanes}")
+    (tile,) = marked_tiles(schedule_loops(scop, WIDE).tree).values()
+    assert len(tile.payload.rows) == 2 and found(scop) == names

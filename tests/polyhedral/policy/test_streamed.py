@@ -9,6 +9,7 @@ import pytest
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes, outline
 from weft.codegen.size_arithmetic import evaluate
+from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -105,3 +106,23 @@ def test_constants_beyond_the_second_cache_lie_in_rows(
     (packed,) = [t for t in made.scop.tensors if t.name == "B_packed"] or [None]
     assert panel == (packed and [evaluate(size, {}) for size in packed.shape])
     computes(made, {})
+
+
+def test_rows_of_constants_are_whole_tiles() -> None:
+    """So that every tile knows its row: whole lines alone would be 136 for 132 columns."""
+    scop = read(
+        """
+        for k in range(41):
+            for j in range(132):
+                y[j] += A[k] * B[k, j]
+        """, "", A="in 41", B="in 41 132", y="io 132",
+    )  # fmt: skip
+    constant = replace(scop.tensor("B"), role="constant")
+    tensors = tuple(constant if t.name == "B" else t for t in scop.tensors)
+    wide = replace(MACHINE, vector_bytes=64, vector_registers=32)
+    made = schedule_loops(replace(scop, tensors=tensors), wide)
+    computes(made, {})
+    (tile,) = marked_tiles(made.tree).values()
+    lanes = tile.payload.lanes
+    *_, row = (evaluate(size, {}) for size in made.scop.tensor("B_packed").shape)
+    assert 136 % lanes and row >= 132 and row % lanes == 0
