@@ -6,11 +6,13 @@ import hashlib
 import os
 from dataclasses import replace
 from functools import cache
+from operator import le
 from pathlib import Path
 
-from weft.codegen.llvm_target import host_target
+from weft.codegen.architectures import architecture_of
+from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.machines.named import RECORDS
-from weft.codegen.target import TYPICAL, Target, machine_of
+from weft.codegen.target import TYPICAL, Cpu, Target, machine_of
 from weft.polyhedral.machine import Cache, Machine
 
 # Of x86 and of ARM.
@@ -29,15 +31,35 @@ def host() -> Target:
 @cache
 def host_machine() -> Machine:
     """This processor, its own cache sizes where the kernel tells them."""
-    return machine_of(host_target(), _with_rate(_host_caches() or TYPICAL, host_target().cpu))
+    caches, target = _host_caches(), host_target()
+    return machine_of(target, with_rate(caches, target) if caches else TYPICAL)
 
 
-def _with_rate(caches: tuple[Cache, ...], llvm: str) -> tuple[Cache, ...]:
+def with_rate(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, ...]:
     """``caches`` with the rate of the last one that the record of such a processor has, if there is
     one: kernels do not tell, and makers differ by a factor of five."""
-    rates = (cpu.caches[-1].bandwidth for cpu in RECORDS if cpu.llvm == llvm)
+    record = _record_of(caches, target)
     *inner, last = caches
-    return (*inner, replace(last, bandwidth=next(rates, last.bandwidth)))
+    rate = record.caches[-1].bandwidth if record else last.bandwidth
+    return (*inner, replace(last, bandwidth=rate))
+
+
+def _record_of(caches: tuple[Cache, ...], target: LlvmTarget) -> Cpu | None:
+    """The record that LLVM's name stands for, or else the largest of those of which ``target`` has
+    everything, features as well as caches: names follow from numbers that hypervisors make up, and
+    newer processors have names that no record has."""
+    sizes = [cache.size for cache in caches]
+    family = [r for r in RECORDS if r.architecture == architecture_of(target.triple)]
+    fitting = [r for r in family if len(r.caches) == len(sizes)]
+    named = [record for record in fitting if record.llvm == target.cpu]
+    within = [r for r in fitting if all(map(le, _sizes(r), sizes))]
+    within.sort(key=_sizes, reverse=True)
+    like = (record for record in within if record.features <= target.enabled)  # LLVM takes a while
+    return named[0] if named else next(like, None)
+
+
+def _sizes(record: Cpu) -> list[int]:
+    return [cache.size for cache in record.caches]
 
 
 def cpu_count() -> int:
