@@ -96,9 +96,12 @@ def _of_panels(s: _Shared, width: int) -> list[Stmt]:
 
 
 def _of_rows(s: _Shared) -> list[Stmt]:
-    """Some lines of the same step of the next part."""
+    """Some lines of the same step of the next part: one more than its lanes fill where they begin
+    anywhere in a line, since it would be waited for like all of them."""
     lane, share = s.tile.domain.lane, prod(loop.turns for loop in s.inside)
-    lines = -(-s.tile.sizes[lane] // s.line)
+    width = s.tile.instances.tensor(s.read.tensor).shape[-1]
+    in_lines = isinstance(width, Literal) and int(width.value) % s.line == 0
+    lines = -(-s.tile.sizes[lane] // s.line) + (0 if in_lines else 1)
     first = _turn(s.inside) * lines // share * s.line
     same = {x.name: x.turn + substitute(x.begin, s.later) for x in s.streams}
     return [
