@@ -14,7 +14,7 @@ short that these lines and a panel stay in the first cache from tile to tile.
 Those that lie in rows of memory can only be read so in short parts, with few lines in each set of
 the caches. Where rows are so many that lanes are there in a small part of the time in which these
 use them, each panel is copied instead, if then all of the stream can run at once; and, in parts as
-long as those of constants, if each step is on another page.
+long as those of constants, if each step is on another page, or vectors are on two lines.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONG = 4  # the same, of arithmetic beside which it takes little to copy them
 LEAST = 32  # steps of a part
 FIRST = 0.75  # of the first cache, for what parts read again where tiles share lines of memory
 PARTS = 2  # times the steps after which it takes little to bring sums in and back
-PAGES = 64  # that processors find at once
+PAGES = 48  # of lanes that processors find at once, beside those of rows and sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,9 @@ def _parts(
     all_rows = (*p.rows, *inside)
     within = {d: sizes[d] for d in (*all_rows, *p.stream)}
     whole = _copied(planner, p, read, prod(sizes[d] for d in all_rows))
-    copied = whole if stride(scop.tensor(read.tensor), read, cut) >= PAGE else ()
+    apart = stride(scop.tensor(read.tensor), read, cut)
+    badly = apart >= PAGE or apart % planner.machine.caches[0].line
+    copied = whole if badly else ()
     in_rows = not planner.prepared(s, s.reads.index(read))
     in_sets = _in_sets(planner, read, cut) if in_rows and not copied else inf
     most = min(PARTS * steps_at_once(planner.machine), in_sets)

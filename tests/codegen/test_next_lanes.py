@@ -19,6 +19,7 @@ from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, 
 from weft.polyhedral.scop import Scop
 
 LINE = 16  # elements
+STEP = 2 * 32  # elements that a tile reads in a step, at most
 
 
 def product(rows: int, lanes: int, steps: int, *, panels: int = 0) -> Scop:
@@ -44,21 +45,30 @@ def tree(rows: int, lanes: int, part: int = 0, *, shared: bool = True) -> Tree:
 
 @dataclass(slots=True)
 class Watched(Machine):
-    """It remembers which lines of B were asked for, and which were read before they were."""
+    """It remembers when lines of B were asked for, as the number of elements read until then, which
+    were read before they were, and which ``late``, in the step in which they were asked for."""
 
-    asked: set[int] = field(default_factory=set)
+    asked: dict[int, int] = field(default_factory=dict)
     missed: list[int] = field(default_factory=list)
+    late: set[int] = field(default_factory=set)
+    reads: int = 0
 
     def run(self, stmt: Stmt) -> None:
         if isinstance(stmt, Prefetch) and stmt.buffer == "B":
             places = zip(stmt.indices, self.memory["B"].strides, strict=True)
-            self.asked.add(sum(int(self.value(i)) * n for i, n in places) // LINE)
+            line = sum(int(self.value(i)) * n for i, n in places) // LINE
+            self.asked.setdefault(line, self.reads)
         Machine.run(self, stmt)
 
     def touched(self, memory: Memory, place: int, *, writes: bool) -> None:
         line = place // LINE
-        if memory.buffer.name == "B" and line not in self.asked and line not in self.missed:
+        if memory.buffer.name != "B":
+            return
+        if line not in self.asked and line not in self.missed:
             self.missed.append(line)
+        self.reads += 1
+        if self.reads - self.asked.get(line, self.reads) <= STEP:
+            self.late.add(line)
 
 
 def watched(scop: Scop, tree: Tree) -> Watched:
@@ -92,6 +102,16 @@ def test_all_but_the_first_lanes_are_asked_for(
     agree(scop, tree(2, 32, part), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
 
 
+@pytest.mark.parametrize("rows", [4, 7, 13])
+@pytest.mark.parametrize("lanes", [104, 97, 111])
+def test_lanes_in_rows_that_begin_anywhere(rows: int, lanes: int) -> None:
+    """They reach into one line more; the first ones' last line is the next ones' first."""
+    scop = product(rows, lanes, 8)
+    machine = watched(scop, tree(2, 32))
+    assert {*machine.missed, *machine.late} <= lines_of(scop, range(32), range(8))
+    agree(scop, tree(2, 32), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
+
+
 def test_lanes_that_are_cut() -> None:
     """Panels are whole all the same; in rows a narrow tile asks for as little as it reads."""
     for panels in (0, 32):
@@ -118,5 +138,5 @@ def test_nothing_is_asked_for_unless_the_mark_says_so() -> None:
 
 def test_lanes_of_one_panel_have_none_behind_them() -> None:
     scop = product(4, 32, 16)
-    assert not watched(scop, tree(2, 32)).asked - lines_of(scop, range(64), range(17))
+    assert not watched(scop, tree(2, 32)).asked.keys() - lines_of(scop, range(64), range(17))
     agree(scop, tree(2, 32), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)

@@ -96,10 +96,12 @@ def test_lines_that_tiles_share_stay_in_the_first_cache(place: str, held: str) -
     promise(found, {})
 
 
-@pytest.mark.parametrize(("depth", "apart"), [(300, PAGE), (40, 0)], ids=["in parts", "whole"])
+@pytest.mark.parametrize(
+    ("depth", "apart"), [(300, PAGE), (300, 305), (40, 0)], ids=["pages", "lines", "whole"]
+)
 def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, apart: int) -> None:
     def of(rows: int, apart: int, constant: str = "") -> Scheduled:
-        return scheduled(product(rows, 300, depth, constant=constant, apart=apart), 40000)
+        return scheduled(product(rows, 304, depth, constant=constant, apart=apart), 40000)
 
     found = of(40, apart)
     around = loops_above(found.tree, "copy_B_packed")
