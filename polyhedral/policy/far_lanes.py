@@ -6,7 +6,8 @@
 
 A slow last cache hands lanes out more slowly than register tiles use them. So all rows go inside,
 with a part of the stream for which their own operand stays in the second cache, and the lanes come
-in once, while those of the panel before are used (``codegen/next_lanes.py``).
+in once, while those of the panel before are used (``codegen/next_lanes.py``). Rows may be those of
+one tile, if its lanes come in panels: what processors foresee of these ends with each page.
 
 Tiles whose rows lie side by side read the same lines of memory, step by step. Parts are then so
 short that these lines and a panel stay in the first cache from tile to tile.
@@ -59,17 +60,19 @@ class FarLanes:
 def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> FarLanes | None:
     """How the lanes of ``p``, in register tiles of these rows and lanes, come in part by part; None
     where that gains nothing."""
-    sizes = extents(planner.scop.statement(p.statement))
+    s = planner.scop.statement(p.statement)
+    sizes = extents(s)
     if p.window or not p.rows or sizes is None or lanes_from_last(planner.machine):
         return None
     read = _far(planner, p, sizes)
     if p.instruction is not None or p.statement in planner.row_tiles or read is None:
         return None
     near = tuple(d for d in p.outer if not moves(read, d))
+    least = 1 if planner.prepared(s, s.reads.index(read)) else 2
     tiles = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True))
     for first in range(len(near) + 1):
         inside = near[first:]
-        many = tiles * prod(sizes[d] for d in inside) >= 2
+        many = tiles * prod(sizes[d] for d in inside) >= least
         if many and _gains(planner, p, read, tile[1], inside, sizes):
             found = _parts(planner, p, read, tile[1], inside, sizes)
             if found is not None:

@@ -62,6 +62,11 @@ def test_lanes_come_in_once_for_all_rows(constant: str) -> None:
     assert marked(found) and order(found) == ["k_t", "j_r", "i_r"]
 
 
+def test_one_tile_of_rows_asks_for_the_next_panel() -> None:
+    found = scheduled(product(2, 40, 300, constant="B"), 20000)
+    assert marked(found) and order(found) == ["k_t", "j_r"]
+
+
 def test_a_short_stream_is_not_cut() -> None:
     found = scheduled(product(9, 200, 40, constant="B"), 20000)
     assert marked(found) and order(found)[0] == "j_t" and order(found)[-1] == "i_r"
@@ -119,9 +124,9 @@ def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, apart: int)
     [
         (product(9, 40, 300, constant="B"), 20000, FAST),
         (product(9, 40, 300, constant="B"), 1 << 20, SLOW),
-        (product(2, 40, 300, constant="B"), 20000, SLOW),
+        (product(2, 40, 300), 20000, SLOW),
     ],
-    ids=["a fast last cache", "lanes stay near", "one tile of rows"],
+    ids=["a fast last cache", "lanes stay near", "one tile of rows in memory"],
 )
 def test_where_nothing_is_gained(scop: Scop, near: int, speed: float) -> None:
     assert not marked(scheduled(scop, near, speed))
