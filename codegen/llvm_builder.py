@@ -177,6 +177,10 @@ class Builder:
         self._allocas.append(f"  {name} = alloca [{count} x {type_}], align {align}")
         return Value(name, "ptr")
 
+    def first(self, text: str) -> None:
+        """A line that runs before all others."""
+        self._allocas.append("  " + text)
+
     def cell(self, start: Value) -> Value:
         """A variable that starts as ``start``; LLVM makes a register of it."""
         cell = self.alloca(start.full_type)

@@ -60,6 +60,23 @@ class Around:
         return same and self.changed.isdisjoint(str(n.source) for n in nodes if isinstance(n, Load))
 
 
+@dataclass(frozen=True, slots=True)
+class TileSums:
+    """The registers of a matrix unit: sums of blocks, so many ``down`` and ``across``, then the
+    ``others``: for operands of the lanes, which several rows of blocks use again, and of rows."""
+
+    down: int
+    across: int
+
+    def register(self, i: int, j: int) -> int:
+        return i * self.across + j
+
+    @property
+    def others(self) -> range:
+        first = self.down * self.across
+        return range(first, first + (self.across if self.down > 1 else 1) + 1)
+
+
 @dataclass(slots=True)
 class Frame:
     b: Builder
@@ -75,6 +92,7 @@ class Frame:
     changing: frozenset[str] | None = None  # what a long vector loop around stores to, if any is
     around: Around | None = None  # the innermost loop around that is none of vectors
     before: dict[str, Value | Ramp] | None = None  # names before the innermost of all such loops
+    sums: TileSums | None = None  # in a matrix unit now
     few: str | None = None  # the variable of a loop of a few vectors within it
 
     @contextmanager

@@ -30,7 +30,14 @@ from weft.dtypes import DType
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Literal, Load, Select, literal, substitute, walk
 from weft.frontend.scalar_match import matches
-from weft.polyhedral.instruction import ACCUMULATOR, Assembly, Instruction, Intrinsic, Pattern
+from weft.polyhedral.instruction import (
+    ACCUMULATOR,
+    Assembly,
+    Instruction,
+    Intrinsic,
+    Pattern,
+    VectorEmission,
+)
 
 
 def emit_issue(frame: Frame, loop: For) -> bool:
@@ -38,6 +45,8 @@ def emit_issue(frame: Frame, loop: For) -> bool:
     instruction, update = loop.instruction, loop.body
     if instruction is None or instruction.emission is None or not isinstance(update, Update):
         return False
+    if instruction.unit:
+        return False  # ``llvm_tiles`` has taken what it can
     lanes = lanes_of(instruction)
     if lanes & (lanes - 1) or len(update.targets) != 1:
         return False
@@ -46,7 +55,7 @@ def emit_issue(frame: Frame, loop: For) -> bool:
     place = address(frame, target, evaluate_all(frame, indices))
     if frame.lanes.count and not isinstance(place, Ramp):
         return False
-    for found in _found(instruction, update.values[0]):
+    for found in operands_in(instruction, update.values[0]):
         operands = {name: _operand(frame, loop, expr) for name, expr in found.items()}
         if None not in operands.values():
             flipped = instruction.offset.tensor if instruction.offset else ""
@@ -57,7 +66,7 @@ def emit_issue(frame: Frame, loop: For) -> bool:
     return False
 
 
-def _found(instruction: Instruction, value: Expr) -> Iterator[dict[str, Expr]]:
+def operands_in(instruction: Instruction, value: Expr) -> Iterator[dict[str, Expr]]:
     """What the operands of ``instruction`` are in ``value``; the one with an offset is left out
     where the offset is all that is taken of it."""
     values = [instruction.issued]
@@ -221,7 +230,7 @@ def _sign_bits(dtype: DType, depth: int) -> Value:
 def call(frame: Frame, instruction: Instruction, values: dict[str, Value]) -> Value:
     """The new accumulator, for whole vectors of operands."""
     b, emission, old = frame.b, instruction.emission, values[ACCUMULATOR]
-    assert emission is not None
+    assert isinstance(emission, VectorEmission), "it takes vectors"
     given = [values[name] for name in emission.arguments]
     shown = ", ".join(map(str, given))
     match emission:

@@ -35,6 +35,7 @@ from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_statements import Emitter
 from weft.codegen.llvm_store import settle
 from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.llvm_tiles import release
 from weft.codegen.loop_ir import Buffer, For, Kernel, Store, Update, expressions, walk
 from weft.codegen.spread_loop import spread_loop
 from weft.errors import CompileError
@@ -79,6 +80,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
         frame.names = _bind(frame, lets)
         _chunk_of(emitter, loop)
     settle(frame)
+    release(frame)
     builder.line("ret void")
     body = builder.finish(f"internal void @{_quoted(kernel, '_body')}({_body_parameters(kernel)})")
     scratch, shared = _scratch(kernel, emitter.scratch), _scratch(kernel, emitter.shared)

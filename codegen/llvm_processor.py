@@ -4,7 +4,8 @@ Where it does not, the first instruction that it does not know would end the pro
 that asks beforehand can say so instead. That is to be compiled for ``plain``, the least processor
 of the family.
 
-x86-64 is asked by ``cpuid``, and ``xgetbv`` for what the system saves when threads take turns;
+x86-64 is asked by ``cpuid``, and ``xgetbv`` for what the system saves when threads take turns (and
+the system for the right to tiles, which it gives to who asks);
 AArch64 by what the system tells each process (``getauxval``). Features that nobody can be asked
 about are taken to be there, and so is everything on other families.
 (Intel, "Software Developer's Manual", 2A; Linux, "ELF hwcaps".)
@@ -15,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.tile_permission import ARCH_PRCTL, REQUEST, TILES
 
 _Word = tuple[int, ...]  # cpuid: leaf, subleaf, register (eax, ebx, ecx, edx); or kind of getauxval
 _Bit = tuple[_Word, int]
@@ -155,6 +157,11 @@ def _x86_64(checks: _Checks, features: frozenset[str]) -> None:
         checks.bits("i32", answer[register], mask)
     if saved:
         checks.bits("i32", checks.assembly("xgetbv", "ad", {"c": 0})[0], saved)
+    if "amx-tile" in features:
+        registers = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}"
+        asked = f"i64 {ARCH_PRCTL}, i64 {REQUEST}, i64 {TILES}"
+        denied = checks.value(f'call i64 asm sideeffect "syscall", "{registers}"({asked})')
+        checks.require(checks.value(f"icmp eq i64 {denied}, 0"))
 
 
 def _aarch64(checks: _Checks, features: frozenset[str]) -> None:

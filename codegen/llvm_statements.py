@@ -13,6 +13,7 @@ from weft.codegen.llvm_instruction import emit_issue
 from weft.codegen.llvm_interleave import emit_interleaved
 from weft.codegen.llvm_memory import address, load, prefetch
 from weft.codegen.llvm_store import store
+from weft.codegen.llvm_tiles import emit_tiles
 from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (
@@ -135,7 +136,9 @@ class Emitter:
         if loop.kind == "vector" and not frame.lanes.count and llvm_vector.fits(loop):
             llvm_vector.emit_loop(self, loop, lower, upper)
             return
-        if loop.kind == "unrolled" and (emit_issue(frame, loop) or emit_transpose(frame, loop)):
+        if loop.kind == "unrolled" and (
+            emit_tiles(self, loop) or emit_issue(frame, loop) or emit_transpose(frame, loop)
+        ):
             return
         if loop.kind == "unrolled" and lower.const is not None and upper.const is not None:
             turns = range(int(lower.const), int(upper.const), loop.step)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from weft.codegen.architectures import architecture_of
+from weft.codegen.tile_permission import ask_for_tiles
 from weft.errors import InternalError
 
 
@@ -51,6 +52,8 @@ def host_target() -> LlvmTarget:
     """The processor that runs this process."""
     llvm = initialised()
     features = llvm.get_host_cpu_features()
+    if not ask_for_tiles():
+        features.update({name: False for name in features if name.startswith("amx-")})
     has = {name for name, on in features.items() if on}
     triple = llvm.get_process_triple()
     return llvm_target(triple, llvm.get_host_cpu_name(), has, features.flatten())

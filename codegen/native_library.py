@@ -16,6 +16,7 @@ from typing import Protocol
 from weft.codegen import elf_linker, llvm_linker
 from weft.codegen.llvm_runtime import runtime_ir
 from weft.codegen.llvm_target import LlvmTarget, host_target, lacking, to_object
+from weft.codegen.tile_permission import ask_for_tiles
 from weft.errors import CallError
 
 Entry = ctypes.CFUNCTYPE(
@@ -59,6 +60,7 @@ def link(objects: Sequence[bytes], exports: Sequence[str], imports: Mapping[str,
     """
     if platform.machine() != "x86_64":
         return llvm_linker.link(objects, exports, imports)
+    ask_for_tiles()
     library = elf_linker.link(objects, imports)
     for name in exports:
         library[name]

@@ -39,6 +39,7 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
 )
+from weft.codegen.matrix_tile import by_unit, in_blocks, one_block
 from weft.codegen.next_lanes import of_next_lanes
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (
@@ -97,6 +98,11 @@ def emit_register_tile(
 
 
 def _emit(tile: TileVersion) -> Stmt:
+    instruction = tile.instruction
+    if instruction is not None and instruction.unit:
+        if tile.closed and not _mixed(tile):
+            return _by_unit(tile, instruction)
+        tile = replace(tile, instruction=None)
     if not any(mentions_any(c, tile.domain.rows) for c in tile.crossing):
         return _in_registers(tile, tile.rows(_load(tile, "tile")), tile.rows(_store(tile, "tile")))
     # Rows that do not exist make loads and stores long: one row's code serves all.
@@ -109,6 +115,14 @@ def _emit(tile: TileVersion) -> Stmt:
 def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
     body = block([begin, *of_next_tile(tile), _without_excess(tile, _smallest(tile)), end])
     return _allocated(tile, "tile", "register", body)
+
+
+def _by_unit(tile: TileVersion, instruction: Instruction) -> Stmt:
+    """The tile with its sums in memory, from and to which a matrix unit takes them."""
+    begin, end = (tile.rows(part(tile, "tile"), "serial") for part in (_load, _store))
+    body = block([begin, by_unit(instruction, _smallest(tile)), end])
+    sizes = in_blocks(instruction, tuple(tile.sizes.values()))
+    return _allocated(tile, "tile", "local", body, sizes)
 
 
 def _smallest(tile: TileVersion) -> Stmt:
@@ -128,12 +142,16 @@ def _smallest(tile: TileVersion) -> Stmt:
     return stmt
 
 
-def _allocated(tile: TileVersion, which: str, scope: Scope, body: Stmt) -> Stmt:
-    """``body`` with a buffer of the tile's shape for each component of the update."""
-    shape = tuple(map(literal, tile.sizes.values()))
+def _allocated(
+    tile: TileVersion, which: str, scope: Scope, body: Stmt, sizes: Sequence[int] = ()
+) -> Stmt:
+    """``body`` with a buffer of the tile's shape, or of ``sizes``, for each component of the
+    update."""
+    sizes = sizes or tuple(tile.sizes.values())
+    shape = tuple(map(literal, sizes))
     strides: list[Expr] = []
     step = 1
-    for size in reversed(tuple(tile.sizes.values())):
+    for size in reversed(sizes):
         strides.insert(0, literal(step))
         step *= size
     for k, write in enumerate(tile.statement.writes):
@@ -181,8 +199,7 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
     begin, end = named(tile.instances, bounds, name, lets)
     if not tile.closed:
         return let(lets, For(name, begin, end, "serial", tile.rows(guarded_step(tile))))
-    local, streams = tuple(tile.sizes), tile.domain.streams
-    mixed = [c for c in tile.domain.whole if mentions_any(c, streams) and mentions_any(c, local)]
+    mixed = _mixed(tile)
     steady = all_of(at_worst(c, tile.box) >= 0 for c in mixed if not c.coefficient(name))
     moving = [c for c in mixed if c.coefficient(name)]
     first = [_least(c, name, tile.box) for c in moving if c.coefficient(name) > 0]
@@ -204,6 +221,12 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
     if last or steady != TRUE:
         parts.append(For(name, full[1], end, "serial", tile.rows(guarded_step(tile))))
     return let(lets, block(parts))
+
+
+def _mixed(tile: TileVersion) -> list[Affine]:
+    """The constraints on both streams and rows or lanes."""
+    local, streams = tuple(tile.sizes), tile.domain.streams
+    return [c for c in tile.domain.whole if mentions_any(c, streams) and mentions_any(c, local)]
 
 
 def _kind(tile: TileVersion, depth: int) -> Kind:
@@ -284,7 +307,10 @@ def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | 
             _issue(tile, name, Var(group) * depth, depth),
         ),
     ]  # fmt: skip
-    if left is None:
+    if left is None and tile.instruction.unit:
+        some = _issue(tile, name, Var(name), full[1] - end)
+        parts.append(under(end < full[1], Let(name, end, some)))
+    elif left is None:
         parts.append(For(name, end, full[1], "serial", _issue(tile, name, Var(name), 1)))
     for steps in left or ():
         last = tile.instances.fresh(f"{name}.group")
@@ -308,23 +334,27 @@ def _left(end: Expr, depth: int) -> tuple[int, ...] | None:
     return tuple(sorted(found - {0}))
 
 
-def _issue(tile: TileVersion, name: str, first: Expr, steps: int) -> Stmt:
+def _issue(tile: TileVersion, name: str, first: Expr, steps: int | Expr) -> Stmt:
     """The tile's instruction for all rows: ``steps`` of the stream from ``first`` on."""
     assert tile.instruction is not None
     instruction, inner = tile.instruction, tile.instances.fresh(f"{name}.inner")
     at = {name: first + Var(inner)}
+    count = literal(steps) if isinstance(steps, int) else steps
+    kind: Kind = "unrolled" if isinstance(steps, int) else "serial"
 
     def issue(value: Expr, to: tuple[str, tuple[Expr, ...]]) -> Callable[[Update], Stmt]:
         def issued(step: Update) -> Stmt:
             found = _operands(tile, instruction, step.values[0])
             update = Update((to,), step.monoid, (filled(value, found),))
-            return For(inner, ZERO, literal(steps), "unrolled", update, 1, instruction)
+            return For(inner, ZERO, count, kind, update, 1, instruction)
 
         return issued
 
     rows = tile.rows(
         full_step(tile, at, issue(instruction.issued, (tile.register(0), tile.place())))
     )
+    if instruction.unit:
+        return one_block(instruction, rows)
     if instruction.offset is None:
         return rows
     row = {row: tile.box[row][0] for row in tile.domain.rows}

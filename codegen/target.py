@@ -14,6 +14,7 @@ from weft.codegen.architectures import Architecture, architecture_of
 from weft.codegen.llvm_cpus import cpu_features
 from weft.codegen.llvm_target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
+from weft.codegen.machines.matrix_units import matrix_units
 from weft.polyhedral.machine import Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
@@ -71,6 +72,6 @@ def machine_of(target: LlvmTarget, caches: tuple[Cache, ...] = TYPICAL, **rates:
         registers,
         caches,
         features=tuple(sorted(target.enabled & family.instructions)),
-        extensions=dot_products(target, registers),
+        extensions=(*matrix_units(target), *dot_products(target, registers)),
         **rates,
     )

@@ -5,6 +5,7 @@
     Emission    ::= Intrinsic(symbol, arguments)              a function of LLVM's, or any other
                   | Assembly(template, constraints, arguments)  one line of a processor's own text
                   | Pattern(text, arguments)                   the body of a function in LLVM IR
+                  | Tiles(symbol, registers, word)             a matrix unit, with its own registers
 
 ``semantics`` is one point of the instruction, an update whose target is the accumulator:
 
@@ -21,7 +22,8 @@
   of several threads' registers. What is laid out like that in memory is loaded as it is.
 * ``emission`` takes the operands as vectors over (dims of the accumulator …, dims summed up) with
   the last one fastest, repeated along dims that they do not move along; the accumulator has
-  the former only. None: the emitter's own code.
+  the former only. None: the emitter's own code. ``Tiles`` has them in scope "tile": registers that
+  only the unit computes with, filled from memory and stored to it (``codegen/llvm_tiles.py``).
 * ``offset``: an ``Intrinsic`` that takes another signedness gets ``tensor + amount`` instead, by
   flipping sign bits; as products are linear, ``amount`` times the sum of the other operand is taken
   off the result.
@@ -72,7 +74,19 @@ class Pattern:
     arguments: tuple[str, ...]
 
 
-Emission = Intrinsic | Assembly | Pattern
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """``symbol`` takes the numbers of three of so many ``registers``: sums, ``a`` and ``b``. Of
+    what is summed up, ``word`` elements lie side by side in ``b``, as in a dot product's vectors.
+    """
+
+    symbol: str
+    registers: int
+    word: int
+
+
+VectorEmission = Intrinsic | Assembly | Pattern
+Emission = VectorEmission | Tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +168,26 @@ class Instruction:
         for dim in self.summed:
             depth *= self.extents[dim]
         return depth
+
+    @property
+    def unit(self) -> Tiles | None:
+        """The matrix unit that computes it, if one does."""
+        return self.emission if isinstance(self.emission, Tiles) else None
+
+    @property
+    def word(self) -> int:
+        """How many of the points that one issue sums up lie side by side in panels."""
+        return self.unit.word if self.unit else self.depth
+
+    @property
+    def across(self) -> tuple[str, ...]:
+        """The dims of its results but for the rows: the lanes."""
+        return tuple(d for d in self.extents if d not in (ROW, *self.summed))
+
+    @property
+    def rows(self) -> int:
+        """How many rows of results one issue has."""
+        return self.extents.get(ROW, 1)
 
     def __str__(self) -> str:
         return self.name

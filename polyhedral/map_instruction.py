@@ -44,7 +44,7 @@ from weft import dtypes
 from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
 from weft.frontend.scalar_match import matches
-from weft.polyhedral.analysis.linear import linear, stride
+from weft.polyhedral.analysis.linear import first_step, stride
 from weft.polyhedral.analysis.moves import (
     dims_moving,
     expression_moves,
@@ -388,8 +388,7 @@ class _View:
     ) -> bool:
         """Whether ``access`` steps along ``dim`` by another distance than the instruction does."""
         place = self.instruction.operands[like.tensor].place
-        form = linear(place[-1], self.instruction.semantics.dims)
-        step = 0 if form is None else form.coefficients.get(name, 0)
+        step = first_step(place[-1], name)
         if not step or not moves(access, dim):
             return False
         for later in dims[dims.index(dim) + 1 :]:

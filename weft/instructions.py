@@ -25,9 +25,9 @@ from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.instruction import (
     ACCUMULATOR,
-    Emission,
     Instruction,
     Operand,
+    VectorEmission,
 )
 from weft.polyhedral.map_instruction import Assignment, Mapped
 from weft.polyhedral.map_instruction import map_instruction as map_statement
@@ -41,7 +41,7 @@ REGISTERS = 32
 def instruction(
     semantics: Callable[..., Any] | Tensor | None = None,
     *,
-    emit: Emission | None = None,
+    emit: VectorEmission | None = None,
     name: str | None = None,
     cycles: float = 0.5,
     registers: int = REGISTERS,
@@ -86,7 +86,7 @@ def _scop(semantics: object) -> tuple[str, Scop]:
 
 
 def _described(
-    name: str, scop: Scop, emit: Emission | None, costs: tuple[int, float, str]
+    name: str, scop: Scop, emit: VectorEmission | None, costs: tuple[int, float, str]
 ) -> Instruction:
     updates = [s for s in scop.statements if s.update is not None]
     if len(updates) != 1 or len(updates[0].writes) != 1:

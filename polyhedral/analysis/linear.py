@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from weft.frontend.scalar_affine import Affine, FloorDiv, Term, to_affine, to_expr
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, walk
+from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, rewrite, walk
 from weft.polyhedral.isl_context import derived
 from weft.polyhedral.scop import Constraint, Statement
 
@@ -39,6 +40,18 @@ def linear(expr: Expr, dims: Collection[str]) -> Linear | None:
     return Linear(coefficients, to_expr(Affine(tuple(rest), form.constant)))
 
 
+def first_step(expr: Expr, name: str) -> int:
+    """How much more ``expr`` is where the variable ``name`` is 1 than where all are 0; 0 where that
+    is not one number."""
+    at = [rewrite(expr, partial(_at_unit, ones)) for ones in ((name,), ())]
+    one, none = map(to_affine, at)
+    return 0 if one is None or none is None else (one - none).constant
+
+
+def _at_unit(ones: Collection[str], node: Expr) -> Expr | None:
+    return literal(int(node.name in ones)) if isinstance(node, Var) else None
+
+
 def mentions(expr: Expr, names: Collection[str]) -> bool:
     """Whether a variable of ``names`` stands in ``expr``."""
     return any(isinstance(node, Var) and node.name in names for node in walk(expr))
@@ -50,6 +63,11 @@ def box(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
     A dim that some constraint ties to another dim (a triangle) is left out.
     """
     return derived(lambda: _box(statement), "box", (), statement)
+
+
+def is_box(statement: Statement) -> bool:
+    """Whether constants and parameters alone bound every dim."""
+    return box(statement).keys() == {*statement.dims}
 
 
 def _box(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:

@@ -92,10 +92,12 @@ def _costs(
     width = machine.lanes(dtype)
     vectors = ceil(payload.lanes / width)
     sums = vectors * prod(rows.values())
+    issues = vectors * ceil(prod(rows.values()) / instruction.rows)
+    words = instruction.depth // instruction.word  # vectors of them, for each of a step's lanes
     loads = 0.0
     for read in s.reads:
         moved = {dim for dim in (*rows, lane) if any(mentions(i, (dim,)) for i in read.indices)}
-        each = vectors if lane in moved else 1
+        each = vectors * words if lane in moved else 1
         loads += each * prod(rows[dim] for dim in moved - {lane})
     kept = _kept(s, lane, payload.lanes, width)
     return TileCosts(
@@ -104,9 +106,9 @@ def _costs(
         rows,
         (lane, payload.lanes),
         tuple(dims[: -1 - count]),
-        sums,
-        machine.vector_registers,
-        sums * instruction.cycles,
+        issues if instruction.unit else sums,
+        instruction.registers,
+        issues * instruction.cycles,
         loads / machine.loads_per_cycle,
         float(machine.fma_latency),
         kept,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Literal, Load
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import is_box, mentions
 from weft.polyhedral.instruction import Instruction, with_rows
 from weft.polyhedral.machine import Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
@@ -48,9 +48,9 @@ class Product:
     window: bool = False
 
     @property
-    def depth(self) -> int:
-        """Steps of the innermost stream that one instruction takes."""
-        return self.instruction.depth if self.instruction else 1
+    def word(self) -> int:
+        """Steps of the innermost stream that lie side by side in panels."""
+        return self.instruction.word if self.instruction else 1
 
 
 def find_product(
@@ -177,6 +177,8 @@ def _fits(statement: Statement, update: Update, found: Assignment) -> bool:
         return False
     if instruction.emission and not all(isinstance(e, Load) for e in found.operands.values()):
         return False  # it takes its operands from memory as they are
+    if instruction.unit and not is_box(statement):
+        return False  # its tiles have all steps for all of their rows and lanes
     sizes = (size_of(statement, found.dims[name][0]) for name in instruction.summed)
     return all(size is None or size >= instruction.depth for size in sizes)
 
@@ -207,7 +209,7 @@ def find_row(
         n for n, r in enumerate(statement.reads) if scop.tensor(r.tensor).role == "constant"
     }
     for instruction in machine.instructions(dtype):
-        if instruction.emission is not None:
+        if instruction.emission is not None and instruction.unit is None:
             mapped = map_instruction(scop, statement, instruction, free, reasons=False)
             fit = (
                 a
@@ -349,6 +351,8 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     """
     if p.tile is not None and not whole:
         return p.tile
+    if p.instruction and p.instruction.unit:
+        return blocks_of(p.instruction)
     statement, machine = planner.scop.statement(p.statement), planner.machine
     dtype = planner.scop.tensor(statement.writes[0].tensor).dtype
     vector = machine.lanes(dtype)
@@ -363,6 +367,13 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
         lanes = min(lanes, size_of(statement, p.lanes) or lanes)
     rows = tuple(_shared_out((not whole and size_of(statement, d)) or most, most) for d in p.rows)
     return rows, lanes
+
+
+def blocks_of(instruction: Instruction, rows: int = 2, across: int = 2) -> tuple[tuple[int], int]:
+    """Rows and lanes of a tile of so many blocks of a matrix unit's, by default as many as use each
+    operand twice."""
+    (lane,) = instruction.across
+    return (rows * instruction.rows,), across * instruction.extents[lane]
 
 
 def _shared_out(total: int, most: int) -> int:

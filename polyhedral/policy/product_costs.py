@@ -17,6 +17,7 @@ from math import ceil, inf, prod
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Literal
 from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.instruction import Tiles
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import jumps
@@ -134,14 +135,20 @@ class _Cost:
     def tile(self, c: Choice) -> float:
         """Cycles of one tile."""
         dim, lanes = c.lanes
-        vectors = ceil(lanes / self.vector)
-        accumulators = vectors * prod(c.rows.values())
+        own, rows, vectors = (
+            self.assignment.instruction,
+            prod(c.rows.values()),
+            ceil(lanes / self.vector),
+        )
+        accumulators = vectors * rows
+        # A matrix unit has whole rows of an operand, and a vector for each word of the other one.
+        one, words = (1.0, own.depth // own.word) if own.unit else (BROADCAST, 1)
         loads = 0.0
         for read in self.accesses[: len(self.statement.reads)]:
             along = [d for d in (*c.rows, dim) if d in read.dims]
-            each = vectors if dim in along else BROADCAST
+            each = vectors * words if dim in along else one
             loads += each * prod(c.rows[d] for d in along if d != dim)
-        arithmetic = accumulators * self.assignment.instruction.cycles
+        arithmetic = vectors * ceil(rows / own.rows) * own.cycles
         step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
         steps = prod(ceil(self.sizes[d] / self.depth(d)) for d in self.assignment.streams)
         turned = TURN * any(misfit.number is None for misfit in self.assignment.packs)
@@ -195,16 +202,16 @@ class _Cost:
         """Cycles to interleave a read in all tiles that use it, where an instruction takes words of
         what lies in rows along the lanes."""
         own = self.assignment.instruction
-        if own.emission is None or jumps(self.statement.reads[number], c.lanes[0]):
+        if own.emission is None or own.unit or jumps(self.statement.reads[number], c.lanes[0]):
             return inf
         other = self.sizes.keys() - self.accesses[number].dims
         again = prod(ceil(self.sizes[d] / c.rows.get(d, 1)) for d in other)
         return MIXED * again * self.words(number) / self.vector
 
     def words(self, number: int) -> int:
-        """How many elements, of as many steps as one issue takes, a read has."""
-        dims = self.accesses[number].dims
-        return prod(ceil(self.sizes[d] / self.depth(d)) for d in dims)
+        """How many words, of elements that lie side by side in panels, a read has."""
+        own, dims = self.assignment.instruction, self.accesses[number].dims
+        return prod(ceil(self.sizes[d] / min(self.depth(d), own.word)) for d in dims)
 
 
 def _parts(total: int, size: int) -> list[tuple[int, int]]:
@@ -228,8 +235,22 @@ def stride(tensor: Tensor, read: Access, dim: str) -> int:
     return total or 1
 
 
+def _blocks(cost: _Cost, unit: Tiles, row: str, lane: str) -> Iterator[Choice]:
+    """Tiles of a matrix unit's blocks, which share its registers: for their sums, for one block of
+    rows, and for the lanes of all blocks if several rows use them."""
+    rows = cost.assignment.instruction.rows
+    down, across = ceil(cost.sizes[row] / rows), ceil(cost.sizes[lane] / cost.vector)
+    for r, c in product(range(1, unit.registers), repeat=2):
+        if r <= down and c <= across and r * c + 1 + (c if r > 1 else 1) <= unit.registers:
+            yield Choice({row: min(r * rows, cost.sizes[row])}, (lane, c * cost.vector), 0.0)
+
+
 def _tiles(cost: _Cost, row: str, lane: str) -> Iterator[Choice]:
     """Tiles that leave registers for operands: vectors along the lanes, one or two dims of rows."""
+    unit = cost.assignment.instruction.unit
+    if unit is not None:
+        yield from _blocks(cost, unit, row, lane)
+        return
     registers = cost.machine.vector_registers - max(1, cost.machine.vector_registers // 10)
     most = ceil(cost.sizes[lane] / cost.vector)
     for vectors in range(1, min(MAX_VECTORS, most) + 1):

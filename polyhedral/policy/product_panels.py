@@ -70,7 +70,7 @@ def _slides(s: Statement, index: Expr, dim: str) -> bool:
 def interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
     """The panels of ``read`` in which the steps that one instruction takes lie side by side."""
     along = _dims_along(read, p.stream[-1:])
-    return ((along[0], p.depth),) if p.depth > 1 and len(along) == 1 else ()
+    return ((along[0], p.word),) if p.word > 1 and len(along) == 1 else ()
 
 
 def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:
