@@ -285,9 +285,11 @@ def _part(planner: Planner, p: Product) -> Step:
 
 
 def _sizes(planner: Planner, p: Product) -> CacheTiles:
-    """For elements as wide as the sums, or their operands where these are wider."""
-    s = planner.scop.statement(p.statement)
-    sizes = [planner.scop.tensor(a.tensor).dtype.itemsize for a in (*s.writes, *s.reads)]
+    """For elements as wide as the sums, or their operands where these are wider; as wide as the
+    operands where a matrix unit has the sums."""
+    s, unit = planner.scop.statement(p.statement), p.instruction and p.instruction.unit
+    accesses = s.reads if unit else (*s.writes, *s.reads)
+    sizes = [planner.scop.tensor(a.tensor).dtype.itemsize for a in accesses]
     return cache_tiles(planner.machine, max(sizes))
 
 

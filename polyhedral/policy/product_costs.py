@@ -168,7 +168,10 @@ class _Cost:
 
     def conflicts(self, c: Choice) -> float:
         """Cycles that a step takes longer where rows lie whole pages apart, so that their lines
-        fall into one set of the first cache: of its ways, lanes need some as well."""
+        fall into one set of the first cache: of its ways, lanes need some as well. A matrix unit
+        takes all that it wants of a line at once."""
+        if self.assignment.instruction.unit:
+            return 0.0
         ways = self.machine.caches[0].size // PAGE - WAYS_OF_LANES
         packed = {misfit.number for misfit in self.assignment.packs}
         total = 0.0
