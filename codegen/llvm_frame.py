@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -103,6 +103,15 @@ class Frame:
             yield
         finally:
             self.lanes = outer
+
+    @contextmanager
+    def naming(self, names: Mapping[str, Value | Ramp]) -> Iterator[None]:
+        """Emit with these names besides."""
+        outer, self.names = self.names, {**self.names, **names}
+        try:
+            yield
+        finally:
+            self.names = outer
 
     def unchanged(self, expr: Expr) -> bool:
         """Whether a long vector loop is around, in all turns of which the scalar ``expr`` is the

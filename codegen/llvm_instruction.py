@@ -55,7 +55,7 @@ def emit_issue(frame: Frame, loop: For) -> bool:
     place = address(frame, target, evaluate_all(frame, indices))
     if frame.lanes.count and not isinstance(place, Ramp):
         return False
-    for found in operands_in(instruction, update.values[0]):
+    for found in _found(instruction, update.values[0]):
         operands = {name: _operand(frame, loop, expr) for name, expr in found.items()}
         if None not in operands.values():
             flipped = instruction.offset.tensor if instruction.offset else ""
@@ -66,7 +66,7 @@ def emit_issue(frame: Frame, loop: For) -> bool:
     return False
 
 
-def operands_in(instruction: Instruction, value: Expr) -> Iterator[dict[str, Expr]]:
+def _found(instruction: Instruction, value: Expr) -> Iterator[dict[str, Expr]]:
     """What the operands of ``instruction`` are in ``value``; the one with an offset is left out
     where the offset is all that is taken of it."""
     values = [instruction.issued]

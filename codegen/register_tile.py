@@ -120,7 +120,7 @@ def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
 def _by_unit(tile: TileVersion, instruction: Instruction) -> Stmt:
     """The tile with its sums in memory, from and to which a matrix unit takes them."""
     begin, end = (tile.rows(part(tile, "tile"), "serial") for part in (_load, _store))
-    body = block([begin, by_unit(instruction, _smallest(tile)), end])
+    body = block([begin, by_unit(instruction, _streams(tile, 0)), end])
     sizes = in_blocks(instruction, tuple(tile.sizes.values()))
     return _allocated(tile, "tile", "local", body, sizes)
 
@@ -308,8 +308,9 @@ def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | 
         ),
     ]  # fmt: skip
     if left is None and tile.instruction.unit:
-        some = _issue(tile, name, Var(name), full[1] - end)
-        parts.append(under(end < full[1], Let(name, end, some)))
+        last = tile.instances.fresh(f"{name}.group")
+        issue = Let(last, end // depth, _issue(tile, name, Var(last) * depth, full[1] - end))
+        parts.append(under(end < full[1], issue))
     elif left is None:
         parts.append(For(name, end, full[1], "serial", _issue(tile, name, Var(name), 1)))
     for steps in left or ():

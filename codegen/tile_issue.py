@@ -1,0 +1,148 @@
+"""One block of a matrix unit, read off its loops: what is loaded for it, and how that lies.
+
+for r < rows: for l < lanes: for q < steps:       all of them by the unit
+  tile[r, l] += A[…] * B[…]                       A without l, B without r; where a mask is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from weft.codegen.loop_ir import Block, For, Let, Stmt, Update, children
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
+from weft.frontend.scalar_match import matches
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.instruction import Instruction
+
+Distances = list[list[int]]  # of each index, from its first value
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """``load``, where ``mask``; 0 elsewhere."""
+
+    load: Load
+    mask: Expr | None = None
+
+    @property
+    def buffer(self) -> str:
+        return str(self.load.source)
+
+    def distances(self, name: str, count: int) -> Distances | None:
+        """How far each index has moved where ``name`` is 0, 1, … ``count - 1``, whatever else is;
+        None where that is not known."""
+        first = [to_affine(substitute(index, {name: literal(0)})) for index in self.load.indices]
+        found = []
+        for k in range(count):
+            forms = [to_affine(substitute(i, {name: literal(k)})) for i in self.load.indices]
+            pairs = zip(forms, first, strict=True)
+            moved = [x - y for x, y in pairs if x is not None and y is not None]
+            if len(moved) < len(first) or not all(form.is_constant for form in moved):
+                return None
+            found.append([form.constant for form in moved])
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """``row``, ``lane`` and ``step``: variables, which count from 0; ``sums``: a buffer."""
+
+    row: str
+    lane: str
+    step: str
+    rows: int
+    lanes: int
+    steps: Expr
+    sums: str
+    a: Source
+    b: Source
+
+    def in_rows(self, rows: int, depth: int) -> bool:
+        """Whether neighbouring steps of ``a`` are next to each other, and its rows evenly apart."""
+        found, steps = self.a.distances(self.row, rows), self.a.distances(self.step, depth)
+        return found is not None and steps is not None and _even(found) and _in_line(steps)
+
+    def in_words(self, lanes: int, depth: int, word: int) -> Distances | None:
+        """How far the indices of ``b`` move from lane to lane, if the steps of a word are next to
+        each other, and its words evenly apart; None otherwise."""
+        found, steps = self.b.distances(self.lane, lanes), self.b.distances(self.step, depth)
+        if found is None or steps is None or not _even(found) or not _even(steps[::word]):
+            return None
+        parts = [steps[k : k + word] for k in range(0, depth, word)]
+        return found if all(_in_line(part) for part in parts) else None
+
+
+def _even(distances: Sequence[list[int]]) -> bool:
+    """Whether each is as far from the one before as the second from the first."""
+    return all(d == [k * n for n in distances[1]] for k, d in enumerate(distances))
+
+
+def _in_line(distances: Sequence[list[int]]) -> bool:
+    """Whether the last index counts, and the others stay."""
+    *others, last = distances[0]
+    return all(d == [*others, last + k] for k, d in enumerate(distances))
+
+
+def issues_in(stmt: Stmt) -> Iterator[For]:
+    """The outermost loops by an instruction in ``stmt``."""
+    if isinstance(stmt, For) and stmt.instruction is not None:
+        yield stmt
+        return
+    for part in children(stmt):
+        yield from issues_in(part)
+
+
+def issue_of(loop: For, instruction: Instruction) -> Issue | None:
+    """``loop`` as one block of ``instruction``; None where it is something else."""
+    loops: list[For] = []
+    lets: dict[str, Expr] = {}
+    stmt: Stmt = loop
+    while not isinstance(stmt, Update):
+        match stmt:
+            case For() if stmt.instruction == instruction and stmt.lower == literal(0):
+                loops.append(stmt)
+                stmt = stmt.body
+            case Let(name, value, body):
+                lets[name] = substitute(value, lets)
+                stmt = body
+            case Block((single,)):
+                stmt = single
+            case _:
+                return None
+    match loops, stmt:
+        case [
+            For(row, _, Literal(rows)),
+            For(lane, _, Literal(lanes)),
+            For(step, _, steps),
+        ], Update(((sums, (Var(down), Var(across))),), _, (value,)) if (down, across) == (
+            row,
+            lane,
+        ):
+            sources = _sources(instruction, substitute(value, lets), row, lane)
+            if sources is not None:
+                return Issue(row, lane, step, int(rows), int(lanes), steps, sums, *sources)
+    return None
+
+
+def _sources(
+    instruction: Instruction, value: Expr, row: str, lane: str
+) -> tuple[Source, Source] | None:
+    for found in matches(instruction.value, value):
+        operands = {instruction.tensors[number]: expr for number, expr in found.items()}
+        if mentions(operands["a"], (lane,)) or mentions(operands["b"], (row,)):
+            continue
+        a, b = map(_source, (operands["a"], operands["b"]))
+        if a is not None and b is not None:
+            return a, b
+    return None
+
+
+def _source(expr: Expr) -> Source | None:
+    match expr:
+        case Load():
+            return Source(expr)
+        case Select(mask, Load() as load, Literal(value)) if not value:
+            return Source(load, mask)
+    return None
