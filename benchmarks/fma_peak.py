@@ -1,4 +1,7 @@
-"""What a core can multiply and add: a loop of independent instructions in registers."""
+"""What a core can multiply and add: a loop of independent instructions in registers.
+
+Vectors have at least a dozen sums, a matrix unit as many as its registers hold (``tile_peak``).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import ctypes
 import time
 from dataclasses import dataclass
 
+from weft.benchmarks import tile_peak
 from weft.codegen.llvm_target import LlvmTarget, host_target, to_object
 from weft.codegen.native_library import link
 
@@ -51,11 +55,17 @@ class FmaPeak:
 
     def __init__(self, dtype: str = "float64") -> None:
         target = host_target()
-        unit = unit_of(dtype, target)
-        chains = accumulators(target.vector_bytes)
-        lanes = target.vector_bytes // _BYTES[unit.accumulator]
-        self.operations = 2.0 * lanes * unit.depth * chains * _TURNS
-        text = loop(unit, target.vector_bytes, chains)
+        tiles = tile_peak.unit_for(dtype, target)
+        if tiles is not None:
+            turns = _TURNS // 16
+            self.operations = turns * tile_peak.operations(tiles)
+            text = tile_peak.loop(tiles, turns)
+        else:
+            unit = unit_of(dtype, target)
+            chains = accumulators(target.vector_bytes)
+            lanes = target.vector_bytes // _BYTES[unit.accumulator]
+            self.operations = 2.0 * lanes * unit.depth * chains * _TURNS
+            text = loop(unit, target.vector_bytes, chains)
         self._tracker = link([to_object(text, target)], ("fma_peak",), {})
         self._run = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(self._tracker["fma_peak"])
 

@@ -99,11 +99,16 @@ def _with_sums(host: Host, loop: For, instruction: Instruction, unit: Tiles) -> 
     return True
 
 
+def layout_of_tiles(name: str) -> list[str]:
+    """The constant ``name``, by which registers are laid out: all whole."""
+    text = "".join(f"\\{byte:02X}" for byte in _LAYOUT)
+    return [f'{name} = internal constant [64 x i8] c"{text}", align 64']
+
+
 def _configure(b: Builder) -> None:
     if _CONFIG in b.support:
         return
-    text = "".join(f"\\{byte:02X}" for byte in _LAYOUT)
-    b.support[_CONFIG] = f'{_CONFIG} = internal constant [64 x i8] c"{text}", align 64\n'
+    b.support[_CONFIG] = "\n".join([*layout_of_tiles(_CONFIG), ""])
     b.declare("void @llvm.x86.ldtilecfg(ptr)")
     b.first(f"call void @llvm.x86.ldtilecfg(ptr {_CONFIG})")
 

@@ -23,10 +23,12 @@ from weft.executable import Executable
 from weft.kernel_code import lower_loops
 from weft.loop_kernel import Kernel
 
-OPTIONS = weft.Options(threads=1, cache=False, workers=0)
+HOST = {x.name for x in host_machine().extensions}
+# Where there is a matrix unit as well, the processor that has dot products and none.
+TARGET = "znver4" if "tdpbf16ps" in HOST else "host"
+OPTIONS = weft.Options(threads=1, cache=False, workers=0, target=TARGET)
 SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 4), (9, 49, 5), (17, 16, 13), (300, 50, 70), (260, 49, 3),
          (1, 100, 401), (100, 1, 30), (0, 4, 4), (4, 0, 4), (4, 4, 0)]  # fmt: skip
-HOST = {x.name for x in host_machine().extensions}
 random = np.random.default_rng(5)
 
 
