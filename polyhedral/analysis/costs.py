@@ -10,8 +10,9 @@ See Williams, Waterman and Patterson, "Roofline" (2009).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from weft.errors import WeftError
 from weft.frontend.scalar_affine import to_affine
@@ -20,6 +21,7 @@ from weft.polyhedral.analysis.counting import LARGE, Counter, Unbounded, region
 from weft.polyhedral.analysis.operation_counts import KINDS, flops, operation_counts
 from weft.polyhedral.analysis.parallelism import Parallelism, parallelism, reduced
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
+from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.analysis.touched import touched_elements
 from weft.polyhedral.analysis.traffic import Bytes, Traffic
@@ -67,7 +69,9 @@ class Roofline:
 class Costs:
     """``instances`` by statement, ``operations`` by kind, ``touched`` bytes by tensor, ``tiles``:
     bytes that one iteration of a loop touches on average, ``parallel``: iterations that may run at
-    the same time, on average, by the parallel loop. ``missing`` says why there is nothing."""
+    the same time, on average, by the parallel loop; ``spared``: instances that an instruction of
+    the target does several of at once, and the cycles that each needs less than by vectors.
+    ``missing`` says why there is nothing."""
 
     machine: Machine
     instances: Mapping[str, Polynomial] = field(default_factory=dict)
@@ -77,6 +81,7 @@ class Costs:
     levels: tuple[Level, ...] = ()
     parallel: Mapping[str, Parallelism] = field(default_factory=dict)
     lanes: int = 1
+    spared: tuple[tuple[Polynomial, float], ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     exact: bool = True
     missing: str = ""
@@ -103,8 +108,8 @@ class Costs:
         values = {name: known.get(name, LARGE) for name in sorted(names)}
         cycles = 0.0
         for kind, total in self.operations.items():
-            each = CYCLES.get(kind, 1.0 / machine.fma_per_cycle)
-            cycles += float(total.value(values)) * each / self.lanes
+            cycles += float(total.value(values)) * _cycles(kind, machine) / self.lanes
+        cycles -= sum(float(total.value(values)) * each for total, each in self.spared)
         share = max(1.0, min(float(threads), self.parallelism))
         parts = {"arithmetic": cycles / machine.frequency / share}
         for level in self.levels:
@@ -170,6 +175,10 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
     ):
         moved = {name: shown(total) for name, total in traffic.into(cache.size).items()}
         levels.append(Level(f"L{number_}", cache.size, moved, speed))
+    lanes = min(
+        (machine.lanes(scop.tensor(w.tensor).dtype) for s in scop.statements for w in s.writes),
+        default=1,
+    )
     return Costs(
         machine,
         {name: shown(total) for name, total in instances.items()},
@@ -181,11 +190,29 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
             name: reduced(shown(p.iterations), shown(p.starts))
             for name, p in _parallel(tree, traffic, counter).items()
         },
-        min((machine.lanes(scop.tensor(w.tensor).dtype) for s in scop.statements for w in s.writes),
-            default=1),
+        lanes,
+        tuple((shown(instances[s.name]), each) for s, each in _spared(scheduled, machine, lanes)),
         sizes,
         exact,
     )  # fmt: skip
+
+
+def _cycles(kind: str, machine: Machine) -> float:
+    """Of a vector of such operations."""
+    return CYCLES.get(kind, 1.0 / machine.fma_per_cycle)
+
+
+def _spared(
+    scheduled: Scheduled, machine: Machine, lanes: int
+) -> Iterator[tuple[Statement, float]]:
+    """The statements in tiles of the target's instructions, and the cycles that these need less for
+    an instance than vectors do."""
+    for name, tile in marked_tiles(scheduled.tree).items():
+        own, s = tile.payload.instruction, scheduled.scop.statement(name)
+        if own is not None:
+            counts = operation_counts(s).items()
+            cycles = sum(n * _cycles(kind, machine) for kind, n in counts) / lanes
+            yield s, cycles - own.cycles / prod(own.extents.values())
 
 
 def _at_run_time(scheduled: Scheduled) -> Scheduled:

@@ -9,9 +9,11 @@ import pytest
 from tests.polyhedral.loop_programs import PROGRAMS, program
 from tests.polyhedral.loop_schedules import BANDS, tiled
 from tests.polyhedral.scops import Constraint, Var, literal
-from tests.polyhedral.transform.harness import chain, matmul
+from tests.polyhedral.transform.harness import chain, lowered, matmul
 from weft import dtypes
-from weft.frontend.scalar_expr import Load
+from weft.codegen.machines.named import target_named
+from weft.frontend import build as w
+from weft.frontend.scalar_expr import Expr, Load
 from weft.polyhedral.analysis.costs import Costs, costs
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -47,6 +49,24 @@ def test_operations_and_instances() -> None:
     assert kinds == {"fma": "I*J*K", "mul": "I*J*K + I*J"}
     assert str(found.flops) == "3*I*J*K + I*J"
     assert found.exact and not found.missing
+
+
+@pytest.mark.parametrize("target, points", [("sapphirerapids", 16 * 16 * 64), ("znver4", 16 * 4)])
+def test_instructions_that_do_several_products_at_once_take_their_own_time(
+    target: str, points: int
+) -> None:
+    machine = target_named(target).machine
+    (own, *_) = (x for x in machine.extensions if x.name in ("tdpbssd", "vpdpbusd"))
+    a, b = (w.placeholder((640, 640), dtype=dtypes.int8, name=name) for name in "AB")
+    r = w.reduce_axis((0, 640), name="r")
+
+    def product(i: Expr, j: Expr) -> Expr:
+        return w.sum(a[i, r].astype(dtypes.int32) * b[r, j].astype(dtypes.int32), r)
+
+    of = lowered(w.compute((640, 640), product, name="C"), inputs=(a, b))
+    found = costs(schedule_loops(of, machine), machine).roofline()
+    least = 640**3 / points * own.cycles / machine.frequency
+    assert found.parts["arithmetic"] == pytest.approx(least, rel=0.02)
 
 
 def test_parts_of_a_statement_count_as_the_whole() -> None:
