@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from weft.benchmarks.fma_peak import FmaPeak
 from weft.codegen.machines.host import host_machine
 
 _LEAST_MOVED = 64 << 20  # bytes in one run of a copy: a millisecond or more
+_CHECKED = 24  # times the bytes of a row, what memory has to hold
 SAMPLES = 20
 
 
@@ -95,5 +97,8 @@ def _rounded(size: int) -> int:
 
 
 def beyond_caches() -> int:
-    """Bytes that no cache holds: four times the last one."""
-    return 4 * max(cache.size for cache in host_machine().caches)
+    """Bytes that no cache holds: four times the last one; less, down to twice, where memory is
+    short, since answers and what they are checked with take some twenty times as much."""
+    last = max(cache.size for cache in host_machine().caches)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(2 * last, min(4 * last, memory // _CHECKED))
