@@ -13,6 +13,7 @@ from weft.codegen.architectures import architecture_of
 from weft.codegen.llvm_target import LlvmTarget, host_target
 from weft.codegen.machines.named import RECORDS
 from weft.codegen.target import TYPICAL, Cpu, Target, machine_of
+from weft.codegen.tile_permission import ask_for_tiles
 from weft.polyhedral.machine import Cache, Machine
 
 # Of x86 and of ARM.
@@ -69,7 +70,8 @@ def cpu_count() -> int:
 
 @cache
 def host_processor() -> str:
-    """This processor's model and abilities as the kernel tells them, hashed; '' where it does not.
+    """This processor's model and abilities as the kernel tells them, and whether it refuses some to
+    this process, hashed; '' where it does not tell.
 
     What runs on one processor runs on another of the same words: nobody has to ask LLVM, which
     takes a while to load.
@@ -80,6 +82,8 @@ def host_processor() -> str:
         return ""
     fields = dict(_field(line) for line in first.splitlines())
     told = [f"{name}: {fields[name]}" for name in _IDENTITY if name in fields]
+    if "amx_tile" in fields.get("flags", "").split() and not ask_for_tiles():
+        told.append("tiles: refused")
     return hashlib.sha256("\n".join(told).encode()).hexdigest() if told else ""
 
 

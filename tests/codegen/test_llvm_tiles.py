@@ -3,6 +3,8 @@ processor has tiles, code on them does too, and touches nothing outside of its a
 
 # ruff: noqa: F821  (sizes of a signature are names in the function's body)
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +18,7 @@ from weft.codegen.llvm_target import host_target, lacking, to_object
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import For as Loop
 from weft.codegen.loop_ir import Kernel, walk
+from weft.codegen.machines.host import host_processor
 from weft.codegen.machines.matrix_units import matrix_units
 from weft.codegen.machines.named import target_named
 from weft.codegen.tile_issue import issue_of, issues_in
@@ -176,6 +179,42 @@ def test_who_asks_for_tiles_gets_one_answer() -> None:
     assert ask_for_tiles() == ask_for_tiles() == bool(ask_for_tiles())
     named = {"amx-tile", "amx-int8", "amx-bf16"} & host_target().enabled
     assert ask_for_tiles() or not named
+
+
+_REFUSED = """
+import ctypes
+class Stack(ctypes.Structure):
+    _fields_ = [("sp", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+memory = ctypes.create_string_buffer(8192)
+stack = Stack(ctypes.addressof(memory), 0, 8192)
+assert ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None) == 0
+import numpy as np, weft
+from weft.codegen.llvm_target import host_target
+from weft.codegen.machines.host import host_processor
+from weft.codegen.tile_permission import ask_for_tiles
+assert not ask_for_tiles()
+assert "amx-tile" not in host_target().enabled
+a, b = (weft.placeholder((40, 70), dtype="int8", name=name) for name in "ab")
+k = weft.reduce_axis((0, 70), name="k")
+c = weft.compute((40, 40), lambda i, j: weft.sum(
+    a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="c")
+run = weft.compile([c], options=weft.Options(cache=False, workers=0))
+x = np.arange(2800).astype(np.int8).reshape(40, 70)
+assert (run(x, x) == x.astype(int) @ x.T.astype(int)).all()
+print(host_processor())
+"""
+
+
+def test_who_is_refused_tiles_does_without() -> None:
+    """As where a thread's stack for signals is too small to save them. What was compiled with tiles
+    is then another processor's."""
+    if host_target().triple.split("-")[0] != "x86_64":
+        pytest.skip("only x86-64 has tiles")
+    command = [sys.executable, "-c", _REFUSED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    if HERE:
+        assert done.stdout.strip() != host_processor()
 
 
 # ---- where there are tiles -----------------------------------------------------------------------
