@@ -6,7 +6,8 @@
 
 From then on they are what constants are: each tile of rows reads them as one stream, all steps run
 at once, and sums begin in registers. In rows of memory, steps would be on other pages, and vectors
-on two lines. What blocks of rows would copy part by part is better copied once, too.
+on two lines. What blocks of rows would copy part by part is better copied once, too; what comes in
+part by part for all rows (``far_lanes``) is not: it would go out and come in once more.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def whole_panels(planner: Planner, p: Product, *, many: bool) -> Iterator[Packin
     """The panels of ``p``, which has ``many`` rows, or few: then of what lies badly in a cache that
     is near, alone."""
     s, tile = planner.scop.statement(p.statement), shape(planner, p)
-    near = many or far_lanes(planner, p, tile) is None  # else they are copied one by one
+    near = far_lanes(planner, p, tile) is None  # else they are copied one by one
     long = many and not in_one_part(planner.scop, s, p.stream, planner.machine)
     width = size_of(s, p.lanes) or tile[1]
     parts = from_panels(planner.scop, p, tile, width, planner.machine) if many else ()
@@ -49,7 +50,7 @@ def whole_panels(planner: Planner, p: Product, *, many: bool) -> Iterator[Packin
         maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, read)
         jumps = many and number in p.jumping
         wanted = jumps or number in parts or _lies_badly(planner, p, number, tile, many=many)
-        if across and (long or (near and wanted)):
+        if across and near and (long or wanted):
             yield Packing(p.statement, number, "", across[0], tile[1], maker, inner)
         elif down and wanted:
             size = 1 if p.instruction else tile[0][-1]

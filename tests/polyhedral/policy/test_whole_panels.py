@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.polyhedral.policy.test_operand_panels import product
@@ -34,6 +36,15 @@ def made_once(made: Scheduled) -> set[str]:
 )
 def test_what_many_rows_read_is_copied_once(scop: Scop, tensors: set[str]) -> None:
     assert made_once(schedule_loops(scop, WIDE)) == tensors
+
+
+@pytest.mark.parametrize(("rows", "part_by_part"), [(256, True), (300, False)])
+def test_what_comes_in_part_by_part_is_copied_so(rows: int, part_by_part: bool) -> None:
+    """From a slow last cache, for all rows, unless these are more than a tile for the caches."""
+    caches = (WIDE.caches[0], replace(WIDE.caches[1], size=1 << 21), Cache(1 << 25, bandwidth=5.0))
+    made = schedule_loops(product(rows, 512, 1536), replace(WIDE, caches=caches))
+    around = [loop.name for loop in loops_above(made.tree, "copy_B_packed")]
+    assert ("k_t" in around) == part_by_part
 
 
 @pytest.mark.parametrize(("rows", "tensors"), [(511, set()), (512, {"B"})])
