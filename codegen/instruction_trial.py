@@ -7,6 +7,7 @@ is foreign text, so whoever does so does it in a process of its own (``weft/inst
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,11 @@ from weft.codegen.llvm_frame import Frame
 from weft.codegen.llvm_instruction import call, element_type, lanes_of
 from weft.codegen.llvm_scalar import ScalarOps
 from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.llvm_tiles import one_issue
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Load, Var, walk
 from weft.frontend.scalar_interpreter import evaluate
-from weft.polyhedral.instruction import ACCUMULATOR, Instruction
+from weft.polyhedral.instruction import ACCUMULATOR, Instruction, Tiles
 
 ENTRY = "weft_trial"
 ROUNDS = 8
@@ -31,7 +33,20 @@ def trial_module(instruction: Instruction, target: LlvmTarget) -> str:
     """LLVM IR of one issue, its operands in memory as the emission takes them."""
     b = Builder()
     frame = Frame(b, ScalarOps(b), target, Value("null", "ptr"), Value("null", "ptr"))
-    lanes, dtypes_ = lanes_of(instruction), operand_types(instruction)
+    dtypes_ = operand_types(instruction)
+    if instruction.unit is not None:
+        one_issue(frame, instruction.unit, [Value(f"%p_{name}", "ptr") for name in dtypes_])
+    else:
+        _on_vectors(frame, instruction, dtypes_)
+    b.line("ret void")
+    parameters = ", ".join(f"ptr %p_{name}" for name in dtypes_)
+    body = b.finish(f"void @{ENTRY}({parameters})")
+    head = [f'target triple = "{target.triple}"', *b.declarations]
+    return "\n".join([*head, "", *b.support.values(), body])
+
+
+def _on_vectors(frame: Frame, instruction: Instruction, dtypes_: Mapping[str, DType]) -> None:
+    b, lanes = frame.b, lanes_of(instruction)
     values = {}
     for name, dtype in dtypes_.items():
         count = lanes if name == ACCUMULATOR else lanes * instruction.depth
@@ -40,11 +55,6 @@ def trial_module(instruction: Instruction, target: LlvmTarget) -> str:
     old = values.pop(ACCUMULATOR)
     new = call(frame, instruction, {**values, ACCUMULATOR: old})
     b.store(new, Value(f"%p_{ACCUMULATOR}", "ptr"), 1)
-    b.line("ret void")
-    parameters = ", ".join(f"ptr %p_{name}" for name in dtypes_)
-    body = b.finish(f"void @{ENTRY}({parameters})")
-    head = [f'target triple = "{target.triple}"', *b.declarations]
-    return "\n".join([*head, "", *b.support.values(), body])
 
 
 def operand_types(instruction: Instruction) -> dict[str, DType]:
@@ -63,6 +73,8 @@ class Trial:
 
     def given(self) -> list[bytes]:
         """The operands as the emission takes them, the accumulator first."""
+        if self.instruction.unit is not None:
+            return self._in_tiles(self.instruction.unit)
         offset = self.instruction.offset
         found = []
         for name, value in self.operands.items():
@@ -74,6 +86,14 @@ class Trial:
             )
             found.append(raw.tobytes())
         return found
+
+    def _in_tiles(self, unit: Tiles) -> list[bytes]:
+        """The sums, a row of each row's operands, and rows of the lanes' words."""
+        own = self.instruction
+        shape = (own.rows, -1, own.depth)
+        a, b = (self.operands[name].reshape(shape) for name in own.tensors)
+        words = b[0].reshape(-1, own.depth // unit.word, unit.word).swapaxes(0, 1)
+        return [x.tobytes() for x in (self.operands[ACCUMULATOR], a[:, 0], words)]
 
     def expected(self) -> Array:
         """What the semantics make of them, exactly or in float64."""
@@ -122,7 +142,7 @@ def trials(instruction: Instruction) -> list[Trial]:
     """Some operands, always the same, the extremes of integers among them."""
     random = np.random.default_rng(0)
     lanes, depth = lanes_of(instruction), instruction.depth
-    results = [d for d in instruction.semantics.dims if d not in instruction.summed]
+    results = {d: n for d, n in instruction.extents.items() if d not in instruction.summed}
     moving = {
         read.tensor: {n.name for i in read.indices for n in walk(i) if isinstance(n, Var)}
         for read in instruction.semantics.reads
@@ -133,13 +153,23 @@ def trials(instruction: Instruction) -> list[Trial]:
         for name, dtype in operand_types(instruction).items():
             shape = (lanes,) if name == ACCUMULATOR else (lanes, depth)
             value = _random(random, dtype, shape, extreme=number == 0)
-            if name != ACCUMULATOR and not moving[name] & set(results):
-                value = np.repeat(value[:1], lanes, axis=0)
+            if name != ACCUMULATOR:
+                value = _repeated(value, results, moving[name])
             if name != ACCUMULATOR and not moving[name] & set(instruction.summed):
                 value = np.repeat(value[:, :1], depth, axis=1)
             operands[name] = np.ascontiguousarray(value)
         made.append(Trial(instruction, operands))
     return made
+
+
+def _repeated(value: Array, results: Mapping[str, int], moving: Set[str]) -> Array:
+    """``value``, over results and steps, the same along each dim of ``results`` (how many there are
+    of it) that is none of ``moving``."""
+    apart = value.reshape(*results.values(), -1)
+    for axis, (dim, count) in enumerate(results.items()):
+        if dim not in moving:
+            apart = np.repeat(apart.take([0], axis), count, axis)
+    return apart.reshape(value.shape)
 
 
 def _random(

@@ -16,11 +16,12 @@ asked once for a process's right to them: ``native_library``, and the check of `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Protocol
 
 from weft.codegen import llvm_tile_operands
-from weft.codegen.llvm_builder import Builder, integer
+from weft.codegen.llvm_builder import Builder, Value, integer
 from weft.codegen.llvm_expressions import evaluate
 from weft.codegen.llvm_frame import Frame, TileSums
 from weft.codegen.llvm_tile_operands import ROW_BYTES, ROWS, Operands, tile_load
@@ -59,6 +60,18 @@ def release(frame: Frame) -> None:
         frame.b.line("call void @llvm.x86.tilerelease()")
 
 
+def one_issue(frame: Frame, unit: Tiles, places: Sequence[Value]) -> None:
+    """A single product of whole registers, which lie at ``places``: sums, ``a`` and ``b``."""
+    b = frame.b
+    _configure(b)
+    for register, at in enumerate(places):
+        tile_load(b, register, at, integer(ROW_BYTES))
+    b.declare(f"void @{unit.symbol}(i8, i8, i8)")
+    b.line(f"call void @{unit.symbol}(i8 0, i8 1, i8 2)")
+    _tile_store(b, 0, places[0], integer(ROW_BYTES))
+    release(frame)
+
+
 # ---- the sums ------------------------------------------------------------------------------------
 
 
@@ -94,9 +107,13 @@ def _with_sums(host: Host, loop: For, instruction: Instruction, unit: Tiles) -> 
     host.emit(loop.body)
     frame.sums = None
     for register, at in places:
-        frame.b.declare("void @llvm.x86.tilestored64(i8, ptr, i64)")
-        frame.b.line(f"call void @llvm.x86.tilestored64(i8 {register}, {at}, {stride})")
+        _tile_store(frame.b, register, at, stride)
     return True
+
+
+def _tile_store(b: Builder, register: int, at: Value, stride: Value) -> None:
+    b.declare("void @llvm.x86.tilestored64(i8, ptr, i64)")
+    b.line(f"call void @llvm.x86.tilestored64(i8 {register}, {at}, {stride})")
 
 
 def layout_of_tiles(name: str) -> list[str]:

@@ -44,7 +44,7 @@ RECORDS = (
         cores=32,
     ),
     Cpu(
-        name="sapphirerapids",  # VNNI, BF16, FP16
+        name="sapphirerapids",  # VNNI, BF16, FP16, AMX
         architecture=X86_64,
         llvm="sapphirerapids",
         caches=(Cache(48 * KIB), Cache(2 * MIB, bandwidth=48.0), _mesh(60, 32)),
