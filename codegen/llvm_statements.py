@@ -140,7 +140,8 @@ class Emitter:
             emit_tiles(self, loop) or emit_issue(frame, loop) or emit_transpose(frame, loop)
         ):
             return
-        if loop.kind == "unrolled" and lower.const is not None and upper.const is not None:
+        written_out = loop.kind == "unrolled" and not (loop.instruction and loop.instruction.unit)
+        if written_out and lower.const is not None and upper.const is not None:
             turns = range(int(lower.const), int(upper.const), loop.step)
             if len(turns) * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT:
                 for value in turns:

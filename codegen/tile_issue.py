@@ -112,18 +112,19 @@ def issue_of(loop: For, instruction: Instruction) -> Issue | None:
             case _:
                 return None
     match loops, stmt:
-        case [
-            For(row, _, Literal(rows)),
-            For(lane, _, Literal(lanes)),
-            For(step, _, steps),
-        ], Update(((sums, (Var(down), Var(across))),), _, (value,)) if (down, across) == (
-            row,
-            lane,
-        ):
-            sources = _sources(instruction, substitute(value, lets), row, lane)
-            if sources is not None:
-                return Issue(row, lane, step, int(rows), int(lanes), steps, sums, *sources)
+        case [For() as row, For() as lane, For() as step], Update(((sums, at),), _, (value,)):
+            sources = _sources(instruction, substitute(value, lets), row.var, lane.var)
+            rows, lanes = (_turns(x, i) for x, i in zip((row, lane), at, strict=True))
+            if sources is not None and rows and lanes:
+                names = row.var, lane.var, step.var
+                return Issue(*names, rows, lanes, step.upper, sums, *sources)
     return None
+
+
+def _turns(loop: For, index: Expr) -> int:
+    """How many turns ``loop`` has, if ``index`` counts them; 0 otherwise."""
+    turns = int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
+    return turns if index == Var(loop.var) or (index == literal(0) and turns == 1) else 0
 
 
 def _sources(

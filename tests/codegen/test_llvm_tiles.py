@@ -34,7 +34,7 @@ OPTIONS = weft.Options(threads=1, cache=False, workers=0, target="sapphirerapids
 KINDS = [(bf16, bf16), (u8, i8), (i8, u8), (i8, i8), (u8, u8)]
 # Rows, lanes and steps: whole blocks, one more, one less, a few; several parts of a long stream.
 SIZES = [(32, 32, 64), (33, 33, 65), (31, 47, 129), (16, 96, 64), (1, 16, 100), (70, 10, 66),
-         (5, 100, 400), (100, 20, 1000), (0, 4, 70), (4, 0, 70)]  # fmt: skip
+         (5, 100, 400), (100, 20, 1000), (66, 49, 67), (49, 66, 70), (0, 4, 70), (4, 0, 70)]  # fmt: skip
 random = np.random.default_rng(11)
 
 
@@ -153,6 +153,15 @@ def test_issues_are_read_off_their_loops() -> None:
     assert lanes[1] != lanes[0]
     assert not issue.in_words(16, 64, 2)  # words are of four
     assert issue_of(once, once.instruction) is None  # around an issue, none itself
+
+
+@pytest.mark.parametrize("m, n, k", SIZES)
+def test_what_is_left_at_edges_are_issues_too(m: int, n: int, k: int) -> None:
+    """A single row or lane, whose variable passes have replaced by 0, as well."""
+    for kernel in kernels(product(i8, i8, m, n, k)):
+        for once in issues_in(kernel.body):
+            assert once.instruction is not None
+            assert all(issue_of(each, once.instruction) for each in issues_in(once.body))
 
 
 def test_triangles_do_without() -> None:
