@@ -191,7 +191,10 @@ def _costs(scheduled: Scheduled, machine: Machine, sizes: dict[str, int]) -> Cos
             for name, p in _parallel(tree, traffic, counter).items()
         },
         lanes,
-        tuple((shown(instances[s.name]), each) for s, each in _spared(scheduled, machine, lanes)),
+        tuple(
+            (shown(instances[s.name]), each)
+            for s, each in _spared(scheduled, counted, machine, lanes)
+        ),
         sizes,
         exact,
     )  # fmt: skip
@@ -203,12 +206,13 @@ def _cycles(kind: str, machine: Machine) -> float:
 
 
 def _spared(
-    scheduled: Scheduled, machine: Machine, lanes: int
+    scheduled: Scheduled, counted: Sequence[Statement], machine: Machine, lanes: int
 ) -> Iterator[tuple[Statement, float]]:
-    """The statements in tiles of the target's instructions, and the cycles that these need less for
-    an instance than vectors do."""
-    for name, tile in marked_tiles(scheduled.tree).items():
-        own, s = tile.payload.instruction, scheduled.scop.statement(name)
+    """Those of ``counted`` in tiles of the target's instructions, and the cycles that these need
+    less for an instance than vectors do."""
+    tiles = marked_tiles(scheduled.tree)
+    for s in counted:
+        own = tiles[s.name].payload.instruction if s.name in tiles else None
         if own is not None:
             counts = operation_counts(s).items()
             cycles = sum(n * _cycles(kind, machine) for kind, n in counts) / lanes

@@ -34,7 +34,8 @@ OPTIONS = weft.Options(threads=1, cache=False, workers=0, target="sapphirerapids
 KINDS = [(bf16, bf16), (u8, i8), (i8, u8), (i8, i8), (u8, u8)]
 # Rows, lanes and steps: whole blocks, one more, one less, a few; several parts of a long stream.
 SIZES = [(32, 32, 64), (33, 33, 65), (31, 47, 129), (16, 96, 64), (1, 16, 100), (70, 10, 66),
-         (5, 100, 400), (100, 20, 1000), (66, 49, 67), (49, 66, 70), (0, 4, 70), (4, 0, 70)]  # fmt: skip
+         (5, 100, 400), (100, 20, 1000), (66, 49, 67), (49, 66, 70), (0, 4, 70),
+         (4, 0, 70)]  # fmt: skip
 random = np.random.default_rng(11)
 
 
@@ -173,6 +174,21 @@ def test_triangles_do_without() -> None:
                     C[i, j] += i32(A[i, k]) * i32(B[k, j])
 
     assert not issued(kernels(lower)) & {unit.name for unit in matrix_units(TILES.llvm)}
+
+
+def test_sums_of_a_length_that_a_call_brings_are_explained() -> None:
+    """Their parts of the stream are statements of their own, which count as one."""
+    size = weft.var("k")
+    a = weft.placeholder((size, 40), dtype="uint8", name="a")
+    b = weft.placeholder((size, 33), dtype="uint8", name="b")
+    k = weft.reduce_axis((0, size), name="q")
+
+    def sums(i: weft.Expr, j: weft.Expr) -> weft.Expr:
+        return weft.sum(a[k, i].astype(i32) * b[k, j].astype(i32), k)
+
+    c = weft.compute((40, 33), sums, name="c")
+    found = weft.compile([c], options=OPTIONS)
+    assert "tdpbuud" in found.explain() and "bound by" in found.explain()
 
 
 def test_strict_programs_keep_their_order() -> None:
