@@ -97,9 +97,8 @@ def encode(b: Builder, value: Value, dtype: DType, half: bool) -> Value:
     bits = b.cast("bitcast", value, "i32")
     unordered = b.compare("fcmp uno", value, value)
     storage = f"i{dtype.storage_bits}"
-    if dtype.name == "bfloat16":
-        high = b.cast("trunc", b.binary("lshr", bits, integer(16, "i32")), storage)
-        return b.select(unordered, integer(f.nan or 0, storage), high)
+    if dtype.name == "bfloat16":  # what is not a number has been rounded to one with these bits
+        return b.cast("trunc", b.binary("lshr", bits, integer(16, "i32")), storage)
     width = f.exponent + f.mantissa
     absolute = b.intrinsic("fabs", value)
     scaled = (
@@ -158,7 +157,8 @@ def _round_upper_half(b: Builder, value: Value) -> Value:
     odd = b.binary("and", b.binary("lshr", bits, integer(16, "i32")), integer(1, "i32"))
     up = b.binary("add", b.binary("add", bits, integer(0x7FFF, "i32")), odd)
     rounded = b.cast("bitcast", b.binary("and", up, integer(-0x10000, "i32")), "float")
-    return b.select(b.compare("fcmp uno", value, value), value, rounded)
+    unordered = b.compare("fcmp uno", value, value)
+    return b.select(unordered, floating(float("nan"), "float"), rounded)
 
 
 def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:

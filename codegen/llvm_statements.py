@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from weft.codegen import llvm_allocate, llvm_region, llvm_vector
@@ -13,7 +13,7 @@ from weft.codegen.llvm_instruction import emit_issue
 from weft.codegen.llvm_interleave import emit_interleaved
 from weft.codegen.llvm_memory import address, load, prefetch
 from weft.codegen.llvm_store import store
-from weft.codegen.llvm_tiles import emit_tiles
+from weft.codegen.llvm_tiles import emit_filled, emit_tiles
 from weft.codegen.llvm_transpose import emit_transpose
 from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (
@@ -80,8 +80,7 @@ class Emitter:
         match stmt:
             case Block(stmts):
                 if not emit_interleaved(frame, stmts):
-                    for each in stmts:
-                        self.emit(each)
+                    self._in_order(stmts)
             case For():
                 self._for(stmt)
             case While():
@@ -110,6 +109,13 @@ class Emitter:
             case Comment(text):
                 frame.b.line("; " + " ".join(text.split()))
         frame.names = names
+
+    def _in_order(self, stmts: Sequence[Stmt]) -> None:
+        while stmts:
+            done = 2 if emit_filled(self, stmts) else 1
+            if done == 1:
+                self.emit(stmts[0])
+            stmts = stmts[done:]
 
     # ---- loops --------------------------------------------------------------------------------
 

@@ -60,6 +60,18 @@ def release(frame: Frame) -> None:
         frame.b.line("call void @llvm.x86.tilerelease()")
 
 
+def emit_filled(host: Host, stmts: Sequence[Stmt]) -> bool:
+    """Emit the first two of ``stmts``, if they fill sums with zeros and have a unit compute them:
+    these then begin in its registers. False, with nothing emitted, where they do not."""
+    match stmts:
+        case [fill, For(instruction=Instruction() as instruction) as loop, *_] if instruction.unit:
+            issues = [issue_of(each, instruction) for each in issues_in(loop.body)]
+            filled = all(issue is not None and issue.filled_by(fill) for issue in issues)
+            if filled and host.frame.sums is None and not host.frame.lanes.count:
+                return _with_sums(host, loop, instruction, instruction.unit, filled=True)
+    return False
+
+
 def one_issue(frame: Frame, unit: Tiles, places: Sequence[Value]) -> None:
     """A single product of whole registers, which lie at ``places``: sums, ``a`` and ``b``."""
     b = frame.b
@@ -75,8 +87,10 @@ def one_issue(frame: Frame, unit: Tiles, places: Sequence[Value]) -> None:
 # ---- the sums ------------------------------------------------------------------------------------
 
 
-def _with_sums(host: Host, loop: For, instruction: Instruction, unit: Tiles) -> bool:
-    """The body of ``loop``, its blocks' sums in tiles."""
+def _with_sums(
+    host: Host, loop: For, instruction: Instruction, unit: Tiles, *, filled: bool = False
+) -> bool:
+    """The body of ``loop``, its blocks' sums in tiles; ``filled``: from 0 on."""
     frame = host.frame
     issues = [issue_of(each, instruction) for each in issues_in(loop.body)]
     found = [issue for issue in issues if issue is not None]
@@ -102,7 +116,11 @@ def _with_sums(host: Host, loop: For, instruction: Instruction, unit: Tiles) -> 
             places.append((sums.register(i, j), at))
     stride = integer(int(row.const) * target.dtype.itemsize)
     for register, at in places:
-        tile_load(frame.b, register, at, stride)
+        if filled:
+            frame.b.declare("void @llvm.x86.tilezero(i8)")
+            frame.b.line(f"call void @llvm.x86.tilezero(i8 {register})")
+        else:
+            tile_load(frame.b, register, at, stride)
     frame.sums = sums
     host.emit(loop.body)
     frame.sums = None

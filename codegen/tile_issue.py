@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from weft.codegen.loop_ir import Block, For, Let, Stmt, Update, children
+from weft.codegen.loop_ir import Block, For, Let, Stmt, Store, Update, children
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
 from weft.frontend.scalar_match import matches
@@ -72,6 +72,17 @@ class Issue:
             return None
         parts = [steps[k : k + word] for k in range(0, depth, word)]
         return found if all(_in_line(part) for part in parts) else None
+
+    def filled_by(self, stmt: Stmt) -> bool:
+        """Whether ``stmt`` stores zeros to all of the sums, and does nothing else."""
+        match stmt:
+            case For(row, start, end, body=For(lane, left, right, body=Store() as store)):
+                box = (start, end), (left, right)
+                zero = isinstance(store.value, Literal) and not store.value.value
+                whole = box == tuple((literal(0), literal(n)) for n in (self.rows, self.lanes))
+                to = store.buffer, store.indices
+                return zero and whole and to == (self.sums, (Var(row), Var(lane)))
+        return False
 
 
 def _even(distances: Sequence[list[int]]) -> bool:

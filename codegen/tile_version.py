@@ -28,7 +28,8 @@ class TileVersion:
     ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
     box has a lane in the domain and the other way round, so that both may be clamped to it.
     ``edge``: it is smaller than the tile that was asked for. ``ahead``: how many lines
-    to ask for beforehand; ``shared``: tiles ask together for what the next ones read.
+    to ask for beforehand; ``shared``: tiles ask together for what the next ones read; ``sums``: a
+    buffer of their shape that has the sums anyway, '' if they have one of their own.
     """
 
     instances: Instances
@@ -42,13 +43,14 @@ class TileVersion:
     edge: bool = False
     ahead: int = 0
     shared: bool = False
+    sums: str = ""
 
     def name(self, which: str, component: int) -> str:
         return f"{self.domain.lane}.{which}{component}"
 
     def register(self, component: int) -> str:
         """The buffer of one component of the update, while the streams run."""
-        return self.name("tile", component)
+        return self.sums or self.name("tile", component)
 
     def place(self) -> tuple[Expr, ...]:
         return tuple(Var(v) for v in self.sizes)

@@ -23,6 +23,7 @@ from weft.codegen.machines.matrix_units import matrix_units
 from weft.codegen.machines.named import target_named
 from weft.codegen.tile_issue import issue_of, issues_in
 from weft.codegen.tile_permission import ask_for_tiles
+from weft.frontend.scalar_expr import literal
 from weft.kernel_code import lower_loops
 from weft.loop_kernel import Kernel as LoopKernel
 from weft.polyhedral.policy import product_costs
@@ -165,6 +166,28 @@ def test_what_is_left_at_edges_are_issues_too(m: int, n: int, k: int) -> None:
             assert all(issue_of(each, once.instruction) for each in issues_in(once.body))
 
 
+def test_sums_from_zero_begin_in_registers() -> None:
+    @weft.kernel
+    def multiply(A: bf16[64, 128], B: bf16[128, 64], C: bf16[64, 64]):
+        for i in range(64):
+            for j in range(64):
+                total = f32(0)
+                for k in range(128):
+                    total += f32(A[i, k]) * f32(B[k, j])
+                C[i, j] = bf16(total)
+
+    *_, kernel = kernels(multiply)
+    text = emit_kernel(kernel, TILES.llvm).text
+    assert text.count("@llvm.x86.tilezero(i8 ") == 4
+    issues = [each for once in issues_in(kernel.body) for each in issues_in(once.body)]
+    found = issue_of(issues[0], next(matrix_unit for matrix_unit in matrix_units(TILES.llvm)))
+    assert found is not None
+    fills = [s for s in walk(kernel.body) if isinstance(s, Loop) and found.filled_by(s)]
+    assert fills
+    rows = fills[0]
+    assert not found.filled_by(replace(rows, upper=literal(found.rows - 1)))  # not all of them
+
+
 def test_triangles_do_without() -> None:
     @weft.kernel
     def lower(A: i8[64, 128], B: i8[128, 64], C: i32[64, 64]):
@@ -216,6 +239,7 @@ assert ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None) == 0
 import numpy as np, weft
 from weft.codegen.llvm_target import host_target
 from weft.codegen.machines.host import host_processor
+from weft.frontend.scalar_expr import literal
 from weft.codegen.tile_permission import ask_for_tiles
 assert not ask_for_tiles()
 assert "amx-tile" not in host_target().enabled
