@@ -1,8 +1,6 @@
 """Products of small integers and of bfloat16 by dot-product instructions: exact, or within the
 bound that ``machines/dot_products`` states, at sizes that cut lanes, rows and steps off."""
 
-# ruff: noqa: F821  (sizes of a signature are names in the function's body)
-
 from dataclasses import replace
 from functools import cache
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.codegen.small_products import integers, of_any_size
 from weft import bf16, f32, i8, i32, u8
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_target import LlvmTarget, host_target, inspect
@@ -32,25 +31,13 @@ SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 4), (9, 49, 5), (17, 16, 13), (300, 50, 7
 random = np.random.default_rng(5)
 
 
-def product(left: weft.DType, right: weft.DType, result: weft.DType = i32) -> Kernel:
-    @weft.kernel
-    def multiply(A: left["M", "K"], B: right["K", "N"], C: result["M", "N"]):
-        for i in range(M):
-            for j in range(N):
-                for k in range(K):
-                    C[i, j] += result(A[i, k]) * result(B[k, j])
-
-    return multiply
-
-
 def numbers(dtype: weft.DType, shape: tuple[int, ...]) -> np.ndarray:
-    low, high = int(dtype.lowest), int(dtype.highest)
-    return random.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
+    return integers(random, dtype, shape)
 
 
 @cache
 def compiled(left: weft.DType, right: weft.DType, result: weft.DType = i32) -> Executable:
-    return product(left, right, result).compile(options=OPTIONS)
+    return of_any_size(left, right, result).compile(options=OPTIONS)
 
 
 @pytest.mark.parametrize("left, right", [(u8, i8), (i8, i8)])
@@ -186,8 +173,8 @@ def issues(kernel: Kernel, options: weft.Options) -> set[str]:
 
 @pytest.mark.skipif("vdpbf16ps" not in HOST, reason="this processor has no bfloat16")
 def test_strict_programs_keep_their_order() -> None:
-    assert issues(product(bf16, bf16, f32), OPTIONS) == {"vdpbf16ps"}
-    assert not issues(product(bf16, bf16, f32), replace(OPTIONS, strict=True))
+    assert issues(of_any_size(bf16, bf16, f32), OPTIONS) == {"vdpbf16ps"}
+    assert not issues(of_any_size(bf16, bf16, f32), replace(OPTIONS, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +194,7 @@ def test_assembly() -> None:
     """What the back ends make of a product of s8 by s8, where the processors have one."""
     for name, word in (("aarch64", "sdot"), ("x86-64-v4+vnni", "vpdpbusd")):
         target = target_of(name)
-        lowered = lower_loops(product(i8, i8).lowered, OPTIONS, machine=machine_of(target))
+        lowered = lower_loops(of_any_size(i8, i8).lowered, OPTIONS, machine=machine_of(target))
         texts = [emit_kernel(k, target).text for k in lowered.program.kernels]
         assert any(word in inspect(text, target).assembly for text in texts)
 

@@ -1,8 +1,6 @@
 """Products by a matrix unit (AMX): its loops mean what the product means, everywhere; where this
 processor has tiles, code on them does too, and touches nothing outside of its arrays."""
 
-# ruff: noqa: F821  (sizes of a signature are names in the function's body)
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +10,7 @@ import pytest
 
 import weft
 from tests.codegen.kernel_runner import Compiled
+from tests.codegen.small_products import integers, of_any_size
 from weft import bf16, f32, i8, i32, u8
 from weft.codegen.llvm_kernel import emit_kernel
 from weft.codegen.llvm_target import host_target, lacking, to_object
@@ -62,25 +61,11 @@ def product(
     return with_rows_turned if turned else multiply
 
 
-def of_any_size(left: weft.DType, right: weft.DType) -> LoopKernel:
-    result = f32 if left == bf16 else i32
-
-    @weft.kernel
-    def multiply(A: left["M", "K"], B: right["K", "N"], C: result["M", "N"]):
-        for i in range(M):
-            for j in range(N):
-                for k in range(K):
-                    C[i, j] += result(A[i, k]) * result(B[k, j])
-
-    return multiply
-
-
 def numbers(dtype: weft.DType, shape: tuple[int, ...]) -> np.ndarray:
     """Small ones of floating point, whose sums are exact in any order."""
     if dtype == bf16:
         return random.integers(-9, 9, shape).astype(dtype.numpy)
-    low, high = int(dtype.lowest), int(dtype.highest)
-    return random.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
+    return integers(random, dtype, shape)
 
 
 def expected(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -289,7 +274,7 @@ def test_blocks_and_what_is_left_of_them(
 @needs_tiles
 @pytest.mark.parametrize("left, right", [(bf16, bf16), (u8, i8)])
 def test_sizes_that_a_call_brings(left: weft.DType, right: weft.DType) -> None:
-    multiply = of_any_size(left, right)
+    multiply = of_any_size(left, right, f32 if left == bf16 else i32)
     assert issued(kernels(multiply))
     run = multiply.compile(options=OPTIONS)
     for m, n, k in [*SIZES, (1, 1, 1), (3, 40, 31), (40, 3, 2), (8, 8, 0)]:
