@@ -53,7 +53,7 @@ class Operands:
         issue, depth = self.issue, self.instruction.depth
         buffer, count = self._binding(issue.a), min(ROWS, issue.rows - first)
         whole = issue.a.mask is None and count == ROWS and self.steps.const == depth
-        if whole and buffer.strides[-1].const == 1 and issue.in_rows(ROWS, depth):
+        if whole and buffer.strides[-1].const == 1 and issue.in_rows(first, ROWS, depth):
             places = ({issue.row: integer(first + k), issue.step: integer(0)} for k in (0, 1))
             self._load_evenly(register, issue.a, *places)
             return
@@ -71,7 +71,7 @@ class Operands:
         issue, instruction = self.issue, self.instruction
         word, depth = instruction.word, instruction.depth
         buffer, count = self._binding(issue.b), min(self.lanes, issue.lanes - first)
-        side_by_side = self._side_by_side(buffer)
+        side_by_side = self._side_by_side(buffer, first)
         whole = issue.b.mask is None and count == self.lanes and self.steps.const == depth
         if whole and side_by_side:
             places = ({issue.lane: integer(first), issue.step: integer(k)} for k in (0, word))
@@ -93,20 +93,18 @@ class Operands:
         tile_load(b, register, pointer, b.materialise(far))
 
     def _place(self, source: Source, names: Mapping[str, Value | Ramp]) -> Value:
-        return self.host.frame.b.materialise(self._address(source, names))
-
-    def _address(self, source: Source, names: Mapping[str, Value | Ramp]) -> Value | Ramp:
         frame = self.host.frame
         with frame.naming(names):
-            return address(frame, self._binding(source), evaluate_all(frame, source.load.indices))
+            at = address(frame, self._binding(source), evaluate_all(frame, source.load.indices))
+            return frame.b.materialise(at)
 
     def _binding(self, source: Source) -> Binding:
         return self.host.frame.bindings[source.buffer]
 
-    def _side_by_side(self, buffer: Binding) -> bool:
-        """Whether words of neighbouring lanes are next to each other."""
+    def _side_by_side(self, buffer: Binding, first: int) -> bool:
+        """Whether words of neighbouring lanes, from ``first`` on, are next to each other."""
         word, strides = self.instruction.word, [stride.const for stride in buffer.strides]
-        found = self.issue.in_words(self.lanes, self.instruction.depth, word)
+        found = self.issue.in_words(first, self.lanes, self.instruction.depth, word)
         if found is None or strides[-1] != 1:
             return False
         moved = [(n, far) for n, far in zip(found[1], strides, strict=True) if n]

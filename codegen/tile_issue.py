@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from weft.codegen.loop_ir import Block, For, Let, Stmt, Store, Update, children
-from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_affine import Affine, to_affine
 from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
 from weft.frontend.scalar_match import matches
 from weft.polyhedral.analysis.linear import mentions
@@ -30,19 +30,22 @@ class Source:
     def buffer(self) -> str:
         return str(self.load.source)
 
-    def distances(self, name: str, count: int) -> Distances | None:
-        """How far each index has moved where ``name`` is 0, 1, … ``count - 1``, whatever else is;
-        None where that is not known."""
-        first = [to_affine(substitute(index, {name: literal(0)})) for index in self.load.indices]
-        found = []
+    def distances(self, name: str, count: int, start: int = 0) -> Distances | None:
+        """How far each index has moved in the ``count`` values of ``name`` from ``start`` on, since
+        the first of them, whatever else is; None where that is not known."""
+        found: Distances = []
+        first = self._at(name, start)
         for k in range(count):
-            forms = [to_affine(substitute(i, {name: literal(k)})) for i in self.load.indices]
-            pairs = zip(forms, first, strict=True)
+            pairs = zip(self._at(name, start + k), first, strict=True)
             moved = [x - y for x, y in pairs if x is not None and y is not None]
             if len(moved) < len(first) or not all(form.is_constant for form in moved):
                 return None
             found.append([form.constant for form in moved])
         return found
+
+    def _at(self, name: str, value: int) -> list[Affine | None]:
+        """The indices where ``name`` has that value."""
+        return [to_affine(substitute(i, {name: literal(value)})) for i in self.load.indices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +62,17 @@ class Issue:
     a: Source
     b: Source
 
-    def in_rows(self, rows: int, depth: int) -> bool:
-        """Whether neighbouring steps of ``a`` are next to each other, and its rows evenly apart."""
-        found, steps = self.a.distances(self.row, rows), self.a.distances(self.step, depth)
+    def in_rows(self, start: int, rows: int, depth: int) -> bool:
+        """Whether neighbouring steps of ``a`` are next to each other, and so many of its rows from
+        ``start`` on evenly apart."""
+        found, steps = self.a.distances(self.row, rows, start), self.a.distances(self.step, depth)
         return found is not None and steps is not None and _even(found) and _in_line(steps)
 
-    def in_words(self, lanes: int, depth: int, word: int) -> Distances | None:
-        """How far the indices of ``b`` move from lane to lane, if the steps of a word are next to
-        each other, and its words evenly apart; None otherwise."""
-        found, steps = self.b.distances(self.lane, lanes), self.b.distances(self.step, depth)
+    def in_words(self, start: int, lanes: int, depth: int, word: int) -> Distances | None:
+        """How far the indices of ``b`` move along so many lanes from ``start`` on, if the steps of
+        a word are next to each other, and its words evenly apart; None otherwise."""
+        found = self.b.distances(self.lane, lanes, start)
+        steps = self.b.distances(self.step, depth)
         if found is None or steps is None or not _even(found) or not _even(steps[::word]):
             return None
         parts = [steps[k : k + word] for k in range(0, depth, word)]

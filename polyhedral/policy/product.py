@@ -352,7 +352,7 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     if p.tile is not None and not whole:
         return p.tile
     if p.instruction and p.instruction.unit:
-        return blocks_of(p.instruction)
+        return _two_by_two(p.instruction)
     statement, machine = planner.scop.statement(p.statement), planner.machine
     dtype = planner.scop.tensor(statement.writes[0].tensor).dtype
     vector = machine.lanes(dtype)
@@ -369,11 +369,10 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     return rows, lanes
 
 
-def blocks_of(instruction: Instruction, rows: int = 2, across: int = 2) -> tuple[tuple[int], int]:
-    """Rows and lanes of a tile of so many blocks of a matrix unit's, by default as many as use each
-    operand twice."""
+def _two_by_two(instruction: Instruction) -> tuple[tuple[int], int]:
+    """Rows and lanes of a tile of a matrix unit's blocks that uses each operand twice."""
     (lane,) = instruction.across
-    return (rows * instruction.rows,), across * instruction.extents[lane]
+    return (2 * instruction.rows,), 2 * instruction.extents[lane]
 
 
 def _shared_out(total: int, most: int) -> int:

@@ -135,11 +135,8 @@ class _Cost:
     def tile(self, c: Choice) -> float:
         """Cycles of one tile."""
         dim, lanes = c.lanes
-        own, rows, vectors = (
-            self.assignment.instruction,
-            prod(c.rows.values()),
-            ceil(lanes / self.vector),
-        )
+        own = self.assignment.instruction
+        rows, vectors = prod(c.rows.values()), ceil(lanes / self.vector)
         accumulators = vectors * rows
         # A matrix unit has whole rows of an operand, and a vector for each word of the other one.
         one, words = (1.0, own.depth // own.word) if own.unit else (BROADCAST, 1)

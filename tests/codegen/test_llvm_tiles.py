@@ -134,11 +134,17 @@ def test_issues_are_read_off_their_loops() -> None:
     issue = issue_of(loop, once.instruction)
     assert issue is not None
     assert (issue.rows, issue.lanes, issue.a.buffer) == (32, 32, "A")
-    assert issue.in_rows(16, 64)
-    lanes = issue.in_words(16, 64, 4)
+    assert issue.in_rows(0, 16, 64)
+    assert issue.in_rows(16, 16, 64)
+    lanes = issue.in_words(0, 16, 64, 4)
     assert lanes is not None
     assert lanes[1] != lanes[0]
-    assert not issue.in_words(16, 64, 2)  # words are of four
+    assert not issue.in_words(0, 16, 64, 2)  # words are of four
+    row, step = weft.Var(issue.row), weft.Var(issue.step)
+    of_images = replace(issue.a.load, indices=(row // 20, row % 20, step))
+    rows = replace(issue, a=replace(issue.a, load=of_images))
+    assert rows.in_rows(0, 16, 64)
+    assert not rows.in_rows(16, 16, 64)  # after 4 of them, those of the next image
     assert issue_of(once, once.instruction) is None  # around an issue, none itself
 
 
