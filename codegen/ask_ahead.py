@@ -8,7 +8,9 @@ What a processor looks ahead over is filled by the operations of a long computat
 few of its lines are on their way at any time; and what foresees lines by itself ends with the page.
 Done where all arrays of a kernel are larger than the last cache, for each large one that is only
 read, where it is read first, element by element. The lines stay in the first cache until they are
-due: an eighth of it is what all asked for.
+due: an eighth of it is what all asked for. They are at most half a page ahead, so that most are of
+a page whose address is known: with 6 KiB, GELU took 1.6 times as long on one processor, as long as
+if nothing were asked for.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from weft.frontend.scalar_expr import Expr, Literal, Load, Var, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
 
 _HELD = 8  # of so many parts of the first cache, one is what was asked for: rows come again
+_NEAR = 2048  # bytes
 _PART = 8  # of all that is touched: what is smaller does not count
 
 
@@ -41,7 +44,7 @@ def ask_ahead(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
     large = _large(kernel, last_cache)
     if not large or any(isinstance(s, Prefetch) for s in walk(kernel.body)):
         return kernel
-    ahead = first_cache // _HELD // len(large)
+    ahead = min(_NEAR, first_cache // _HELD // len(large))
     known: set[tuple[str, tuple[Expr, ...]]] = set()
 
     def inside(stmt: Stmt) -> Stmt:

@@ -269,11 +269,7 @@ def find_window(
 
 def _with_rows(scop: Scop, statement: Statement, p: Product, machine: Machine) -> Product:
     """The window ``p`` in tiles of several rows, where these use vectors of an operand again."""
-    across = [r for r in statement.reads if any(mentions(i, (p.lanes,)) for i in r.indices)]
-    again = [
-        d for d in p.outer if any(not any(mentions(i, (d,)) for i in r.indices) for r in across)
-    ]
-    best = window_tile(scop, statement, p.lanes, again, p.stream, machine)
+    best = window_tile(scop, statement, p.lanes, p.outer, p.stream, machine)
     if best is None or not best.row:
         return p
     outer = tuple(d for d in p.outer if d != best.row)

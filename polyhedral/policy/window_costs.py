@@ -5,7 +5,9 @@
 Rows of a tile that is written out share what their windows have in common: n rows under k taps
 load n + k - 1 vectors of x instead of n·k, and those of w once. A tile takes as long as its
 multiply-adds, its loads, or the chain through one of its sums, whichever is longest; one that is
-cut off takes as long as a whole one, and goes through memory.
+cut off takes as long as a whole one, and goes through memory. Lanes along what the window slides
+over (channels first) have rows that share a part of it only: a gain where rows are whole in the
+tile, and strips of an image, which is not read in order then, are none.
 """
 
 from __future__ import annotations
@@ -52,9 +54,11 @@ def window_tile(
     if sizes is None:
         return None
     vector = machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
+    across = [r for r in statement.reads if _moves(r, lane)]
     found = (
         WindowTile(row, rows, min(vectors * vector, sizes[lane]), cycles)
         for row, rows, vectors in _tiles(sizes, lane, outer, vector, machine)
+        if not row or _shared(across, row, stream, whole=vectors * vector >= sizes[lane])
         if (
             cycles := _cycles(statement, sizes, lane, stream, (row, rows, vectors), vector, machine)
         )
@@ -71,6 +75,19 @@ def _tiles(
         for row in reversed(outer):  # of two that are alike, the nearer in memory
             for rows in range(2, min((free - vectors) // vectors, sizes[row]) + 1):
                 yield row, rows, vectors
+
+
+def _shared(across: Sequence[Access], row: str, stream: Sequence[str], *, whole: bool) -> bool:
+    """Whether rows along ``row`` use vectors of ``across`` again: the same ones or, where a row is
+    ``whole`` in a tile so that memory is still read in order, those that their windows share."""
+    if any(not _moves(read, row) for read in across):
+        return True
+    along = [i for read in across for i in read.indices if mentions(i, (row,))]
+    return whole and all(mentions(i, stream) for i in along)
+
+
+def _moves(read: Access, dim: str) -> bool:
+    return any(mentions(i, (dim,)) for i in read.indices)
 
 
 def _cycles(
@@ -100,10 +117,16 @@ def _cycles(
     chain = machine.fma_latency * steps
     whole = max(arithmetic, loads / machine.loads_per_cycle, chain)
     whole += LOAD * loads + ENDS * accumulators
-    across = ceil(sizes[lane] / (vectors * vector))
-    down, left = divmod(sizes[row], rows) if row else (1, 0)
+    across = _tiles_along(sizes[lane], min(vectors * vector, sizes[lane]))
+    down = _tiles_along(sizes[row], rows) if row else 1
     others = prod(n for d, n in sizes.items() if d not in (*stream, row, lane))
-    return whole * (down + CUT * (left > 0)) * across * others
+    return whole * down * across * others
+
+
+def _tiles_along(size: int, tile: int) -> float:
+    """How many whole tiles take as long as those of ``size`` elements."""
+    whole, left = divmod(size, tile)
+    return whole + CUT * (left > 0)
 
 
 def _distinct(read: Access, inside: Mapping[str, int]) -> int:

@@ -55,6 +55,11 @@ def test_what_is_read_element_by_element() -> None:
     assert hints(kernel(stored(EXP), "s")) == ["prefetch x[i, k + 256]"]
 
 
+def test_at_most_half_a_page_ahead() -> None:
+    made = ask_ahead(kernel(stored(EXP), "s"), 1 << 17, SIZE)
+    assert "prefetch x[i, k + 512]" in print_kernel(made)
+
+
 def test_several_share_the_cache() -> None:
     both = kernel(stored(x(i, k) + x(i, k, name="s")))
     assert hints(both) == ["prefetch x[i, k + 128]", "prefetch s[i, k + 128]"]

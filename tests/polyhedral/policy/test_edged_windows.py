@@ -52,8 +52,13 @@ def test_a_copy_with_edges_is_done_without_where_vectors_do_not_cross_them() -> 
     assert len(stored(window(7, 17, fill=1.5))) == 1
 
 
+def test_nor_where_they_cross_them_in_the_same_lanes_every_time() -> None:
+    assert len(stored(window(14, 32, last=False))) == 1  # an image as wide as a vector of 16 holds
+    assert len(stored(window(7, 5, last=False, fill=1.5))) == 1
+
+
 def test_other_copies_stay() -> None:
-    assert not stored(window(14, 32, last=False))  # vectors run into the edges
+    assert not stored(window(28, 32, last=False))  # of two vectors each crosses another edge
     scop = lower(window(14, 32), "own")
     temps = frozenset(t.name for t in scop.tensors if t.role == "temp")
     assert edged_windows(scop, WIDE, temps) == scop
@@ -61,7 +66,8 @@ def test_other_copies_stay() -> None:
 
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize(
-    ("h", "c", "taps", "fill"), [(1, 5, 3, 0.0), (13, 17, 3, 2.5), (7, 16, 5, 0.0)]
+    ("h", "c", "taps", "fill"),
+    [(1, 5, 3, 0.0), (13, 17, 3, 2.5), (7, 16, 5, 0.0), (16, 3, 3, -1.5), (17, 2, 4, 0.5)],
 )
 def test_the_same_sums(h: int, c: int, taps: int, fill: float, last: bool) -> None:
     program = window(h, c, last=last, taps=taps, fill=fill)

@@ -36,6 +36,30 @@ def test_a_narrow_image_has_rows_along_its_height() -> None:
     assert tile(1, 1, 64).row == ""
 
 
+def channels_first(size: int) -> WindowTile:
+    text = f"""
+    for c in range(64):
+        for h in range({size}):
+            for w in range({size}):
+                for r in range(3):
+                    for s in range(3):
+                        y[c, h, w] += x[c, h + r, w + s] * f[c, r, s]
+    """
+    n = size + 2
+    scop = read(text, "", x=f"in 64 {n} {n}", f="in 64 3 3", y=f"io 64 {size} {size}")
+    (s,) = scop.statements
+    found = window_tile(scop, s, "w", ("c", "h"), ("r", "s"), WIDE)
+    assert found is not None
+    return found
+
+
+def test_rows_that_share_a_part_of_their_windows_are_whole() -> None:
+    for size in (7, 8, 13, 32):
+        found = channels_first(size)
+        assert found.row == "h" and found.rows > 1 and found.lanes == size
+    assert channels_first(200).row == ""  # strips of an image would not be read in order
+
+
 def test_costs_grow_with_the_work_and_not_with_what_is_shared() -> None:
     assert tile(14, 14, 64).cycles < tile(14, 14, 128).cycles
     assert tile(14, 14, 64, taps=1).cycles < tile(14, 14, 64, taps=3).cycles
