@@ -12,10 +12,10 @@ from weft.codegen.llvm_frame import Binding, Frame, Lanes
 from weft.codegen.llvm_instruction import emit_issue
 from weft.codegen.llvm_interleave import emit_interleaved
 from weft.codegen.llvm_memory import address, load, prefetch
+from weft.codegen.llvm_reductions import Reductions, fold_lanes
 from weft.codegen.llvm_store import store
 from weft.codegen.llvm_tiles import emit_filled, emit_tiles
 from weft.codegen.llvm_transpose import emit_transpose
-from weft.codegen.llvm_vector import Reductions
 from weft.codegen.loop_ir import (
     Allocate,
     Barrier,
@@ -267,7 +267,7 @@ class Emitter:
         values = [b.materialise(v) for v in evaluate_all(frame, stmt.values)]
         targets = self._targets(stmt)
         if frame.lanes.count and all(isinstance(at, Value) and not at.lanes for _, at in targets):
-            values = llvm_vector.fold_lanes(frame, stmt.monoid, values)
+            values = fold_lanes(frame, stmt.monoid, values)
             with frame.within(Lanes()):
                 self._combine_into(stmt.monoid, targets, values)
         elif frame.lanes.count and not all(_distinct(at) for _, at in targets):

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from weft.codegen.llvm_abreast import vectors_abreast
-from weft.codegen.llvm_builder import Builder, Ramp, Value, floating, integer, register_type
-from weft.codegen.llvm_expressions import combine, evaluate_all
+from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_frame import Around, Frame, Lanes
 from weft.codegen.llvm_memory import first_lanes
 from weft.codegen.llvm_neighbours import Neighbours
+from weft.codegen.llvm_reductions import Reductions
 from weft.codegen.loop_ir import (
     Allocate,
     For,
@@ -34,7 +34,6 @@ from weft.codegen.loop_ir import (
 )
 from weft.codegen.never_meet import never_meet
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
-from weft.frontend.tensor_expr import Monoid
 
 Body = Callable[[Value], None]
 Thunk = Callable[[], None]
@@ -192,103 +191,6 @@ def _round_down(frame: Frame, count: Value, unit: int) -> Value:
     if count.const is not None:
         return integer(int(count.const) // unit * unit)
     return frame.b.binary("and", count, integer(-unit))
-
-
-# ---- reductions ---------------------------------------------------------------------------------
-
-
-class Reductions:
-    """Partial results of updates, one per lane, in ``sets`` independent sets."""
-
-    def __init__(self, frame: Frame, updates: list[Update], lanes: int, sets: int) -> None:
-        self.updates, self.lanes, self.sets = updates, lanes, sets
-        self._set = 0
-        self.cells: dict[int, list[list[Value]]] = {}
-        for update in updates:
-            identity = _identity(frame, update.monoid, lanes)
-            self.cells[id(update)] = [[frame.b.cell(v) for v in identity] for _ in range(sets)]
-
-    def use_set(self, position: int) -> None:
-        """Later updates go to this set, modulo their number."""
-        self._set = position % self.sets
-
-    def accumulate(self, frame: Frame, stmt: Update) -> bool:
-        """Fold ``stmt`` into the set in use; False if it is none of ours."""
-        if id(stmt) not in self.cells:
-            return False
-        values = [frame.spread(v) for v in evaluate_all(frame, stmt.values)]
-        several = [frame.b.parts(v, self.lanes) for v in values]
-        for position, vectors in enumerate(zip(*several, strict=True)):
-            self._fold_into(frame, stmt, (self._set + position) % self.sets, vectors)
-        return True
-
-    def _fold_into(
-        self, frame: Frame, stmt: Update, position: int, values: Sequence[Value]
-    ) -> None:
-        old = self._read(frame, stmt, position)
-        mask = frame.lanes.mask
-        for cell, new, before in zip(
-            self.cells[id(stmt)][position],
-            combine(frame, stmt.monoid, values, old),
-            old,
-            strict=True,
-        ):
-            frame.b.store(new if mask is None else frame.b.select(mask, new, before), cell)
-
-    def _read(self, frame: Frame, stmt: Update, position: int) -> list[Value]:
-        cells = self.cells[id(stmt)][position]
-        types = [register_type(d) for d in stmt.monoid.dtypes]
-        return [frame.b.load(c, t, self.lanes) for c, t in zip(cells, types, strict=True)]
-
-    def finish(self, host: Host) -> None:
-        """Combine sets and lanes, and fold the total into the target."""
-        frame = host.frame
-        for stmt in self.updates:
-            parts = [self._read(frame, stmt, k) for k in range(self.sets)]
-            while len(parts) > 1:
-                half = len(parts) // 2
-                parts = [
-                    combine(frame, stmt.monoid, parts[k], parts[k + half]) for k in range(half)
-                ]
-            host.fold_into(stmt, _fold(frame, stmt.monoid, parts[0]))
-
-
-def fold_lanes(frame: Frame, monoid: Monoid, values: Sequence[Value]) -> list[Value]:
-    """One value per component out of the active lanes."""
-    spread = [frame.spread(v) for v in values]
-    mask = frame.lanes.mask
-    if mask is not None:
-        identity = _identity(frame, monoid, mask.lanes)
-        spread = [frame.b.select(mask, v, i) for v, i in zip(spread, identity, strict=True)]
-    return _fold(frame, monoid, spread)
-
-
-def _fold(frame: Frame, monoid: Monoid, values: list[Value]) -> list[Value]:
-    b = frame.b
-    if monoid.name in ("max", "min") and values[0].type in ("float", "double"):
-        return [_extreme(b, values[0], "ogt" if monoid.name == "max" else "olt")]
-    while values[0].lanes > 1:
-        half = values[0].lanes // 2
-        low = [b.shuffle(v, None, list(range(half))) for v in values]
-        high = [b.shuffle(v, None, list(range(half, 2 * half))) for v in values]
-        values = combine(frame, monoid, low, high)
-    return [b.extract(v, integer(0)) for v in values]
-
-
-def _extreme(b: Builder, value: Value, order: str) -> Value:
-    """The first of all lanes in ``order``, NaN if any is: asked once, not of each pair."""
-    unordered = b.any_lane(b.compare("fcmp uno", value, value))
-    while value.lanes > 1:
-        half = value.lanes // 2
-        low, high = (b.shuffle(value, None, list(range(k, k + half))) for k in (0, half))
-        value = b.select(b.compare(f"fcmp {order}", low, high), low, high)
-    nan = floating(float("nan"), value.type)
-    return b.select(unordered, nan, b.extract(value, integer(0)) if value.lanes else value)
-
-
-def _identity(frame: Frame, monoid: Monoid, lanes: int) -> list[Value]:
-    pairs = zip(monoid.identity, monoid.dtypes, strict=True)
-    return [frame.b.splat(frame.ops.literal(value, dtype), lanes) for value, dtype in pairs]
 
 
 # ---- questions about a loop ---------------------------------------------------------------------

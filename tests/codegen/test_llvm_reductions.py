@@ -1,0 +1,63 @@
+"""Maxima and minima in vector loops: NaN in any lane, of any vector, of groups and of tails."""
+
+# mypy: disable-error-code="no-untyped-def, valid-type, name-defined"
+
+import numpy as np
+import pytest
+
+import weft
+
+OPTIONS = weft.Options(cache=False, threads=1)
+
+
+def largest(dtype, N):
+    @weft.kernel
+    def largest(y: dtype[1], x: dtype[N]):
+        for i in range(N):
+            y[0] = max(y[0], x[i])
+
+    return largest
+
+
+def smallest(dtype, N):
+    @weft.kernel
+    def smallest(y: dtype[1], x: dtype[N]):
+        for i in range(N):
+            y[0] = min(y[0], x[i])
+
+    return smallest
+
+
+@pytest.mark.parametrize(("made", "oracle"), [(largest, np.max), (smallest, np.min)])
+@pytest.mark.parametrize("dtype", [weft.float32, weft.float64])
+def test_nan_wherever_it_is(made, oracle, dtype) -> None:
+    run = made(dtype, "N").compile(options=OPTIONS)
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal(1).astype(dtype.name)
+    for size in (0, 1, 7, 16, 31, 64, 129):
+        x = rng.standard_normal(size).astype(dtype.name)
+        for where in range(-1, size):
+            given, start = x.copy(), first.copy()
+            if where >= 0:
+                given[where] = np.nan
+                given[rng.integers(size)] = rng.choice([np.inf, -np.inf, np.nan])
+            expected = oracle(np.concatenate([start, given]))
+            run(start, given)
+            np.testing.assert_array_equal(start[0], expected)
+    start = np.array([np.nan], dtype.name)
+    run(start, x)
+    assert np.isnan(start[0])
+
+
+def test_nan_in_rows_of_a_known_width() -> None:
+    """Written out, and two vectors at a time beside a long computation (softmax)."""
+    for width in (5, 16, 48, 100, 768):
+        x = np.random.default_rng(1).standard_normal((9, width)).astype(np.float32)
+        for row, column in ((0, 0), (3, width - 1), (4, width // 2), (8, min(width - 1, 17))):
+            x[row, column] = np.nan
+        x[5, 2] = np.inf
+        t = weft.placeholder(x.shape, name="x")
+        k = weft.reduce_axis((0, width), name="k")
+        y = weft.compute((9,), lambda i: weft.max_over(t[i, k], k), name="y")  # noqa: B023
+        found = weft.compile([y], options=OPTIONS)(x)
+        np.testing.assert_array_equal(np.asarray(found), x.max(axis=1))
