@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from weft.benchmarks.copy_bandwidth import Copy
 from weft.benchmarks.fma_peak import FmaPeak
-from weft.codegen.machines.host import host_machine
+from weft.codegen.machines.host import host_machine, told_caches
 
 _LEAST_MOVED = 64 << 20  # bytes in one run of a copy: a millisecond or more
 _CHECKED = 24  # times the bytes of a row, what memory has to hold
@@ -97,8 +97,9 @@ def _rounded(size: int) -> int:
 
 
 def beyond_caches() -> int:
-    """Bytes that no cache holds: four times the last one; less, down to twice, where memory is
-    short, since answers and what they are checked with take some twenty times as much."""
-    last = max(cache.size for cache in host_machine().caches)
+    """Bytes that no cache holds, whosesoever: four times the last one that is told; less, down to
+    twice, where memory is short, since answers and what they are checked with take some twenty
+    times as much."""
+    last = max(cache.size for cache in told_caches() or host_machine().caches)
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(2 * last, min(4 * last, memory // _CHECKED))

@@ -21,6 +21,7 @@ _IDENTITY = (
     "vendor_id", "cpu family", "model", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
+_PACKAGE = 4  # times a record's last cache, one that is shared with machines beside this one
 _CPU0 = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -32,17 +33,24 @@ def host() -> Target:
 @cache
 def host_machine() -> Machine:
     """This processor, its own cache sizes where the kernel tells them."""
-    caches, target = _host_caches(), host_target()
-    return machine_of(target, with_rate(caches, target) if caches else TYPICAL)
+    caches, target = told_caches(), host_target()
+    return machine_of(target, as_recorded(caches, target) if caches else TYPICAL)
 
 
-def with_rate(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, ...]:
-    """``caches`` with the rate of the last one that the record of such a processor has, if there is
-    one: kernels do not tell, and makers differ by a factor of five."""
+def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, ...]:
+    """``caches`` with what the record of such a processor has of the last one, if there is one.
+
+    Its rate, which kernels do not tell, and in which makers differ by a factor of five. And its
+    size, where the one that is told is many times as large: hypervisors tell that of the whole
+    package, which other machines fill as well (of 480 MiB, two cores were found to have 60 to 90).
+    """
     record = _record_of(caches, target)
+    if record is None:
+        return caches
     *inner, last = caches
-    rate = record.caches[-1].bandwidth if record else last.bandwidth
-    return (*inner, replace(last, bandwidth=rate))
+    like = record.caches[-1]
+    size = like.size if last.size > _PACKAGE * like.size else last.size
+    return (*inner, replace(last, size=size, bandwidth=like.bandwidth))
 
 
 def _record_of(caches: tuple[Cache, ...], target: LlvmTarget) -> Cpu | None:
@@ -92,7 +100,8 @@ def _field(line: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _host_caches() -> tuple[Cache, ...]:
+def told_caches() -> tuple[Cache, ...]:
+    """The caches of a processor as the kernel tells them, smallest first; (): it does not."""
     found: dict[int, Cache] = {}
     for folder in sorted(_CPU0.glob("index*")):
         try:

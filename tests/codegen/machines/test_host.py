@@ -1,9 +1,9 @@
-"""What the record of this processor takes from those of others: how fast the last cache is."""
+"""What the record of this processor takes from those of others: rate and size of the last cache."""
 
 import pytest
 
 from weft.codegen.llvm_target import LlvmTarget
-from weft.codegen.machines.host import with_rate
+from weft.codegen.machines.host import as_recorded
 from weft.codegen.machines.named import target_named
 from weft.codegen.target import KIB, MIB
 from weft.polyhedral.machine import Cache
@@ -35,14 +35,22 @@ def test_the_last_cache_is_as_fast_as_that_of_the_record(
     name: str, features: str, sizes: tuple[int, ...], like: str
 ) -> None:
     caches = _caches(*sizes)
-    found = with_rate(caches, _host(name, features))
-    assert [c.size for c in found] == list(sizes)
+    found = as_recorded(caches, _host(name, features))
     assert found[:-1] == caches[:-1]
+    assert found[-1].size == min(sizes[-1], 60 * MIB)
     assert found[-1].bandwidth == target_named(like).machine.caches[-1].bandwidth
+
+
+def test_a_cache_of_a_whole_package_counts_as_large_as_that_of_the_record() -> None:
+    def last(mebibytes: int) -> int:
+        caches = _caches(48 * KIB, 2 * MIB, mebibytes * MIB)
+        return as_recorded(caches, _host("sapphirerapids", "sapphirerapids"))[-1].size // MIB
+
+    assert [last(n) for n in (60, 105, 240, 241, 480)] == [60, 105, 240, 60, 60]
 
 
 def test_caches_of_which_no_record_is_part_stay_as_they_are() -> None:
     small = _caches(16 * KIB, 256 * KIB, 2 * MIB)
-    assert with_rate(small, _host("haswell", "haswell")) == small
+    assert as_recorded(small, _host("haswell", "haswell")) == small
     two = _caches(32 * KIB, 512 * KIB)
-    assert with_rate(two, _host("sapphirerapids", "sapphirerapids")) == two
+    assert as_recorded(two, _host("sapphirerapids", "sapphirerapids")) == two
