@@ -117,6 +117,7 @@ def test_whole_blocks_are_loaded_where_they_lie() -> None:
     body = emitted.text.split("define internal void")[-1].split("\n}")[0]
     assert body.count("@llvm.x86.ldtilecfg") == body.count("@llvm.x86.tilerelease") == 1
     assert body.count("@llvm.x86.tdpbf16ps") == 4
+    assert body.count("vaddss") == 1  # the floating-point unit stays awake
     assert "alloca [1024 x i8]" not in body
     assert to_object(emitted.text, TILES.llvm)  # LLVM knows what it is
 
