@@ -56,6 +56,7 @@ from weft.polyhedral.transform.inline import inline
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.private_results import private_results
+from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
 from weft.polyhedral.transform.separate import separate
 from weft.polyhedral.transform.unroll import unroll
@@ -205,6 +206,8 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: in
         copy = packed.scop.statements[-1].name
         if p.maker:
             packed = _in_order(inline(packed, p.maker), copy, p, kept)
+        elif p.width > 1 and p.dim == len(order) - 1:
+            packed = _row_by_row(packed, copy, 1 + len(p.inner))
         loops = [loop.name for loop in loops_above(packed.tree, copy)]
         constant = scheduled.scop.tensor(read.tensor).role == "constant"
         if threads > 1 and not loop and not constant and len(loops) > 1:
@@ -217,6 +220,17 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: in
         return packed  # one element
     except IllegalScheduleError:
         return scheduled
+
+
+def _row_by_row(scheduled: Scheduled, copy: str, inner: int) -> Scheduled:
+    """``scheduled`` with the loop over panels inside of those over the rows of memory that ``copy``
+    reads, around the ``inner`` ones over what lies side by side: processors foresee the lines of a
+    row, but not where the next row is."""
+    (made,) = scheduled.scop.statement(copy).writes
+    panels = scheduled.scop.tensor(made.tensor)
+    own = len(panels.shape) - panels.contracted
+    outer = [loop.name for loop in loops_above(scheduled.tree, copy)][-own:-inner]
+    return reorder(scheduled, [*outer[1:], outer[0]]) if len(outer) > 1 else scheduled
 
 
 def _in_order(scheduled: Scheduled, copy: str, p: Packing, kept: Collection[str]) -> Scheduled:
