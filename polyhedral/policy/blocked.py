@@ -34,6 +34,7 @@ from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.policy.product_panels import panels_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
+from weft.polyhedral.policy.staying import lanes_stay, that_stay
 from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
@@ -214,6 +215,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     far = far_lanes(planner, p, tile)
     if far is not None:
         return _far_tiles(planner, p, tile, far)
+    if lanes_stay(planner, p):
+        return _staying_tiles(planner, p, tile)
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
@@ -255,6 +258,15 @@ def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tilin
     return Tiling(tile, tuple(around), outer, near, panels=far.copied, shared=shared)
 
 
+def _staying_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
+    """The loops of ``p`` where lanes stay in the second cache while all rows go by."""
+    s, block = planner.scop.statement(p.statement), that_stay(planner, p)
+    width = even(sharers_of(planner, s, ()), size_of(s, p.lanes), tile[1], block)
+    lanes: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
+    rows_first = sorted(_near(planner, p, tile), key=lambda step: mentions(step[1], (p.lanes,)))
+    return Tiling(tile, (lanes,) if _cut(s, p.lanes, width) else (), (), tuple(rows_first))
+
+
 def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:
     """The loops of ``p`` where what it reads along the lanes is used once: strips of sums that stay
     in the first cache, through which a few steps go at a time."""
@@ -290,7 +302,10 @@ def _sizes(planner: Planner, p: Product) -> CacheTiles:
     s, unit = planner.scop.statement(p.statement), p.instruction and p.instruction.unit
     accesses = s.reads if unit else (*s.writes, *s.reads)
     sizes = [planner.scop.tensor(a.tensor).dtype.itemsize for a in accesses]
-    return cache_tiles(planner.machine, max(sizes))
+    best, stay = cache_tiles(planner.machine, max(sizes)), that_stay(planner, p)
+    if not stay:
+        return best
+    return replace(best, rows=stay, shared_rows=stay, width=max(1, stay // 2))
 
 
 def _beside(planner: Planner, p: Product) -> tuple[str, ...]:

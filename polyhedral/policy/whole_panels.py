@@ -26,6 +26,7 @@ from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.product_panels import interleaved
 from weft.polyhedral.policy.reuse import in_one_part
 from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.policy.staying import lanes_stay
 from weft.polyhedral.scop import Scop, Statement
 
 NEAR = 8.0  # cycles for a vector that is copied: more than it takes, since it may lie well already
@@ -39,7 +40,8 @@ def whole_panels(planner: Planner, p: Product, *, many: bool) -> Iterator[Packin
     """The panels of ``p``, which has ``many`` rows, or few: then of what lies badly in a cache that
     is near, alone."""
     s, tile = planner.scop.statement(p.statement), shape(planner, p)
-    near = far_lanes(planner, p, tile) is None  # else they are copied one by one
+    # Else they are copied where they come in, or stay.
+    near = far_lanes(planner, p, tile) is None and not lanes_stay(planner, p)
     long = many and not in_one_part(planner.scop, s, p.stream, planner.machine)
     width = size_of(s, p.lanes) or tile[1]
     parts = from_panels(planner.scop, p, tile, width, planner.machine) if many else ()

@@ -1,0 +1,57 @@
+"""Rows or lanes of a matrix unit's blocks that stay in the second cache while all others go by.
+
+    for i_t: for j_t:                            for j_t:        as many panels as stay there
+      for j_r: for i_r: blocks over k      →       for i_r:      a strip of rows comes in
+        C[i, j] += A[i, k] * B[k, j]                 for j_r: blocks over k
+
+Blocks take all steps at once, so that how many rows and lanes stay is decided by how many steps
+there are. Lanes that stay bring rows in once for so many of them: strips of these lie one after the
+other, as processors foresee. Panels that have to be made are made where they stay, all in the same
+memory; before everything else, they would go out to the last cache and come in once more.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from weft.polyhedral.policy.cache_tiles import TOGETHER
+from weft.polyhedral.policy.far_constants import bytes_beside, moves
+from weft.polyhedral.policy.planner import Planner
+from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.product_costs import extents
+from weft.polyhedral.policy.reuse import in_one_part
+
+STAYS = 0.5  # of the second cache; the rest is for what goes by
+MADE = 3  # times that a panel which is made before everything else goes out and comes in
+
+
+def that_stay(planner: Planner, p: Product) -> int:
+    """How many rows, or lanes, of all steps of ``p`` stay; 0 where ``p`` is not in blocks of a
+    unit, or its steps do not run at once or are not known."""
+    scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
+    sizes = extents(s)
+    if p.instruction is None or p.instruction.unit is None or sizes is None or p.outer:
+        return 0
+    if p.statement in planner.row_tiles or not in_one_part(scop, s, p.stream, machine):
+        return 0
+    each = max(scop.tensor(r.tensor).dtype.itemsize for r in s.reads)
+    return max(1, int(STAYS * machine.near / (each * prod(sizes[d] for d in p.stream))))
+
+
+def lanes_stay(planner: Planner, p: Product) -> bool:
+    """Whether less comes from beyond the second cache if lanes stay there than if rows do, or both,
+    and threads may share lanes out."""
+    scop, s, stay = planner.scop, planner.scop.statement(p.statement), that_stay(planner, p)
+    sizes = extents(s)
+    if not stay or sizes is None:
+        return False
+    rows, lanes = prod(sizes[d] for d in p.rows), sizes[p.lanes]
+    down, across = (
+        sum(bytes_beside(scop, r, sizes) for r in s.reads if moves(r, p.lanes) == along)
+        for along in (False, True)
+    )
+    if down + across <= TOGETHER * planner.machine.near or (planner.threads > 1 and lanes < rows):
+        return False
+    constant = all(scop.tensor(s.reads[n].tensor).role == "constant" for n in p.jumping)
+    again = ceil(rows / stay) + (0 if constant or rows <= stay else MADE)
+    return across + down * ceil(lanes / stay) <= down + across * again
