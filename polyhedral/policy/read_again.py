@@ -24,6 +24,7 @@ from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.scop import Access, Scop, Tensor
 
+BLOCKS = 1.75  # cycles more for a row of a matrix unit's register on two lines
 NEAREST = 0.25  # cycles more for a vector on two lines of the first cache
 COPIED = 10.0  # cycles for a vector, to a place near and back
 TRANSFERS = 4  # of a line from and to a cache further away: read, taken over, written, read again
@@ -43,21 +44,24 @@ def read_again(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
 
 
 def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
-    """Cycles that all tiles wait longer for a vector of ``read`` on two lines; 0 where sizes are
-    not known, or its vectors begin anywhere by themselves."""
+    """Cycles that all tiles wait longer for a vector of ``read`` on two lines, along the lanes or,
+    of a matrix unit, the steps; 0 where sizes are not known, or it begins anywhere by itself."""
     statement, tensor = scop.statement(tile.statement), scop.tensor(read.tensor)
     sizes = extents(statement)
-    *others, lanes = (loop.at[tile.statement] for loop in tile.loops)
-    dims = [d for d in statement.dims if mentions(lanes, (d,))]
-    if sizes is None or len(dims) != 1 or not _in_lines(tensor, read, dims[0]):
+    inside, payload = [loop.at[tile.statement] for loop in tile.loops], tile.payload
+    unit = payload.instruction is not None and payload.instruction.unit is not None
+    along = [*inside[tile.streams - 1 : tile.streams], inside[-1]] if unit else inside[-1:]
+    dims = [d for d in statement.dims if any(mentions(at, (d,)) for at in along)]
+    if sizes is None or not any(_in_lines(tensor, read, d) for d in dims):
         return 0.0
     beside = [d for d in statement.dims if not moves(read, d)]
-    rows = list(zip(others[tile.streams :], tile.payload.rows, strict=True))
-    at_once = prod(size for at, size in rows if mentions(at, beside))
-    inside = [*(at for at, _ in rows), *others[: tile.streams], lanes]
+    held = zip(inside[tile.streams :], (*payload.rows, payload.lanes), strict=True)
+    at_once = prod(size for at, size in held if mentions(at, beside))
     tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
     near = bytes_beside(scop, read, tiles) <= machine.caches[0].size  # until the next rows
-    return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else ACROSS)
+    return (
+        prod(sizes[d] for d in beside) / at_once * (NEAREST if near else BLOCKS if unit else ACROSS)
+    )
 
 
 def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
@@ -68,11 +72,11 @@ def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> flo
     return COPIED if near else max(COPIED, far)
 
 
-def _in_lines(tensor: Tensor, read: Access, lane: str) -> bool:
-    """Whether ``lane`` moves ``read`` along rows of whole lines, from the beginning of one."""
+def _in_lines(tensor: Tensor, read: Access, dim: str) -> bool:
+    """Whether ``dim`` moves ``read`` along rows of whole lines, from the beginning of one."""
     line = LINE // tensor.dtype.itemsize
-    if not read.indices or read.may or any(mentions(i, (lane,)) for i in read.indices[:-1]):
+    if not read.indices or read.may or any(mentions(i, (dim,)) for i in read.indices[:-1]):
         return False
     last, row = to_affine(read.indices[-1]), tensor.shape[-1]
-    along = last is not None and last.terms == ((lane, 1),) and last.constant % line == 0
+    along = last is not None and last.terms == ((dim, 1),) and last.constant % line == 0
     return along and isinstance(row, Literal) and int(row.value) % line == 0

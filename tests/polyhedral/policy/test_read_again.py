@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.codegen.test_llvm_tiles import OPTIONS, TILES
+from tests.codegen.test_llvm_tiles import product as multiply
 from tests.polyhedral.policy.test_operand_panels import product
 from tests.polyhedral.transform.integer_programs import read
+from weft import bf16
+from weft.kernel_code import lower_loops
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy.read_again import read_again
@@ -57,3 +61,12 @@ def test_upright_tiles(lanes: int, names: set[str]) -> None:
     scop = read(text, "", A=f"in 96 64 {lanes}", B=f"in 64 96 {lanes}", C=f"io 96 96 {lanes}")
     (tile,) = marked_tiles(schedule_loops(scop, WIDE).tree).values()
     assert len(tile.payload.rows) == 2 and found(scop) == names
+
+
+@pytest.mark.parametrize(("m", "n", "k", "names"), [(64, 512, 512, {"A"}), (64, 64, 512, set()),
+                                                    (64, 512, 500, set())])  # fmt: skip
+def test_rows_of_blocks(m: int, n: int, k: int, names: set[str]) -> None:
+    """A matrix unit loads lines along the steps, for each tile of lanes."""
+    unit = lower_loops(multiply(bf16, bf16, m, n, k).lowered, OPTIONS)
+    made, machine = unit.scheduled, TILES.machine
+    assert read_again(made.scop, made.tree, machine) == names
