@@ -68,9 +68,12 @@ def _slides(s: Statement, index: Expr, dim: str) -> bool:
 
 
 def interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
-    """The panels of ``read`` in which the steps that one instruction takes lie side by side."""
+    """The panels of ``read`` in which the steps that one instruction takes lie side by side: those
+    of a word, or all of them for a row of a matrix unit's register."""
     along = _dims_along(read, p.stream[-1:])
-    return ((along[0], p.word),) if p.word > 1 and len(along) == 1 else ()
+    rows = p.instruction is not None and p.instruction.unit and not _dims_along(read, (p.lanes,))
+    steps = p.instruction.depth if p.instruction and rows else p.word
+    return ((along[0], steps),) if p.word > 1 and len(along) == 1 else ()
 
 
 def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:

@@ -122,6 +122,12 @@ def test_whole_blocks_are_loaded_where_they_lie() -> None:
     assert to_object(emitted.text, TILES.llvm)  # LLVM knows what it is
 
 
+@pytest.mark.parametrize("dtype", [bf16, i8])
+def test_panels_of_turned_operands_lie_as_registers_take_them(dtype: weft.DType) -> None:
+    *_, kernel = kernels(product(dtype, dtype, 64, 64, 128, turned=True))
+    assert "alloca [1024 x i8]" not in emit_kernel(kernel, TILES.llvm).text
+
+
 def test_rows_and_steps_that_are_no_whole_tiles_are_copied() -> None:
     *_, kernel = kernels(product(bf16, bf16, 33, 64, 70))
     assert "alloca [1024 x i8]" in emit_kernel(kernel, TILES.llvm).text
