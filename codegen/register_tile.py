@@ -119,16 +119,15 @@ def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
 
 def _by_unit(tile: TileVersion, instruction: Instruction) -> Stmt:
     """The tile with its sums in memory, from and to which a matrix unit takes them: where they are
-    anyway, if that is a buffer of whole blocks."""
+    anyway, if that is a buffer of as many whole blocks."""
     ((name, indices),) = targets_of(tile)
     target = tile.instances.tensor(name)
-    if indices == tile.place() and target.scope == "local":
-        sizes = [int(n.value) for n in target.shape[-2:] if isinstance(n, Literal)]
-        if sizes == in_blocks(instruction, sizes):
-            return by_unit(instruction, _streams(replace(tile, sums=name), 0))
+    sizes = in_blocks(instruction, tuple(tile.sizes.values()))
+    held = [int(n.value) for n in target.shape[-2:] if isinstance(n, Literal)]
+    if indices == tile.place() and target.scope == "local" and held == sizes:
+        return by_unit(instruction, _streams(replace(tile, sums=name), 0))
     begin, end = (tile.rows(part(tile, "tile"), "serial") for part in (_load, _store))
     body = block([begin, by_unit(instruction, _streams(tile, 0)), end])
-    sizes = in_blocks(instruction, tuple(tile.sizes.values()))
     return _allocated(tile, "tile", "local", body, sizes)
 
 

@@ -367,3 +367,20 @@ def test_tiles_of_other_shapes(
     want = expected(a, b, c)
     multiply.compile(options=OPTIONS)(a, b, c)
     np.testing.assert_array_equal(c, want)
+
+
+@pytest.mark.skipif(not HERE, reason="this processor has no tiles")
+def test_sums_of_fewer_lanes_than_a_block_stay_in_their_buffer() -> None:
+    """Where rows and steps are not known, blocks have 32 lanes; what follows the sums has 16."""
+    m, k = weft.var("m"), weft.var("k")
+    a, b = (weft.placeholder((n, k), dtype="int8", name=name) for n, name in ((m, "A"), (16, "B")))
+    q = weft.reduce_axis((0, k), name="q")
+    c = weft.compute(
+        (m, 16), lambda i, j: weft.sum(a[i, q].astype(i32) * b[j, q].astype(i32), q), name="C"
+    )
+    found = weft.compile(
+        [weft.compute((m, 16), lambda i, j: c[i, j] + 1, name="D")], options=OPTIONS
+    )
+    left, right = numbers(i8, (100, 129)), numbers(i8, (16, 129))
+    result = found(left, right)
+    np.testing.assert_array_equal(result, left.astype(np.int32) @ right.astype(np.int32).T + 1)
