@@ -117,16 +117,10 @@ def _cycles(
     chain = machine.fma_latency * steps
     whole = max(arithmetic, loads / machine.loads_per_cycle, chain)
     whole += LOAD * loads + ENDS * accumulators
-    across = _tiles_along(sizes[lane], min(vectors * vector, sizes[lane]))
-    down = _tiles_along(sizes[row], rows) if row else 1
+    across = ceil(sizes[lane] / (vectors * vector))
+    down, left = divmod(sizes[row], rows) if row else (1, 0)
     others = prod(n for d, n in sizes.items() if d not in (*stream, row, lane))
-    return whole * down * across * others
-
-
-def _tiles_along(size: int, tile: int) -> float:
-    """How many whole tiles take as long as those of ``size`` elements."""
-    whole, left = divmod(size, tile)
-    return whole + CUT * (left > 0)
+    return whole * (down + CUT * (left > 0)) * across * others
 
 
 def _distinct(read: Access, inside: Mapping[str, int]) -> int:
