@@ -1,4 +1,4 @@
-"""Axes renamed where a size symbol of the caller has their name.
+"""Axes renamed where a size symbol of the caller, or an axis around, has their name.
 
 Definitions call their axes k, r, i0 …, and a model may call its sizes the same; in one expression
 a name means one thing. Nothing happens, and nothing is copied, where no two names meet.
@@ -6,8 +6,9 @@ a name means one thing. Nothing happens, and nothing is copied, where no two nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 
 from weft.frontend.scalar_expr import Expr, Load, Var, rewrite, walk
 from weft.frontend.tensor_expr import (
@@ -45,6 +46,47 @@ def renamed_axes(program: Program) -> tuple[Program, dict[Operation, Operation]]
     return replace(program, outputs=outputs), renaming.operations
 
 
+def named_apart(node: Reduce, around: Collection[str]) -> Reduce:
+    """``node`` with no axis of its own named as one of ``around``; the same object where that holds
+    already."""
+    met = sorted({axis.name for axis in node.axes}.intersection(around))
+    if not met:
+        return node
+    names = _fresh(met, {*around, *(axis.name for axis in _axes_in([node]))})
+    return cast(Reduce, rewrite(node, _change(names)))
+
+
+def _fresh(names: Iterable[str], taken: set[str]) -> dict[str, str]:
+    """Other ones for ``names`` than those ``taken``, to which they are added."""
+    found: dict[str, str] = {}
+    for name in names:
+        fresh = name + "_"
+        while fresh in taken:
+            fresh += "_"
+        found[name] = fresh
+        taken.add(fresh)
+    return found
+
+
+def _change(names: Mapping[str, str]) -> Callable[[Expr], Expr | None]:
+    """What ``rewrite`` renames axes by."""
+
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Axis():
+                return _axis(node, change, names)
+            case Reduce():
+                return replace(node, axes=tuple(_axis(a, change, names) for a in node.axes))
+        return None
+
+    return change
+
+
+def _axis(old: Axis, change: Callable[[Expr], Expr | None], names: Mapping[str, str]) -> Axis:
+    lower, upper = (rewrite(bound, change) for bound in (old.lower, old.upper))
+    return Axis(names.get(old.name, old.name), old.dtype, lower, upper)
+
+
 def _symbols(shapes: Iterable[tuple[Size, ...]]) -> set[str]:
     return {
         node.name
@@ -77,30 +119,20 @@ class _Renaming:
             self.operations[operation] = self._rebuilt(operation, names)
 
     def _new_names(self, operation: Operation) -> dict[str, str]:
-        taken = {axis.name for axis in _axes(operation)}
-        names: dict[str, str] = {}
-        for name in sorted(taken & self.symbols):
-            fresh = name + "_"
-            while fresh in taken or fresh in self.symbols:
-                fresh += "_"
-            names[name] = fresh
-            taken.add(fresh)
-        return names
+        own = {axis.name for axis in _axes(operation)}
+        return _fresh(sorted(own & self.symbols), own | self.symbols)
 
     def _rebuilt(self, operation: Operation, names: Mapping[str, str]) -> Operation:
+        renamed = _change(names)
+
         def axis(old: Axis) -> Axis:
-            lower, upper = (rewrite(bound, change) for bound in (old.lower, old.upper))
-            return Axis(names.get(old.name, old.name), old.dtype, lower, upper)
+            return _axis(old, change, names)
 
         def change(node: Expr) -> Expr | None:
             match node:
-                case Axis():
-                    return axis(node)
-                case Reduce():
-                    return replace(node, axes=tuple(axis(a) for a in node.axes))
                 case Load(Tensor() as source, indices, dtype):
                     return Load(self.tensor(source), indices, dtype)
-            return None
+            return renamed(node)
 
         def new(expr: Expr) -> Expr:
             return rewrite(expr, change)
@@ -133,5 +165,10 @@ def _axes(operation: Operation) -> list[Axis]:
             expressions += [] if operation.condition is None else [operation.condition]
         case Reshape():
             return []
+    return [*axes, *_axes_in(expressions)]
+
+
+def _axes_in(expressions: Iterable[Expr]) -> list[Axis]:
+    """The axes of the reductions in ``expressions``."""
     reductions = (n for e in expressions for n in walk(e) if isinstance(n, Reduce))
-    return [*axes, *(axis for reduction in reductions for axis in reduction.axes)]
+    return [axis for reduction in reductions for axis in reduction.axes]

@@ -11,6 +11,7 @@ from weft.frontend.scalar_condition import Conjunction, conjunction
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, substitute, walk
 from weft.frontend.scalar_numbering import Numbering
 from weft.frontend.scalar_paths import Guard, path_guards, walk_scalar
+from weft.frontend.tensor_axes import named_apart
 from weft.frontend.tensor_expr import Axis, Itself, Monoid, Reduce, Tensor
 from weft.polyhedral.lower_body import BodyBuilder, Place
 from weft.polyhedral.lower_domain import Domain, box, constraints, extremes
@@ -144,9 +145,10 @@ class OperationLowering:
         It does not depend on the guards unless leaving them out could make it access a tensor out
         of range; and it is computed once for all axes that it does not depend on.
         """
+        number = self.numbering.number(node)
+        node = named_apart(node, [axis.name for axis in scope.axes])
         around = (*scope.guards, *guards)
         kept = () if not around or self._is_safe(node, scope) else around
-        number = self.numbering.number(node)
         key = (number, tuple((self.numbering.number(c), holds) for c, holds in kept))
         if key not in self.folds:
             conditions = tuple(condition for condition, _ in kept)

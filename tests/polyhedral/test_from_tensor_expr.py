@@ -415,3 +415,18 @@ def test_random_programs(drawn, seed):
     arrays = (f32(rng, *sizes), f32(rng, sizes[1]))
     outputs = tuple(t for t in program.outputs if isinstance(t, Tensor))
     check(outputs, program.inputs, arrays)
+
+
+def test_folds_over_one_axis_where_one_chooses_another():
+    """The first stands in the condition of the last one, which may not run out of range without."""
+    x = w.placeholder((7,), name="x")
+    k = w.reduce_axis((0, 5), name="k")
+
+    def fold(asked):
+        inside = apply("min", apply("max", k, w.as_size(0)), w.as_size(6))
+        return w.sum(x[inside] - 0.5, k, where=k > 1 if asked else None)
+
+    chosen = select(fold(False) > 0.0, fold(False) * 2.0, fold(True))
+    y = w.compute((), lambda: chosen, name="y")
+    for sign in (-1.0, 1.0):
+        check(y, (x,), [np.linspace(0.6, 2.0, 7, dtype=np.float32) * sign])
