@@ -10,6 +10,7 @@ from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.scop import Access, Statement
 
 Tile = tuple[tuple[int, ...], int]  # rows and lanes
@@ -32,7 +33,7 @@ def panels_of(
     rows, lanes = tile
     for number, read in enumerate(s.reads):
         across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
-        inner = interleaved(p, read)
+        inner = interleaved(p, s, read)
         if len(across) + len(down) != 1 and (across or not down or not inner):
             continue
         role = planner.scop.tensor(read.tensor).role
@@ -67,12 +68,14 @@ def _slides(s: Statement, index: Expr, dim: str) -> bool:
     return any(mentions(index, (d,)) for d in s.dims if d != dim)
 
 
-def interleaved(p: Product, read: Access) -> tuple[tuple[int, int], ...]:
+def interleaved(p: Product, s: Statement, read: Access) -> tuple[tuple[int, int], ...]:
     """The panels of ``read`` in which the steps that one instruction takes lie side by side: those
-    of a word, or all of them for a row of a matrix unit's register."""
+    of a word, or all of them for a row of a matrix unit's register, if it is known how many there
+    are (else each of a row's steps is an end of its own, and LLVM takes minutes)."""
     along = _dims_along(read, p.stream[-1:])
     rows = p.instruction is not None and p.instruction.unit and not _dims_along(read, (p.lanes,))
-    steps = p.instruction.depth if p.instruction and rows else p.word
+    known = rows and size_of(s, p.stream[-1]) is not None
+    steps = p.instruction.depth if p.instruction and known else p.word
     return ((along[0], steps),) if p.word > 1 and len(along) == 1 else ()
 
 

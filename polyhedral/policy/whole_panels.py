@@ -49,7 +49,7 @@ def whole_panels(planner: Planner, p: Product, *, many: bool) -> Iterator[Packin
         across, down = _along(s, number, (p.lanes,)), _along(s, number, p.rows)
         if planner.scop.tensor(read.tensor).role == "constant" or len(across) + len(down) != 1:
             continue
-        maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, read)
+        maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, s, read)
         jumps = many and number in p.jumping
         wanted = jumps or number in parts or _lies_badly(planner, p, number, tile, many=many)
         if across and near and (long or wanted):
