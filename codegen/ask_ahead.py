@@ -35,7 +35,7 @@ from weft.frontend.scalar_expr import Expr, Literal, Load, Var, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
 
 _HELD = 8  # of so many parts of the first cache, one is what was asked for: rows come again
-_NEAR = 2048  # bytes
+_NEAR = 2048  # bytes: half a page
 _PART = 8  # of all that is touched: what is smaller does not count
 
 

@@ -23,8 +23,8 @@ from weft.frontend.tensor_expr import Monoid
 _ORDER = {"max": "ogt", "min": "olt"}
 
 
-class Target(Protocol):
-    """Where totals go."""
+class Host(Protocol):
+    """The emitter of statements, as seen from what it folds."""
 
     frame: Frame
 
@@ -95,7 +95,7 @@ class Reductions:
         types = [register_type(d) for d in stmt.monoid.dtypes]
         return [frame.b.load(c, t, self.lanes) for c, t in zip(cells, types, strict=True)]
 
-    def finish(self, host: Target) -> None:
+    def finish(self, host: Host) -> None:
         """Combine sets and lanes, and fold the total into the target."""
         frame = host.frame
         for stmt in self.updates:

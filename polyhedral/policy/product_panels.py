@@ -71,7 +71,8 @@ def _slides(s: Statement, index: Expr, dim: str) -> bool:
 def interleaved(p: Product, s: Statement, read: Access) -> tuple[tuple[int, int], ...]:
     """The panels of ``read`` in which the steps that one instruction takes lie side by side: those
     of a word, or all of them for a row of a matrix unit's register, if it is known how many rows
-    and steps there are (else each place in a row is an end of its own, and LLVM takes minutes)."""
+    and steps there are (else nothing turns whole blocks around: the copy has a store for each
+    element of several vectors, and LLVM takes minutes)."""
     along = _dims_along(read, p.stream[-1:])
     rows = p.instruction is not None and p.instruction.unit and not _dims_along(read, (p.lanes,))
     known = rows and all(size_of(s, d) is not None for d in (*p.rows, p.stream[-1]))

@@ -59,9 +59,8 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
     at_once = prod(size for at, size in held if mentions(at, beside))
     tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
     near = bytes_beside(scop, read, tiles) <= machine.caches[0].size  # until the next rows
-    return (
-        prod(sizes[d] for d in beside) / at_once * (NEAREST if near else BLOCKS if unit else ACROSS)
-    )
+    far = BLOCKS if unit else ACROSS
+    return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else far)
 
 
 def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:

@@ -4,6 +4,7 @@ processor has tiles, code on them does too, and touches nothing outside of its a
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,8 +40,11 @@ SIZES = [(32, 32, 64), (33, 33, 65), (31, 47, 129), (16, 96, 64), (1, 16, 100), 
 random = np.random.default_rng(11)
 
 
+Size = Any  # a number, or "m", "n" or "k" for any
+
+
 def product(
-    left: weft.DType, right: weft.DType, m: int, n: int, k: int, *, turned: bool = False
+    left: weft.DType, right: weft.DType, m: Size, n: Size, k: Size, *, turned: bool = False
 ) -> LoopKernel:
     result = f32 if left == bf16 else i32
 
@@ -126,6 +130,14 @@ def test_whole_blocks_are_loaded_where_they_lie() -> None:
 def test_panels_of_turned_operands_lie_as_registers_take_them(dtype: weft.DType) -> None:
     *_, kernel = kernels(product(dtype, dtype, 64, 64, 128, turned=True))
     assert "alloca [1024 x i8]" not in emit_kernel(kernel, TILES.llvm).text
+
+
+@pytest.mark.parametrize(("m", "k"), [("m", 64), (64, "k"), ("m", "k")])
+def test_panels_of_turned_operands_of_any_size_are_no_store_for_each_element(
+    m: Size, k: Size
+) -> None:
+    found = kernels(product(i8, i8, m, 64, k, turned=True))
+    assert sum(len(emit_kernel(kernel, TILES.llvm).text.splitlines()) for kernel in found) < 15000
 
 
 def test_rows_and_steps_that_are_no_whole_tiles_are_copied() -> None:
