@@ -218,12 +218,11 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
         stop = select(steady, extreme("min", [end, *last]), full[0])
         full = full[0], apply("max", stop, full[0])
     full = named(tile.instances, full, name, lets)
-    at_once = tile.instruction.depth if tile.instruction else 1
-    left = _left(bounds[1] if full[1] == end else full[1], at_once)
+    origin = bounds[0] if full[0] == begin else full[0], bounds[1] if full[1] == end else full[1]
     parts: list[Stmt] = []
     if first:
         parts.append(For(name, begin, full[0], "serial", tile.rows(guarded_step(tile))))
-    parts += _full_steps(tile, name, full, left)
+    parts += _full_steps(tile, name, full, origin)
     if last or steady != TRUE:
         parts.append(For(name, full[1], end, "serial", tile.rows(guarded_step(tile))))
     return let(lets, block(parts))
@@ -288,10 +287,10 @@ def _slides(tile: TileVersion, names: Sequence[str]) -> bool:
     return False
 
 
-def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | None) -> list[Stmt]:
-    """``full`` of the innermost stream: by the tile's instruction, as many steps at once as it
-    takes, from a multiple of them on. What comes before goes one step at a time; what is ``left``
-    behind them, one of these numbers of steps (None: not known), goes at once as well."""
+def _full_steps(tile: TileVersion, name: str, full: Span, origin: Span) -> list[Stmt]:
+    """``full`` of the innermost stream, which stands for ``origin``: by the tile's instruction, as
+    many steps at once as it takes, from a multiple of them on. What comes before goes one step at a
+    time; what is left behind them, if it is known how many steps that may be, at once as well."""
     if tile.instruction is None:
         asked = (
             *of_later_steps(tile, name),
@@ -302,37 +301,39 @@ def _full_steps(tile: TileVersion, name: str, full: Span, left: Sequence[int] | 
         return [For(name, *full, _kind(tile, len(tile.domain.streams) - 1), body)]
     depth, group = tile.instruction.depth, tile.instances.fresh(f"{name}.group")
     lets: Lets = []
-    first = apply("min", (full[0] + (depth - 1)) // depth * depth, full[1])
+    early, left = (_beyond(bound, depth) for bound in origin)
+    first = full[0]
+    if early != ():
+        first = apply("min", (full[0] + (depth - 1)) // depth * depth, full[1])
     begin, end = named(
         tile.instances, (first, apply("max", full[1] // depth * depth, first)), name, lets
     )
-    parts: list[Stmt] = [
-        For(name, full[0], begin, "serial", _issue(tile, name, Var(name), 1)),
-        For(
-            group, begin // depth, end // depth, "serial",
-            _issue(tile, name, Var(group) * depth, depth),
-        ),
-    ]  # fmt: skip
+    parts: list[Stmt] = []
+    if early != ():
+        parts.append(For(name, full[0], begin, "serial", _issue(tile, name, Var(name), 1)))
+    issue = _issue(tile, name, Var(group) * depth, depth)
+    parts.append(For(group, begin // depth, end // depth, "serial", issue))
     if left is None and tile.instruction.unit:
         last = tile.instances.fresh(f"{name}.group")
-        issue = Let(last, end // depth, _issue(tile, name, Var(last) * depth, full[1] - end))
-        parts.append(under(end < full[1], issue))
+        rest = Let(last, end // depth, _issue(tile, name, Var(last) * depth, full[1] - end))
+        parts.append(under(end < full[1], rest))
     elif left is None:
         parts.append(For(name, end, full[1], "serial", _issue(tile, name, Var(name), 1)))
     for steps in left or ():
         last = tile.instances.fresh(f"{name}.group")
-        issue = Let(last, end // depth, _issue(tile, name, Var(last) * depth, steps))
-        parts.append(under((full[1] - end).equal(steps), issue))
+        rest = Let(last, end // depth, _issue(tile, name, Var(last) * depth, steps))
+        parts.append(under((full[1] - end).equal(steps), rest))
     return [let(lets, block(parts))]
 
 
-def _left(end: Expr, depth: int) -> tuple[int, ...] | None:
-    """How many steps there may be behind the last multiple of ``depth`` before ``end``."""
-    ends, found = [end], set[int]()
-    while ends:
-        match ends.pop():
-            case Apply("min", args):
-                ends += args
+def _beyond(bound: Expr, depth: int) -> tuple[int, ...] | None:
+    """How many steps there may be from the last multiple of ``depth`` to ``bound``; empty if that
+    is one itself."""
+    bounds, found = [bound], set[int]()
+    while bounds:
+        match bounds.pop():
+            case Apply("min" | "max", args):
+                bounds += args
             case one:
                 form = to_affine(one)
                 if form is None or any(c % depth for _, c in form.terms):
