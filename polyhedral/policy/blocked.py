@@ -32,7 +32,7 @@ from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.policy.product_panels import panels_of
-from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
+from weft.polyhedral.policy.reuse import in_one_part, lanes_go_by, on_new_pages, rows_ahead
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.staying import lanes_stay, that_stay
 from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
@@ -188,6 +188,11 @@ def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
     return [(f"{d}_r", from_first(s, d) // size, _SERIAL) for d, size in sizes if _cut(s, d, size)]
 
 
+def _rows_first(p: Product, near: Sequence[Step]) -> tuple[Step, ...]:
+    """``near`` with the loop over register tiles along the lanes inside of all others."""
+    return tuple(sorted(near, key=lambda step: mentions(step[1], (p.lanes,))))
+
+
 def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tiling:
     """The loops of ``p``; those of which there would be one iteration are left out. The sums of a
     window are in no other cache than registers. ``shared``: other statements use those of a tile.
@@ -217,6 +222,9 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         return _far_tiles(planner, p, tile, far)
     if lanes_stay(planner, p):
         return _staying_tiles(planner, p, tile)
+    by = not p.window and lanes_go_by(
+        planner.scop, s, p.stream, (lanes, width), planner.machine, whole=short
+    )
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
@@ -225,7 +233,9 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         sizes.append((p.lanes, even(sharers, size_of(s, p.lanes), lanes, width), _PARALLEL))
     else:
         for row, size in zip(p.rows, rows, strict=True):
-            sizes.append((row, even(sharers, size_of(s, row), size, block), _PARALLEL))
+            total = size_of(s, row)
+            most = total or block if by and short else block  # sums are of no cache tile
+            sizes.append((row, even(sharers, total, size, most), _PARALLEL))
         kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
     for dim, size, kind in sizes:
@@ -235,6 +245,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         size = even(sharers, size_of(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
     near = (*again, *_near(planner, p, tile))
+    if by:
+        near = _rows_first(p, near)
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
     return Tiling(tile, tuple(around), () if short else (stream,), near, panels=copies)
@@ -263,8 +275,8 @@ def _staying_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
     s, block = planner.scop.statement(p.statement), that_stay(planner, p)
     width = even(sharers_of(planner, s, ()), size_of(s, p.lanes), tile[1], block)
     lanes: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
-    rows_first = sorted(_near(planner, p, tile), key=lambda step: mentions(step[1], (p.lanes,)))
-    return Tiling(tile, (lanes,) if _cut(s, p.lanes, width) else (), (), tuple(rows_first))
+    near = _rows_first(p, _near(planner, p, tile))
+    return Tiling(tile, (lanes,) if _cut(s, p.lanes, width) else (), (), near)
 
 
 def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:
