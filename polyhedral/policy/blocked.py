@@ -4,7 +4,7 @@ parallel i_t: for j_t:
   C = …                                    what comes before the sums of a tile
   for k_t:
     pack                                   what jumps along the lanes
-    for j_r: for i_r: registers            a row of tiles uses the same lanes
+    for j_r: for i_r: registers            a row of tiles uses the same lanes (or `rows_stay`)
   … = C                                    what comes after them
 
 Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.
@@ -32,7 +32,8 @@ from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.policy.product_panels import panels_of
-from weft.polyhedral.policy.reuse import in_one_part, lanes_go_by, on_new_pages, rows_ahead
+from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
+from weft.polyhedral.policy.rows_stay import rows_stay
 from weft.polyhedral.policy.sizes import from_first, size_of
 from weft.polyhedral.policy.staying import lanes_stay, that_stay
 from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
@@ -222,9 +223,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         return _far_tiles(planner, p, tile, far)
     if lanes_stay(planner, p):
         return _staying_tiles(planner, p, tile)
-    by = not p.window and lanes_go_by(
-        planner.scop, s, p.stream, (lanes, width), planner.machine, whole=short
-    )
+    stay = rows_stay(planner, p, (lanes, width), (*p.jumping, *copies), whole=short)
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
@@ -234,7 +233,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     else:
         for row, size in zip(p.rows, rows, strict=True):
             total = size_of(s, row)
-            most = total or block if by and short else block  # sums are of no cache tile
+            # Rows that go by once, with sums of no cache tile, need no end.
+            most = total + size if total and stay and short else block
             sizes.append((row, even(sharers, total, size, most), _PARALLEL))
         kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
@@ -245,7 +245,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         size = even(sharers, size_of(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
     near = (*again, *_near(planner, p, tile))
-    if by:
+    if stay:
         near = _rows_first(p, near)
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)

@@ -16,7 +16,6 @@ from weft.polyhedral.scop import Scop, Statement
 
 LEAST = 8  # lines of a row that are worth asking for
 SHARE = 0.7  # of the second cache that a stream's operands may take
-GONE = 1.5  # times the first cache: what is as large as that is no longer there afterwards
 
 
 def in_one_part(
@@ -39,27 +38,6 @@ def in_one_part(
     lanes = MAX_VECTORS * machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
     size = max((scop.tensor(r.tensor).dtype.itemsize for r in statement.reads), default=0)
     return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
-
-
-def lanes_go_by(
-    scop: Scop,
-    statement: Statement,
-    stream: Sequence[str],
-    lanes: tuple[int, int],
-    machine: Machine,
-    *,
-    whole: bool,
-) -> bool:
-    """Whether all lanes of a tile for the caches go by for a few rows, rather than all rows for a
-    few lanes: what so many ``lanes`` of a register tile bring in would not stay in the first cache
-    until the next rows, so that rows may, and those of the cache tile stay in the second. ``whole``:
-    all of ``stream`` at once."""
-    part = steps_at_once(machine)
-    *others, last = (size_of(statement, dim) or part for dim in stream)
-    steps = prod(others) * (last if whole else min(last, part))
-    size = max((scop.tensor(r.tensor).dtype.itemsize for r in statement.reads), default=0)
-    register, cache = (steps * n * size for n in lanes)
-    return register >= GONE * machine.caches[0].size and cache <= SHARE * machine.near
 
 
 def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine: Machine) -> int:

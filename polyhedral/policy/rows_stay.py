@@ -1,0 +1,51 @@
+"""Rows of a product that stay in the first cache while the lanes of a cache tile go by.
+
+    for j_r: for i_r: registers over k     →     for i_r: for j_r: registers over k
+      C[i, j] += A[i, k] * B[k, j]
+
+Where the lanes of one register tile, over all steps, stay in the first cache, all rows go by for
+each of these, as in Goto and van de Geijn (2008). Register tiles of several vectors bring in more
+than that cache holds. Their lanes come from the second one in any order, so that for a few rows all
+of a cache tile go by: rows come from there once for these, rather than once for each register tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.policy.cache_tiles import steps_at_once
+from weft.polyhedral.policy.planner import Planner
+from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.reuse import SHARE
+from weft.polyhedral.policy.sizes import size_of
+
+GONE = 1.5  # times the first cache: what is as large is no longer there when rows come again
+
+
+def rows_stay(
+    planner: Planner,
+    p: Product,
+    lanes: tuple[int, int],
+    copied: Collection[int],
+    *,
+    whole: bool,
+) -> bool:
+    """Whether rows of ``p`` stay in the first cache while the ``lanes`` of a cache tile go by, and
+    these in the second, where those of a register tile (the first number) would not stay in the
+    first. ``copied``: the reads, by number, that come from panels; ``whole``: all of the stream at
+    once."""
+    scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
+    if p.window or len(p.stream) != 1 or not all(
+        # Across rows of memory, each step brings in a line.
+        number in copied or planner.prepared(s, number) or mentions(read.indices[-1], p.stream)
+        for number, read in enumerate(s.reads)
+        if any(mentions(index, p.rows) for index in read.indices)
+    ):
+        return False
+    part = steps_at_once(machine)
+    steps = size_of(s, p.stream[0]) or part
+    steps = steps if whole else min(steps, part)
+    size = max((scop.tensor(r.tensor).dtype.itemsize for r in s.reads), default=0)
+    register, cache = (steps * n * size for n in lanes)
+    return register >= GONE * machine.caches[0].size and cache <= SHARE * machine.near
