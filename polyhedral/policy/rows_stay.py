@@ -36,13 +36,13 @@ def rows_stay(
     first. ``copied``: the reads, by number, that come from panels; ``whole``: all of the stream at
     once."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
-    if p.window or len(p.stream) != 1 or not all(
-        # Across rows of memory, each step brings in a line.
-        number in copied or planner.prepared(s, number) or mentions(read.indices[-1], p.stream)
-        for number, read in enumerate(s.reads)
-        if any(mentions(index, p.rows) for index in read.indices)
-    ):
+    if p.window or len(p.stream) != 1:
         return False
+    for number, read in enumerate(s.reads):
+        down = any(mentions(index, p.rows) for index in read.indices)
+        in_place = number not in copied and not planner.prepared(s, number)
+        if down and in_place and not mentions(read.indices[-1], p.stream):
+            return False  # each step brings in a line
     part = steps_at_once(machine)
     steps = size_of(s, p.stream[0]) or part
     steps = steps if whole else min(steps, part)
