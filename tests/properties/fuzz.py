@@ -2,7 +2,8 @@
 under random schedules, Weft against enumeration, for long. ``--mutations`` runs ``mutations``;
 ``--scheduler`` gives whole programs to the automatic scheduler instead (``scheduler``),
 ``--sources`` compiles and calls the text of kernels (``sources``), ``--hostile`` text that makes no
-sense (``hostile``), ``--offloads`` compiles random work for accelerators (``offloads``).
+sense (``hostile``), ``--offloads`` compiles random work for accelerators (``offloads``),
+``--products`` random products of matrices (``products``).
 ``--generator my:pair`` takes the pairs from a generator of your own
 (``generators``).
 
@@ -25,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.properties import generators, hostile, mutations, offloads, scheduler, sources
+from tests.properties import generators, hostile, mutations, offloads, products, scheduler, sources
 from tests.properties.examine import Effort, Outcome, examine, examine_pair
 from tests.properties.random_schedules import SCHEDULES, Pair, random_pair, subject_of
 from tests.properties.shrinking import smaller
@@ -198,6 +199,7 @@ def main() -> int:
     parser.add_argument("--sources", action="store_true", help="text of kernels instead")
     parser.add_argument("--hostile", action="store_true", help="programs without sense instead")
     parser.add_argument("--offloads", action="store_true", help="work for accelerators instead")
+    parser.add_argument("--products", action="store_true", help="products of matrices instead")
     options, rest = parser.parse_known_args()
     if options.mutations:
         return mutations.main(rest)  # which has options of its own
@@ -214,6 +216,8 @@ def main() -> int:
         return _programs(options, hostile.examine)
     if options.offloads:
         return _programs(options, offloads.examine)
+    if options.products:
+        return _programs(options, products.examine)
     effort = Effort(native=options.native, loop_ir=options.loop_ir)
     seeds = range(options.seed, options.seed + options.n)
     if options.worker:
