@@ -59,9 +59,13 @@ from weft.polyhedral.transform.private_results import private_results
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
 from weft.polyhedral.transform.separate import separate
+from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.tile import point_name, tile_name
 from weft.polyhedral.transform.unroll import unroll
 from weft.polyhedral.transform.vectorize import vectorize
 
+LINE = 64  # bytes
+TOGETHER = 8  # narrow panels that are written side by side
 STRATEGIES = (
     ("matrix", matrix),
     ("stencil", stencil),
@@ -207,7 +211,7 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: in
         if p.maker:
             packed = _in_order(inline(packed, p.maker), copy, p, kept)
         elif p.width > 1 and p.dim == len(order) - 1:
-            packed = _row_by_row(packed, copy, 1 + len(p.inner))
+            packed = _row_by_row(packed, copy, 1 + len(p.inner), p.width)
         loops = [loop.name for loop in loops_above(packed.tree, copy)]
         constant = scheduled.scop.tensor(read.tensor).role == "constant"
         if threads > 1 and not loop and not constant and len(loops) > 1:
@@ -222,15 +226,21 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: in
         return scheduled
 
 
-def _row_by_row(scheduled: Scheduled, copy: str, inner: int) -> Scheduled:
+def _row_by_row(scheduled: Scheduled, copy: str, inner: int, width: int) -> Scheduled:
     """``scheduled`` with the loop over panels inside of those over the rows of memory that ``copy``
     reads, around the ``inner`` ones over what lies side by side: processors foresee the lines of a
-    row, but not where the next row is."""
+    row, but not where the next row is. Of panels whose ``width`` is less than a line, a few at a
+    time: each is written line by line, and a cache has few lines as far apart as panels may be."""
     (made,) = scheduled.scop.statement(copy).writes
     panels = scheduled.scop.tensor(made.tensor)
     own = len(panels.shape) - panels.contracted
-    outer = [loop.name for loop in loops_above(scheduled.tree, copy)][-own:-inner]
-    return reorder(scheduled, [*outer[1:], outer[0]]) if len(outer) > 1 else scheduled
+    first, *rest = [loop.name for loop in loops_above(scheduled.tree, copy)][-own:-inner]
+    if not rest:
+        return scheduled
+    if width * panels.dtype.itemsize >= LINE:
+        return reorder(scheduled, [*rest, first])
+    some = split(scheduled, first, TOGETHER)
+    return reorder(some, [tile_name(first), *rest, point_name(first)])
 
 
 def _in_order(scheduled: Scheduled, copy: str, p: Packing, kept: Collection[str]) -> Scheduled:

@@ -38,6 +38,13 @@ def test_what_many_rows_read_is_copied_once(scop: Scop, tensors: set[str]) -> No
     assert made_once(schedule_loops(scop, WIDE)) == tensors
 
 
+def test_rows_are_read_from_end_to_end_for_a_few_narrow_panels_at_a_time() -> None:
+    made = schedule_loops(product(256, 512, 512, left="A[k, i]"), WIDE)
+    found = {n: [loop.name for loop in loops_above(made.tree, f"copy_{n}_packed")] for n in "AB"}
+    assert found["A"] == ["A_packed_0_t", "A_packed_1", "A_packed_0_p", "A_packed_2"]
+    assert found["B"] == ["B_packed_1", "B_packed_0", "B_packed_2"]  # several lines wide
+
+
 @pytest.mark.parametrize(("rows", "part_by_part"), [(256, True), (300, False)])
 def test_what_comes_in_part_by_part_is_copied_so(rows: int, part_by_part: bool) -> None:
     """From a slow last cache, for all rows, unless these are more than a tile for the caches."""
