@@ -64,7 +64,6 @@ from weft.polyhedral.transform.tile import point_name, tile_name
 from weft.polyhedral.transform.unroll import unroll
 from weft.polyhedral.transform.vectorize import vectorize
 
-LINE = 64  # bytes
 TOGETHER = 8  # narrow panels that are written side by side
 STRATEGIES = (
     ("matrix", matrix),
@@ -147,7 +146,7 @@ def _scheduled(
     notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
     scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
     for packing in planner.packings:
-        scheduled = _packed(scheduled, packing, kept, threads)
+        scheduled = _packed(scheduled, packing, kept, machine, threads)
     if threads > 1:
         scheduled = partial_results(scheduled, kept)
     return _unmarked(_contracted(scheduled, kept)), detached, tuple(planner.given_up)
@@ -183,7 +182,9 @@ def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
     return all(rank(name) < rank(tensor) for name in made)
 
 
-def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: int) -> Scheduled:
+def _packed(
+    scheduled: Scheduled, p: Packing, kept: Collection[str], machine: Machine, threads: int
+) -> Scheduled:
     """``scheduled`` with one operand in panels; as it is where the operand cannot be copied, or its
     tensor is ``kept``. What ``threads`` wait for they copy together."""
     read = scheduled.scop.statement(p.statement).reads[p.operand]
@@ -211,7 +212,7 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: in
         if p.maker:
             packed = _in_order(inline(packed, p.maker), copy, p, kept)
         elif p.width > 1 and p.dim == len(order) - 1:
-            packed = _row_by_row(packed, copy, 1 + len(p.inner), p.width)
+            packed = _row_by_row(packed, copy, p, machine)
         loops = [loop.name for loop in loops_above(packed.tree, copy)]
         constant = scheduled.scop.tensor(read.tensor).role == "constant"
         if threads > 1 and not loop and not constant and len(loops) > 1:
@@ -226,18 +227,20 @@ def _packed(scheduled: Scheduled, p: Packing, kept: Collection[str], threads: in
         return scheduled
 
 
-def _row_by_row(scheduled: Scheduled, copy: str, inner: int, width: int) -> Scheduled:
+def _row_by_row(scheduled: Scheduled, copy: str, p: Packing, machine: Machine) -> Scheduled:
     """``scheduled`` with the loop over panels inside of those over the rows of memory that ``copy``
-    reads, around the ``inner`` ones over what lies side by side: processors foresee the lines of a
-    row, but not where the next row is. Of panels whose ``width`` is less than a line, a few at a
-    time: each is written line by line, and a cache has few lines as far apart as panels may be."""
+    reads, around those over what lies side by side in ``p``: processors foresee the lines of a row,
+    but not where the next row is. Of panels narrower than a line, a few at a time: each is written
+    line by line, and a cache has few lines as far apart as panels may be."""
     (made,) = scheduled.scop.statement(copy).writes
     panels = scheduled.scop.tensor(made.tensor)
     own = len(panels.shape) - panels.contracted
-    first, *rest = [loop.name for loop in loops_above(scheduled.tree, copy)][-own:-inner]
+    first, *rest = [loop.name for loop in loops_above(scheduled.tree, copy)][
+        -own : -1 - len(p.inner)
+    ]
     if not rest:
         return scheduled
-    if width * panels.dtype.itemsize >= LINE:
+    if p.width * panels.dtype.itemsize >= machine.caches[0].line:
         return reorder(scheduled, [*rest, first])
     some = split(scheduled, first, TOGETHER)
     return reorder(some, [tile_name(first), *rest, point_name(first)])

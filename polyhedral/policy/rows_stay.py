@@ -31,10 +31,10 @@ def rows_stay(
     *,
     whole: bool,
 ) -> bool:
-    """Whether rows of ``p`` stay in the first cache while the ``lanes`` of a cache tile go by, and
-    these in the second, where those of a register tile (the first number) would not stay in the
-    first. ``copied``: the reads, by number, that come from panels; ``whole``: all of the stream at
-    once."""
+    """Whether all ``lanes`` of a cache tile (the second number) go by for a few rows of ``p``: they
+    stay in the second cache, but those of a register tile (the first number) not in the first. That
+    the rows do is not asked for: of a register tile they are a fraction of its lanes. ``copied``:
+    the reads, by number, that come from panels; ``whole``: all of the stream at once."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
     if p.window or len(p.stream) != 1:
         return False
