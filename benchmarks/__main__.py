@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.benchmarks import (
+    avx2_only,
     blind,
     chain,
     compare,
@@ -95,9 +96,12 @@ def _measured(command: Callable[..., None]) -> Command:
         only: str,
         cpu_time: bool,
         tvm_trials: int,
+        avx2: bool,
         **more: Any,
     ) -> None:
         clock = _allowed(cpu_time, threads)
+        if avx2 and not avx2_only.held(os.environ):
+            _run_on_avx2()
         command(suite.Settings(threads, quick, _names(only), clock, tvm_trials), path, **more)
 
     result: Command = wrapped
@@ -107,6 +111,10 @@ def _measured(command: Callable[..., None]) -> Command:
             help="Candidates that TVM's tuner measures for each row; 0: without TVM.",
         ),
         click.option("--cpu-time", is_flag=True, help="Processor time, for a busy machine."),
+        click.option(
+            "--avx2", is_flag=True,
+            help=f"Weft for {avx2_only.TARGET} and peers on a processor that seems to be no more.",
+        ),
         click.option("--only", default="", help="Patterns of names with commas between."),
     ):  # fmt: skip
         result = option(result)
@@ -156,6 +164,21 @@ def _models(
     _beside("models", cases, peers, settings, path, loop_of=models.loop_of, row_seconds=10.0)
 
 
+def _run_on_avx2() -> None:
+    """The same command again where libraries find AVX2 alone; exits as it does."""
+    try:
+        with avx2_only.changes() as changes:
+            sys.exit(environment.run_apart(_arguments(), changes))
+    except avx2_only.Unheld as reason:
+        raise click.ClickException(f"--avx2: {reason}") from None
+
+
+def _arguments() -> list[str]:
+    """What the command was called with."""
+    found: list[str] = click.get_current_context().meta["arguments"]
+    return found
+
+
 def _beside(
     name: str,
     cases: Iterable[Planned],
@@ -167,8 +190,7 @@ def _beside(
     """A suite beside its peers, in an environment that suits them all; exits with 1 on failures."""
     changes = environment.wanted(settings.threads, os.environ)
     if changes:
-        arguments = click.get_current_context().meta["arguments"]
-        sys.exit(environment.run_apart(arguments, changes))
+        sys.exit(environment.run_apart(_arguments(), changes))
     rows: Rows = []
 
     def tell(row: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ READY = {
     "MKL_NUM_THREADS": "2",
     "TVM_NUM_THREADS": "2",
     "OPENBLAS_CORETYPE": "Haswell",
+    "ONEDNN_MAX_CPU_ISA": "ALL",
 }
 
 
@@ -35,6 +36,22 @@ def test_a_core_type_that_this_processor_lacks_loses(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(subprocess, "run", crash)
     assert environment._time("SkylakeX", {}) == float("inf")
+
+
+def test_onednn_is_held_to_what_does_not_end_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def run(_: object, env: dict[str, str], **__: object) -> subprocess.CompletedProcess[str]:
+        seen.append(env["ONEDNN_MAX_CPU_ISA"])
+        return subprocess.CompletedProcess([], -4 if len(seen) < 3 else 1)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(environment, "find_spec", lambda name: object())
+    given = {name: value for name, value in READY.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    assert environment.wanted(2, given) == {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    assert seen == ["ALL", "AVX512_CORE_FP16", "AVX512_CORE_BF16"]
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    assert environment.wanted(2, given) == {}
 
 
 def test_a_suite_runs_apart_in_what_was_changed(monkeypatch: pytest.MonkeyPatch) -> None:
