@@ -82,7 +82,18 @@ def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile, *, many: 
         again = ceil(sizes[p.lanes] / tile[1]) - 1
         vectors = tile[0][-1] * tensor.dtype.itemsize / machine.vector_bytes
         cycles = waits(scop, s, read, p, machine, 0.0, page=ALONE)
+        cycles += _line_of_a_step(machine, p, sizes[p.stream[0]], tile, tensor.dtype.itemsize)
     return again * cycles > vectors * _moved(scop, s, machine)
+
+
+def _line_of_a_step(machine: Machine, p: Product, steps: int, tile: Tile, size: int) -> float:
+    """Cycles for the line that each step brings into the first cache for a few elements of ``size``
+    bytes: where all lines of a register tile stay there, the next rows find theirs."""
+    line, lanes = machine.caches[0].line, tile[1] * size
+    stays = steps * (line + lanes) <= machine.caches[0].size
+    if stays or p.instruction is not None or tile[0][-1] * size >= line:
+        return 0.0
+    return line / machine.caches[:2][-1].bandwidth
 
 
 def _moved(scop: Scop, s: Statement, machine: Machine) -> float:
