@@ -287,7 +287,9 @@ needs_tiles = pytest.mark.skipif(not HERE, reason="this processor has no matrix 
 def test_blocks_and_what_is_left_of_them(
     left: weft.DType, right: weft.DType, *, turned: bool
 ) -> None:
-    for m, n, k in SIZES:
+    # Copies that turn bytes are the same whatever their signs: a few sizes tell.
+    sizes = SIZES if (left, right) in KINDS[:2] or not turned else SIZES[1::4]
+    for m, n, k in sizes:
         a, b = numbers(left, (m, k)), numbers(right, (k, n))
         c = np.zeros((m, n), np.float32) if left == bf16 else numbers(i32, (m, n))
         want = expected(a, b, c)
