@@ -24,8 +24,9 @@ class Architecture:
     records ask for. ``vectors``: register files, the widest first; the last needs nothing. ``fma``,
     ``half``: what gives fused multiply-add and float16 conversions ('': all have them).
     ``base`` and ``cleared``: LLVM's plainest processor, and what to take away from it so that each
-    other has all that it has. ``always``: what LLVM is told of every processor; ``needs``: what one
-    lacks that is too old for the family.
+    other has all that it has. ``always``: what LLVM is told of every processor: that it lacks what
+    its name implies, what LLVM would use unasked, and what nobody looks for before code runs.
+    ``needs``: what one lacks that is too old for the family.
     """
 
     name: str
@@ -55,8 +56,8 @@ X86_64 = Architecture(
     "x86_64",
     (
         "cmov", "cx8", "sse", "sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "avx", "f16c",
-        "avx2", "fma", "bmi", "bmi2", "lzcnt", "movbe", "fma4", "xop",
-        "tbm", "adx", "gfni", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl",
+        "avx2", "fma", "bmi", "bmi2", "lzcnt", "movbe", "tbm",
+        "adx", "gfni", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl",
         "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq", "avx512vnni",
         "avx512bf16", "avx512fp16", "avxvnni", "avxvnniint8", "avxvnniint16", "avxifma",
         "avxneconvert", "avx10.1", "avx10.2", "amx-tile", "amx-int8", "amx-bf16", "amx-fp16",
@@ -67,7 +68,9 @@ X86_64 = Architecture(
     fma="fma",
     half="f16c",
     base="i386",
-    always="+64bit",  # LLVM ends the process when it is to compile 64-bit code for an i386
+    # LLVM ends the process when it is to compile 64-bit code for an i386. AMD's processors alone
+    # have SSE4A, and XOP and FMA4 which LLVM gives to nobody without it.
+    always="+64bit,-sse4a,-raoint,-cmpccxadd,-movrs",
     needs="cmov",
 )  # fmt: skip
 
@@ -80,6 +83,10 @@ AARCH64 = Architecture(
     half="",
     base="generic",
     needs="neon",
+    always=(
+        "-rcpc,-lse2,-complxnum,-jsconv,-fptoint,-flagm,-altnzcv,-sha3,-cssc,-mops,-hbc,-cmpbr,"
+        "-faminmax,-fprcvt,-rdm"
+    ),
     # Tuning and tracing of the "generic" processor that others do without.
     cleared="-ete,-trbe,-fuse-aes,-fuse-adrp-add,-use-postra-scheduler,-enable-select-opt",
 )

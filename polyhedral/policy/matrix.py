@@ -62,7 +62,7 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
         if alone or (len(group.names) > 1 and together(planner, group) is not None):
             return _sized(planner, group, sums[0])
     products = [p for p in sums if not p.window]
-    if products:
+    if products and all(p.rows for p in products):
         return _in_place(planner, group, products)
     alone = len(group.names) == 1 and not group.active and not group.in_tile
     streamed = find_streamed(planner, group) if alone and not sums else None

@@ -40,12 +40,13 @@ def single(planner: Planner, group: Group) -> Tree | None:
             shared = in_strips(planner, group, {s.name: Var(order[0])})
             if shared is not None:
                 return shared
-        if not _worth_threads(group, dims):
-            kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
     else:  # in the order of the source
+        kinds = _shared_out(s, dims, planes)
         inner = dims[-1:] if _free_inside(group, s, dims, dims[-1]) else ()
         if choose_lanes(planner.scop, s, inner, planner.machine, latency=LATENCY) is not None:
             kinds[dims[-1]] = "vector"
+    if not _worth_threads(group, dims):
+        kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
     loops = tuple(
         planner.loop(d, planner.point(group, {s.name: Var(d)}), kinds.get(d, "serial"))
         for d in order
@@ -85,17 +86,25 @@ def _ordered(
     waits = LATENCY if len(free) < len(dims) else 0.0
     vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
     outer = by_locality(s, [d for d in dims if vector is None or d != vector.dim])
-    kinds: dict[str, Kind] = {}
-    folded = s.update.dims if s.update else ()
-    for d in outer:
-        if not planes[d].coincident or d in folded:
-            break
-        kinds[d] = "parallel"
+    kinds = _shared_out(s, outer, planes)
     if vector is None:
         return list(outer), kinds
     terms = _terms(s, dims, vector.dim)
     order = [*(d for d in outer if d not in terms), vector.dim, *terms]
     return order, {**kinds, vector.dim: "vector", **dict.fromkeys(terms, "unrolled")}
+
+
+def _shared_out(
+    s: Statement, order: Sequence[str], planes: Mapping[str, Hyperplane | None]
+) -> dict[str, Kind]:
+    """The first loops in that ``order``, as long as nothing crosses them: threads share them."""
+    kinds: dict[str, Kind] = {}
+    for d in order:
+        plane = planes[d]
+        if plane is None or not plane.coincident or (s.update and d in s.update.dims):
+            break
+        kinds[d] = "parallel"
+    return kinds
 
 
 def _terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:

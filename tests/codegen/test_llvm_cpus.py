@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import llvmlite.binding as llvm
 import pytest
 
 from weft.codegen.architectures import AARCH64, X86_64
 from weft.codegen.llvm_cpus import cpu_features, cpu_names
-from weft.codegen.llvm_target import host_target
+from weft.codegen.llvm_target import host_target, inspect, llvm_target
 
 # The x86-64 psABI's table of levels, those parts of it that code generators use.
 V2 = {"cmov", "cx8", "sse", "sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
@@ -60,3 +62,28 @@ def test_llvm_knows_the_listed_features() -> None:
     if not host_target().triple.startswith("x86_64"):
         pytest.skip("LLVM lists the features of the family that it runs on")
     assert set(X86_64.features) <= set(llvm.get_host_cpu_features())
+
+
+_UNASKED = """
+define void @f(ptr %a, ptr %b, ptr %c, float %y) {
+  %x = load <8 x i8>, ptr %a, align 1
+  %z = load <8 x i8>, ptr %b, align 1
+  %s = shufflevector <8 x i8> %x, <8 x i8> %z,
+    <8 x i32> <i32 0, i32 1, i32 2, i32 8, i32 9, i32 10, i32 11, i32 12>
+  store <8 x i8> %s, ptr %c, align 1
+  %d = getelementptr i8, ptr %c, i64 8
+  store float %y, ptr %d, align 4, !nontemporal !0
+  ret void
+}
+!0 = !{i32 1}
+"""
+
+
+@pytest.mark.parametrize("cpu", ["znver5", "znver1", "bdver4", "btver2", "amdfam10"])
+def test_code_uses_nothing_that_nobody_looks_for(cpu: str) -> None:
+    """What a name implies beside the features that are compared before code runs: SSE4A."""
+    target = llvm_target(X86_64.triple, cpu, cpu_features(X86_64, cpu))
+    words = inspect(_UNASKED, target).assembly.split()
+    assert "f:" in words and not {"insertq", "extrq", "movntss"} & set(words)
+    plain = replace(target, features="+64bit")
+    assert {"insertq", "extrq", "movntss"} & set(inspect(_UNASKED, plain).assembly.split())

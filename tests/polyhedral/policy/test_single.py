@@ -10,6 +10,7 @@ import pytest
 import weft
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
+from weft.codegen.machines.named import target_named
 from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
@@ -84,3 +85,37 @@ def test_short_sums_of_constant_length_are_written_out_inside_of_the_vector_loop
 
 def test_longer_sums_are_around_it() -> None:
     assert outline(schedule_loops(long.scop, MACHINE)) == "k i!vector { S0 }"
+
+
+@weft.kernel
+def scattered(X: weft.u8["C", "H"], W: weft.i8["C", "K", 3], Y: weft.i32["K", "2*H+1"]):  # type: ignore[name-defined, no-untyped-def]
+    for k in range(K):
+        for h in range(H):
+            for c in range(C):
+                for r in range(3):
+                    Y[k, 2 * h + r] += weft.i32(X[c, h]) * weft.i32(W[c, k, r])
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "znver5", "sapphirerapids"])
+def test_what_other_loops_cross_is_shared_by_threads_all_the_same(target: str) -> None:
+    machine = target_named(target).machine
+    for threads in (1, 2):
+        assert outline(schedule_loops(scattered.scop, machine, threads=threads)) == (
+            "k!parallel h c r { S0 }"
+        )
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 5, 0), (33, 7, 65), (5, 130, 17)])
+@pytest.mark.filterwarnings("error")
+def test_transposed_convolutions_of_bytes(sizes: tuple[int, int, int]) -> None:
+    c, k, h = sizes
+    random = np.random.default_rng(c)
+    x, w = random.integers(0, 255, (c, h)), random.integers(-128, 127, (c, k, 3))
+    want = np.zeros((k, 2 * h + 1), np.int64)
+    for r in range(3):
+        want[:, r : r + 2 * h : 2] += w[:, :, r].T @ x
+    y = np.zeros(want.shape, np.int32)
+    scattered.compile(options=weft.Options(cache=False, threads=2))(
+        x.astype(np.uint8), w.astype(np.int8), y
+    )
+    np.testing.assert_array_equal(y, want)
