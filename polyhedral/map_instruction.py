@@ -55,6 +55,7 @@ from weft.polyhedral.analysis.moves import (
 )
 from weft.polyhedral.instruction import ACCUMULATOR, Instruction
 from weft.polyhedral.isl_context import bounded
+from weft.polyhedral.mapping_text import mapping_text
 from weft.polyhedral.named_isl import access_map, multi_aff, tuple_space
 from weft.polyhedral.scop import Access, Scop, Statement
 
@@ -219,7 +220,7 @@ class _View:
         for given in self._singles():
             against = self._against(given)
             if against:
-                yield ", ".join(f"{name} = {d}" for name, (d,) in given.items()) + f": {against}"
+                yield f"{mapping_text(self.statement, given, self.operands)}: {against}"
 
     def _singles(self) -> Iterator[Given]:
         """All choices of one dim for each of the instruction's."""

@@ -29,8 +29,10 @@ from weft.polyhedral.instruction import (
     Operand,
     VectorEmission,
 )
+from weft.polyhedral.issue_conflict import issue_conflict
 from weft.polyhedral.map_instruction import Assignment, Mapped
 from weft.polyhedral.map_instruction import map_instruction as map_statement
+from weft.polyhedral.mapping_text import mapping_text
 from weft.polyhedral.scop import Access, Scop, Statement
 
 REGISTERS = 32
@@ -162,9 +164,10 @@ def _no_instruction(name: str, why: str) -> CompileError:
 
 @dataclass(frozen=True, slots=True)
 class Mappings:
-    """``statements``: for each that folds into an element (of the others no instruction computes
-    anything), the mappings and what stood against others."""
+    """``statements``: for each of ``scop`` that folds into an element (of the others no instruction
+    computes anything), the mappings and what stood against others."""
 
+    scop: Scop
     instruction: Instruction
     statements: Mapping[str, Mapped]
 
@@ -183,23 +186,26 @@ class Mappings:
         for name, mapped in self.statements.items():
             lines.append(f"  {name}")
             for a in mapped.assignments:
-                dims = ", ".join(f"{own} = {', '.join(d)}" for own, d in a.dims.items())
+                chosen = mapping_text(self.scop.statement(name), a.dims, a.operands)
                 packs = sorted({m.tensor for m in a.packs})
                 loops = [f"loops {', '.join(a.outer)}"] if a.outer else []
                 loops += [f"packs {', '.join(packs)}"] if packs else []
-                lines.append("    " + "; ".join([dims, *loops]))
+                lines.append("    " + "; ".join([chosen, *loops]))
             lines += [f"    not {refusal}" for refusal in mapped.refusals]
         return "\n".join(lines)
 
 
 def map_instruction(program: object, instruction: Instruction) -> Mappings:
-    """All ways in which ``instruction`` computes statements of ``program``, or what is against it.
+    """All ways in which issues of ``instruction`` compute statements of ``program``, or what is
+    against it.
 
     ``program``: a loop kernel, a tensor or several, a ``Program`` or a ``Scop``. What counts as a
     mapping, and which of equal ones are listed, is said in ``polyhedral/map_instruction.py``: every
     subset of dims that move what the instruction's dims move, checked for shared elements, sizes
-    and order. Raises ``CompileError`` (WEFT-E0020) for another kind of argument, ``BudgetError``
-    (WEFT-E0429) where there are too many.
+    and order. Where an issue might read what it updates, the mapping is among the refusals. In
+    which order issues may run is not asked here: compiling checks the loops around them. Raises
+    ``CompileError`` (WEFT-E0020) for another kind of argument, ``BudgetError`` (WEFT-E0429) where
+    there are too many.
     """
     if not isinstance(instruction, Instruction):
         raise _no_instruction(type(instruction).__name__, "weft.instruction(…) makes one")
@@ -208,10 +214,17 @@ def map_instruction(program: object, instruction: Instruction) -> Mappings:
     if not updates:
         name = scop.statements[0].name if scop.statements else scop.name
         none = Mapped((), (f"{name} is no update of an element (+=, max, …)",))
-        return Mappings(instruction, {name: none})
-    return Mappings(
-        instruction, {s.name: map_statement(scop, s, instruction, several=True) for s in updates}
-    )
+        return Mappings(scop, instruction, {name: none})
+    return Mappings(scop, instruction, {s.name: _usable(scop, s, instruction) for s in updates})
+
+
+def _usable(scop: Scop, statement: Statement, instruction: Instruction) -> Mapped:
+    """The mappings, those whose issues read what they update among the refusals."""
+    mapped = map_statement(scop, statement, instruction, several=True)
+    conflicts = [issue_conflict(scop, statement, a) for a in mapped.assignments]
+    pairs = list(zip(mapped.assignments, conflicts, strict=True))
+    refused = [f"{mapping_text(statement, a.dims, a.operands)}: {why}" for a, why in pairs if why]
+    return Mapped(tuple(a for a, why in pairs if not why), (*refused, *mapped.refusals))
 
 
 def _program_scop(program: Any) -> Scop:
@@ -224,4 +237,8 @@ def _program_scop(program: Any) -> Scop:
             return lower(program, program.name)
         case Tensor() | list() | tuple():
             return lower(program_of(program), "program")
-    raise _no_instruction(type(program).__name__, "it is no program either")
+    raise CompileError(
+        "WEFT-E0020",
+        f"{type(program).__name__} is no program whose loops an instruction could compute",
+        hint="a loop kernel (weft.kernel), a tensor or several, a weft.Program or a Scop",
+    )

@@ -9,7 +9,10 @@ link           a shared library of it, where asked for       weft/linker.py
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from errno import EISDIR
+from os import strerror
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +27,7 @@ from weft.codegen.merge_objects import Blob, merge_objects
 from weft.compiled import ArraySpec, Compiled
 from weft.dtypes import int64
 from weft.errors import ArtifactError
-from weft.files import write_atomically
+from weft.files import TEMPORARY, write_atomically, written_beside
 from weft.linker import link_shared
 
 
@@ -34,7 +37,8 @@ def write_library(
     """Write ``compiled`` to ``path``: an object file (``.o``), or a shared library (``.so``).
 
     ``header``: where its C header goes. ``name``: what its functions' names start with; by default
-    made from the program's own. Raises ``ArtifactError``: WEFT-E0711 for another suffix or a name
+    made from the program's own. Both are written beside their places before either is renamed: an
+    error leaves what was there. Raises ``ArtifactError``: WEFT-E0711 for another suffix or a name
     that is no C identifier, E0712 for a target that it cannot be made for, E0713 where there is no
     linker, E0714 where that fails, E0700 where a file cannot be written.
     """
@@ -46,22 +50,53 @@ def write_library(
         )
     interface = interface_of(compiled, name)
     merged = library_object(compiled, name)
-    try:
-        if path.suffix == ".o":
-            write_atomically(path, merged)
-        else:
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".weft-tmp-") as folder:
-                objects_path = Path(folder) / f"{interface.name}.o"
-                write_atomically(objects_path, merged)
-                linked = Path(folder) / path.name
-                link_shared(objects_path, linked, compiled.target.triple)
-                linked.replace(path)
+    with ExitStack() as held:
+        made: list[tuple[str, Path, Path]] = []
+        with _writing("library", path):
+            triple = compiled.target.triple
+            written = held.enter_context(_library_beside(path, merged, interface.name, triple))
+            made.append(("library", path, written))
         if header is not None:
-            write_atomically(header, [c_header(interface).encode()])
+            with _writing("header", header):
+                declared = [c_header(interface).encode()]
+                written = held.enter_context(written_beside(header, declared))
+                made.append(("header", header, written))
+        for what, place, written in made:
+            with _writing(what, place):
+                written.replace(place)
+
+
+@contextmanager
+def _writing(what: str, path: Path) -> Iterator[None]:
+    """Whatever the system says meanwhile is about ``path``, not the temporary file beside it."""
+    try:
+        if path.is_dir():  # renaming would say so too late: after the other file
+            raise IsADirectoryError(EISDIR, strerror(EISDIR))
+        yield
     except OSError as error:
         raise ArtifactError(
-            "WEFT-E0700", "the library cannot be written", where=str(path), why=str(error)
+            "WEFT-E0700",
+            f"the {what} cannot be written",
+            where=str(path),
+            why=error.strerror or str(error),
+            hint="name a file in a folder that is there and that you may write to",
         ) from None
+
+
+@contextmanager
+def _library_beside(
+    path: Path, merged: Iterable[bytes | memoryview], name: str, triple: str
+) -> Iterator[Path]:
+    """The library of the object file ``merged``, in a temporary place of ``path``'s folder."""
+    if path.suffix == ".o":
+        with written_beside(path, merged) as written:
+            yield written
+        return
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=TEMPORARY) as folder:
+        code, linked = Path(folder) / f"{name}.o", Path(folder) / path.name
+        write_atomically(code, merged)
+        link_shared(code, linked, triple)
+        yield linked
 
 
 def library_object(compiled: Compiled, name: str | None = None) -> Iterator[bytes | memoryview]:

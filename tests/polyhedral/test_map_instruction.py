@@ -148,7 +148,7 @@ def test_refusals(places: Places, why: str) -> None:
 def test_shared_elements() -> None:
     found = mapped((("C", (i + j,)), ("A", (i, k)), ("B", (k, j))))
     assert not found.assignments
-    assert "row = i, lane = j: i and j share elements of C" in found.refusals
+    assert "row = i, lane = j, a = A, b = B: i and j share elements of C" in found.refusals
 
 
 def test_steps_in_order_are_no_dot_product() -> None:

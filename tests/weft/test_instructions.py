@@ -122,7 +122,7 @@ def test_arguments_that_are_none() -> None:
         weft.instruction(7)  # type: ignore[arg-type]
     with pytest.raises(CompileError, match="no operand 'c'"):
         fused(weft.Intrinsic("llvm.fma.v8f32", ("c", "b", "acc")))
-    with pytest.raises(CompileError, match="E0020"):
+    with pytest.raises(CompileError, match="E0020: int is no program"):
         weft.map_instruction(7, fused())
     with pytest.raises(CompileError, match="E0020"):
         weft.map_instruction(multiply, 7)  # type: ignore[arg-type]
@@ -163,6 +163,71 @@ def test_a_separable_convolution_has_its_matrix_product() -> None:
     assert len(rows) == 6  # h, v, or both, as rows or as columns
     assert any(("h", "v") in dims for dims in rows)
     assert "mappings" in str(found)
+
+
+def test_mappings_say_which_operand_is_which_tensor() -> None:
+    @weft.kernel
+    def turned(A: weft.f32["M", "K"], B: weft.f32["K", "N"], C: weft.f32["N", "M"]):
+        for i in range(M):
+            for j in range(N):
+                for k in range(K):
+                    C[j, i] = C[j, i] + B[k, j] * A[i, k]
+
+    assert (
+        str(weft.map_instruction(turned, fused()))
+        == """\
+fused: 2 mappings
+  S0
+    lane = j, a = A, b = B; loops i; packs C
+    lane = i, a = B, b = A; loops j; packs A
+    not lane = j, a = B, b = A: B changes along j, a of fused stays along lane
+    not lane = k, a = B, b = A: C stays along k, acc of fused changes along lane
+    not lane = i, a = A, b = B: A changes along i, a of fused stays along lane
+    not lane = k, a = A, b = B: C stays along k, acc of fused changes along lane"""
+    )
+
+
+def test_operands_of_one_tensor_are_told_apart_by_their_indices() -> None:
+    @weft.kernel
+    def square(A: weft.f32["M", "K"], C: weft.f32["M", "M"]):
+        for i in range(M):
+            for j in range(M):
+                for k in range(K):
+                    C[i, j] += A[i, k] * A[j, k]
+
+    lines = str(weft.map_instruction(square, fused())).splitlines()
+    assert lines[2] == "    lane = j, a = A[i, k], b = A[j, k]; loops i; packs A"
+
+
+def test_issues_that_read_what_they_update_are_refused() -> None:
+    """Issue by issue, in the loops' order: what is listed computes what the loops do."""
+
+    @weft.kernel
+    def own(X: weft.f32["N", "N"], Y: weft.f32["N", "N"]):
+        for i in range(N):
+            for j in range(N):
+                for k in range(N):
+                    Y[i, j] += Y[i, k] * X[k, j]
+
+    n = 5  # of integers, so that nothing is rounded; all are lanes of one issue
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-2, 3, (n, n)).astype(float) for _ in range(2))
+    right, columns, rows = y.copy(), y.copy(), y.copy()
+    for i in range(n):
+        for j in range(n):
+            for k in range(n):
+                right[i, j] += right[i, k] * x[k, j]
+    for i in range(n):
+        for k in range(n):
+            columns[i, :] += columns[i, k] * x[k, :]  # lane = j
+    for j in range(n):
+        for k in range(n):
+            rows[:, j] += rows[:, k] * x[k, j]  # lane = i
+    assert (rows == right).all() and not (columns == right).all()
+    found = weft.map_instruction(own, fused())
+    assert [a.dims for a in found] == [{"lane": ("i",)}]
+    (refusal,) = (r for r in found.refusals if r.startswith("lane = j, a = Y, b = X: "))
+    assert "one issue may update an element of Y" in refusal and "and read it" in refusal
 
 
 def test_a_program_without_sums() -> None:

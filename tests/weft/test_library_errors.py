@@ -42,6 +42,35 @@ def test_a_folder_that_is_not_there(tmp_path) -> None:
         write_library(chain(), tmp_path / "none" / "chain.so")
 
 
+def test_an_unwritable_header_is_the_headers_fault(tmp_path) -> None:
+    header = tmp_path / "none" / "chain.h"
+    for suffix in ("o", "so"):
+        path = tmp_path / f"chain.{suffix}"
+        path.write_bytes(b"older")
+        with pytest.raises(ArtifactError, match="WEFT-E0700") as caught:
+            write_library(chain(), path, header=header)
+        assert caught.value.what == "the header cannot be written"
+        assert caught.value.where == str(header)
+        assert path.read_bytes() == b"older"
+        path.unlink()
+        with pytest.raises(ArtifactError, match="the header"):
+            write_library(chain(), path, header=header)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_one_unwritable_place_leaves_the_other_file_alone(tmp_path) -> None:
+    folder, file = tmp_path / "folder.o", tmp_path / "chain.o"
+    folder.mkdir()
+    file.write_bytes(b"older")
+    for path, header, what in ((folder, file, "library"), (file, folder, "header")):
+        with pytest.raises(ArtifactError, match="WEFT-E0700") as caught:
+            write_library(chain(), path, header=header)
+        assert caught.value.what == f"the {what} cannot be written"
+        assert caught.value.where == str(folder)
+        assert file.read_bytes() == b"older"
+        assert sorted(tmp_path.iterdir()) == [file, folder]
+
+
 def test_a_model_of_open_shapes(tmp_path) -> None:
     made = weft.compile(model([node("Relu", ["x"], ["y"])], inputs=[value("x", ("n", 3))]))
     with pytest.raises(ArtifactError, match="WEFT-E0706"):
