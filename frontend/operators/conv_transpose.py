@@ -1,14 +1,20 @@
 """Transposed convolution, without scattering and without multiplying by inserted zeros.
 
 Output o collects input h through tap r where o + pad = h·stride + r·dilation. With o + pad = q·s +
-φ, only the taps r ≡ φ (mod s) meet an input: each of the s phases φ is an ordinary convolution
-with every s-th tap, all over one padded input (sub-pixel convolution: Shi et al., CVPR 2016).
+φ, only the taps r·dilation ≡ φ (mod s) meet an input: each of the s phases φ is an ordinary
+convolution with every s-th tap, all over one padded input (sub-pixel convolution: Shi et al., CVPR
+2016). Phases of as many taps go together. Those with fewer do not multiply by zeros, which would
+spread infinities to outputs that these do not reach; integers have none, and all phases together
+are what accelerators compute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from math import gcd
 
 from weft.errors import ExpressionError
 from weft.frontend.build import all_of, compute, reshape, sum
@@ -23,17 +29,30 @@ from weft.frontend.operators.sizes import (
     unify,
 )
 from weft.frontend.operators.window import make_window, padded
-from weft.frontend.scalar_expr import Expr, cast, select
+from weft.frontend.scalar_expr import Expr, cast, literal, select
 from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 
 @dataclass(frozen=True, slots=True)
+class _Phases:
+    """The phases from ``first`` on, ``count`` of them, each with so many ``taps``: for phase first
+    + φ and j < taps, tap + φ + j·stride meets the input ``lag`` + j·step before that of q."""
+
+    first: int
+    count: int
+    taps: int
+    tap: int
+    stride: int
+    lag: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Dim:
-    """One spatial dimension: output (first+q)·stride + φ - pad, inputs first + q - j·step."""
+    """One spatial dimension: output (first+q)·stride + φ - pad, inputs first + q and before."""
 
     stride: int
-    taps: int  # of one phase
-    step: int  # between the inputs that neighbouring taps of a phase read
+    phases: tuple[_Phases, ...]
     pad: int
     first: int  # the least q
     blocks: Size  # how many q
@@ -71,19 +90,29 @@ def conv_transpose(
     require(len(pads) == 2 * rank, f"{len(pads)} pads for {rank} spatial dimensions")
     require(len(extra) == rank, f"{len(extra)} output paddings for {rank} spatial dimensions")
     require(all(e >= 0 for e in extra), f"output padding must not be negative: {list(extra)}")
+    whole = not x.dtype.is_float
     dims = [
         _dimension(x.shape[2 + d], kernel[d], window.strides[d], window.dilations[d],
-                   pads[d], extra[d] - pads[rank + d])
+                   pads[d], extra[d] - pads[rank + d], whole=whole)
         for d in range(rank)
     ]  # fmt: skip
     source = padded(x, [d.before for d in dims], [d.after for d in dims], 0)
-    weights = _phased_weights(w, dims, window.dilations)
-    sums = _sums(source, weights, dims, group)
-    return with_bias(_interleaved(sums, dims), bias, x, name="conv_transpose")
+    weights = _filled(w, dims, window.dilations) if whole else w
+    together = product(*(d.phases for d in dims))
+    parts = {phases: _sums(source, weights, dims, phases, group) for phases in together}
+    if all(d.stride == 1 for d in dims):
+        (result,) = parts.values()
+    else:
+        filters = group * known(w.shape[1], "the number of filters")
+        result = _interleaved(parts, (x.shape[0], filters, *(d.outputs for d in dims)), dims, x)
+    return with_bias(result, bias, x, name="conv_transpose")
 
 
-def _dimension(size: Size, kernel: int, stride: int, dilation: int, pad: int, more: int) -> _Dim:
-    """``more`` is what the output has beyond the last tap, less the padding before."""
+def _dimension(
+    size: Size, kernel: int, stride: int, dilation: int, pad: int, more: int, *, whole: bool
+) -> _Dim:
+    """``more`` is what the output has beyond the last tap, less the padding before; ``whole``: all
+    phases have as many taps, some of them zeros."""
     span = (kernel - 1) * dilation + 1
     outputs = as_size(size) * stride + (span + more - pad - stride)
     known_outputs = constant_size(outputs)
@@ -93,25 +122,47 @@ def _dimension(size: Size, kernel: int, stride: int, dilation: int, pad: int, mo
             f"a transposed convolution would have {known_outputs} outputs in one dimension",
             why=f"size {constant_size(size)}, kernel {kernel}, stride {stride}, pads too large",
         )
-    taps, step = (kernel, dilation) if stride == 1 else (-(-span // stride), 1)
     first = pad // stride
     past = (span + more - 1) // stride  # the last q, counted from the last input
     return _Dim(
         stride=stride,
-        taps=taps,
-        step=step,
+        phases=tuple(_phases(kernel, stride, dilation, whole=whole)),
         pad=pad,
         first=first,
         blocks=as_size(size) + (past - first),
         outputs=outputs,
-        before=max(0, (taps - 1) * step - first),
+        before=max(0, (span - 1) // stride - first),
         after=max(0, past),
     )
 
 
-def _phased_weights(w: Tensor, dims: Sequence[_Dim], dilations: Sequence[int]) -> Tensor:
+def _phases(kernel: int, stride: int, dilation: int, *, whole: bool) -> Iterator[_Phases]:
+    """The phases of a dimension that meet inputs, those with as many taps together."""
+    if stride == 1:
+        yield _Phases(0, 1, kernel, 0, 1, 0, dilation)
+        return
+    if whole:
+        span = (kernel - 1) * dilation + 1
+        yield _Phases(0, stride, -(-span // stride), 0, stride, 0, 1)
+        return
+    if dilation == 1:
+        most = -(-kernel // stride)
+        full = kernel - (most - 1) * stride  # phases with that many taps
+        yield _Phases(0, full, most, 0, stride, 0, 1)
+        if most > 1 and full < stride:
+            yield _Phases(full, stride - full, most - 1, full, stride, 0, 1)
+        return
+    common = gcd(stride, dilation)
+    for tap in range(min(kernel, stride // common)):  # those of further taps have been seen
+        lag, phase = divmod(tap * dilation, stride)
+        apart = stride // common
+        taps = -(-(kernel - tap) // apart)
+        yield _Phases(phase, 1, taps, tap, apart, lag, dilation // common)
+
+
+def _filled(w: Tensor, dims: Sequence[_Dim], dilations: Sequence[int]) -> Tensor:
     """``w`` where tap φ + s·j of each dimension is itself or zero: dilated, filled to s·taps."""
-    sizes = [d.taps * d.stride for d in dims]
+    sizes = [p.taps * d.stride for d in dims for p in d.phases]
     spread = [d.stride > 1 and dilation > 1 for d, dilation in zip(dims, dilations, strict=True)]
     if sizes == [constant_size(s) for s in w.shape[2:]]:
         return w
@@ -132,49 +183,71 @@ def _phased_weights(w: Tensor, dims: Sequence[_Dim], dilations: Sequence[int]) -
     return compute((*w.shape[:2], *sizes), body, name="phased_weights")
 
 
-def _sums(x: Tensor, w: Tensor, dims: Sequence[_Dim], group: int) -> Tensor:
-    """(n, filters, q…, φ…): one convolution per phase; no φ where the stride is 1."""
+def _sums(
+    x: Tensor, w: Tensor, dims: Sequence[_Dim], phases: Sequence[_Phases], group: int
+) -> Tensor:
+    """(n, filters, q…, φ…) of these ``phases``; no φ where the stride is 1."""
     acc = accumulator(x.dtype)
     c_group = group_size(x.shape[1], group, "channels") if group != 1 else 0
-    phases = [d.stride for d in dims if d.stride > 1]
+    counts = [p.count for d, p in zip(dims, phases, strict=True) if d.stride > 1]
     outer = (x.shape[0], group, w.shape[1]) if c_group else (x.shape[0], w.shape[1])
     blocks = [d.blocks for d in dims]
     c, *taps = axes_over(
-        (c_group or w.shape[0], *(d.taps for d in dims)), ["c", *TAPS[: len(dims)]]
+        (c_group or w.shape[0], *(p.taps for p in phases)), ["c", *TAPS[: len(dims)]]
     )
 
     def body(n: Expr, *index: Expr) -> Expr:
-        k, q = index[-len(dims) - len(phases) - 1], index[-len(dims) - len(phases) :]
-        phase = iter(q[len(dims) :])
+        k, q = index[-len(dims) - len(counts) - 1], index[-len(dims) - len(counts) :]
+        within = iter(q[len(dims) :])
         channel = index[0] * c_group + c if c_group else c
         reads = [
-            b + (d.first + d.before) - j * d.step
-            for b, d, j in zip(q[: len(dims)], dims, taps, strict=True)
+            b + (d.first + d.before - p.lag) - j * p.step
+            for b, d, p, j in zip(q[: len(dims)], dims, phases, taps, strict=True)
         ]
         weight = [
-            next(phase) + j * d.stride if d.stride > 1 else j
-            for d, j in zip(dims, taps, strict=True)
+            (next(within) if d.stride > 1 else literal(0)) + p.tap + j * p.stride
+            for d, p, j in zip(dims, phases, taps, strict=True)
         ]
         element, factor = x[(n, channel, *reads)], w[(channel, k, *weight)]
         return sum(cast(element, acc) * cast(factor, acc), (c, *taps))
 
-    sums = compute((*outer, *blocks, *phases), lambda *i: body(*i), name="conv_transpose_sums")
+    sums = compute((*outer, *blocks, *counts), lambda *i: body(*i), name="conv_transpose_sums")
     if not c_group:
         return sums
     filters = group * known(w.shape[1], "the number of filters")
-    return reshape(sums, (x.shape[0], filters, *blocks, *phases), name="conv_filters")
+    return reshape(sums, (x.shape[0], filters, *blocks, *counts), name="conv_filters")
 
 
-def _interleaved(sums: Tensor, dims: Sequence[_Dim]) -> Tensor:
-    """The phases side by side: y[n, k, o…] = sums[n, k, (o + pad) div s…, (o + pad) mod s…]."""
-    if all(d.stride == 1 for d in dims):
-        return sums
+def _interleaved(
+    parts: Mapping[tuple[_Phases, ...], Tensor],
+    shape: Sequence[Size],
+    dims: Sequence[_Dim],
+    x: Tensor,
+) -> Tensor:
+    """The phases side by side: y[n, k, o…] = sums[n, k, (o + pad) div s…, (o + pad) mod s…] of the
+    part that has these phases; zero where none has."""
 
     def body(n: Expr, k: Expr, *out: Expr) -> Expr:
         at = [o + d.pad for o, d in zip(out, dims, strict=True)]
         blocks = [i // d.stride - d.first for i, d in zip(at, dims, strict=True)]
-        phases = [i % d.stride for i, d in zip(at, dims, strict=True) if d.stride > 1]
-        return sums[(n, k, *blocks, *phases)]
+        phase = [i % d.stride for i, d in zip(at, dims, strict=True)]
 
-    shape = (*sums.shape[:2], *(d.outputs for d in dims))
+        def part(otherwise: Expr, which: tuple[_Phases, ...]) -> Expr:
+            each = list(zip(phase, dims, which, strict=True))
+            inside = [
+                test
+                for at, d, p in each
+                for needed, test in (
+                    (p.first > 0, at >= p.first),
+                    (p.first + p.count < d.stride, at < p.first + p.count),
+                )
+                if needed
+            ]
+            own = [at - p.first for at, d, p in each if d.stride > 1]
+            found = parts[which][(n, k, *blocks, *own)]
+            return select(all_of(inside), found, otherwise) if inside else found
+
+        zero: Expr = literal(0, accumulator(x.dtype))
+        return reduce(part, parts, zero)
+
     return compute(shape, lambda *i: body(*i), name="conv_transpose_outputs")

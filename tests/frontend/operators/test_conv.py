@@ -171,6 +171,19 @@ def test_conv_transpose(case):
     )
 
 
+@pytest.mark.parametrize("case", [c for c in TRANSPOSED if c != "empty batch"])
+def test_infinities_reach_the_outputs_of_their_own_taps_alone(case):
+    shape, filters, kernel, strides, pads, dilations, extra, group = TRANSPOSED[case]
+    x, w = rng.standard_normal(shape), rng.uniform(0.1, 1.0, (shape[1], filters, *kernel))
+    x[tuple(n // 2 for n in shape)] = np.inf
+    attributes = {"strides": strides, "pads": pads, "dilations": dilations,
+                  "output_padding": extra, "group": group}  # fmt: skip
+    with np.errstate(invalid="ignore"):  # vector lanes of NumPy's that nobody reads
+        expected = transposed(x, w, **attributes)
+    assert not np.isnan(expected).any()
+    np.testing.assert_allclose(run("conv_transpose", x, w, **attributes), expected, atol=1e-12)
+
+
 def test_negative_pads_of_a_transposed_convolution_show_the_bias():
     x, w = rng.standard_normal((1, 1, 3)), rng.standard_normal((1, 1, 2))
     wide = run("conv_transpose", x, w, np.array([5.0]), strides=(2,), pads=(-3, -1))
