@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 from weft.api import program as program_of
@@ -36,6 +37,7 @@ from weft.polyhedral.mapping_text import mapping_text
 from weft.polyhedral.scop import Access, Scop, Statement
 
 REGISTERS = 32
+MOST_CYCLES = 1e9  # of one issue: costs of whole programs stay finite
 
 # ---- describing ----------------------------------------------------------------------------------
 
@@ -60,11 +62,14 @@ def instruction(
     ``emit``: an ``Intrinsic`` (of LLVM's, or a function of the process), an ``Assembly`` or a
     ``Pattern``, whose arguments are the accumulator and the arrays by name. Each is a vector over
     results and then steps of the sum, repeated along dims that it does not have; the accumulator is
-    one over results. Without it, loops. ``cycles``: of one issue; ``rounds``: in words, how its
-    results may differ from the semantics'.
+    one over results. Without it, loops. ``cycles``: of one issue, above 0; ``registers``: how
+    many hold accumulators and operands; ``rounds``: in words, how its results may differ from the
+    semantics'.
 
-    Raises ``CompileError`` (WEFT-E0020) where the semantics are of another kind.
+    Raises ``CompileError`` (WEFT-E0020) where the semantics or another argument are of another
+    kind.
     """
+    _check(emit, cycles, registers)
     if semantics is None:
 
         def decorate(function: Callable[..., Any]) -> Instruction:
@@ -75,7 +80,30 @@ def instruction(
 
         return decorate
     called, scop = _scop(semantics)
-    return _described(name or called, scop, emit, (registers, cycles, rounds))
+    return _described(name or called, scop, emit, (int(registers), float(cycles), rounds))
+
+
+def _check(emit: object, cycles: object, registers: object) -> None:
+    if not (emit is None or isinstance(emit, VectorEmission)):
+        raise _no_argument("emit", emit, "a weft.Intrinsic, weft.Assembly or weft.Pattern, or None")
+    if isinstance(cycles, bool) or not isinstance(cycles, Real) or not _possible(cycles):
+        raise _no_argument("cycles", cycles, f"a number above 0, {MOST_CYCLES:.0e} at most")
+    if isinstance(registers, bool) or not isinstance(registers, Integral) or registers < 1:
+        raise _no_argument("registers", registers, "a whole number, 1 or more")
+
+
+def _possible(cycles: Real) -> bool:
+    """NaN is not, as it is no less than anything."""
+    return cycles <= MOST_CYCLES and not cycles <= 0
+
+
+def _no_argument(name: str, given: object, allowed: str) -> CompileError:
+    return CompileError(
+        "WEFT-E0020",
+        f"an instruction cannot have {name}={given!r}",
+        why=f"{name} is {allowed}",
+        hint="leave it out for the default",
+    )
 
 
 def _scop(semantics: object) -> tuple[str, Scop]:

@@ -18,7 +18,8 @@ def target_for(options: Options) -> Target:
     """The record of ``options.target``, with ``options.instructions``.
 
     Raises ``CompileError``: WEFT-E0002 if there is none, E0004 for "host-calibrated" where nothing
-    was measured, E0021 if one of the instructions does not compute what it says.
+    was measured, E0021 if one of the instructions is none of that target, or does not compute what
+    it says.
     """
     return with_instructions(_named(options), options.instructions)
 

@@ -1,19 +1,20 @@
 """A user's instructions are tried out before the first use: what is emitted beside the semantics.
 
 What LLVM makes of foreign text is foreign, too: it may refuse it by ending the process, and the
-code may be none that this processor knows. So it runs in a process of its own.
+code may be none that this processor knows. So it is assembled, for the target, and run in a process
+of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
-from weft.codegen.instruction_trial import operand_types, trial_module, trials
-from weft.codegen.llvm_target import host_target, lacking
+from weft.codegen.instruction_trial import Trial, operand_types, trial_module, trials
+from weft.codegen.llvm_target import LlvmTarget, lacking
 from weft.codegen.target import Target
 from weft.errors import CompileError, WeftError
 from weft.polyhedral.instruction import ACCUMULATOR, Instruction
@@ -24,53 +25,76 @@ TRIAL_SECONDS = 60.0
 
 
 def with_instructions(target: Target, instructions: Sequence[Instruction]) -> Target:
-    """``target`` with ``instructions`` before its own, each tried out where this processor is one
-    for which ``target``'s code runs.
+    """``target`` with ``instructions`` before its own, each tried out.
 
-    Raises ``CompileError`` (WEFT-E0021) where what is emitted computes something else than the
-    semantics, or does not run.
+    Raises ``CompileError`` (WEFT-E0021) where what is emitted is no code for ``target``; and, if
+    such code runs on this processor, where it computes something else than the semantics.
     """
     if not instructions:
         return target
-    if not lacking(target.llvm):
-        for one in instructions:
-            tried(one)
+    for one in instructions:
+        tried(one, target)
     machine = target.machine
     extensions = (*instructions, *machine.extensions)
     return replace(target, machine=replace(machine, extensions=extensions))
 
 
-_TRIED: dict[str, str] = {}
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What is wrong with an instruction: the words of an error."""
+
+    what: str
+    why: str
+    hint: str
 
 
-def tried(instruction: Instruction) -> None:
-    """Run ``instruction`` on random operands, in a process of its own, once in this one's life."""
+_TRIED: dict[tuple[str, LlvmTarget], _Fault | None] = {}
+
+
+def tried(instruction: Instruction, target: Target) -> None:
+    """Assemble ``instruction`` for ``target`` and, where that runs here, run it on random operands;
+    in a process of its own, once in this one's life."""
     if instruction.emission is None:
         return
-    key = repr(instruction)
+    key = (repr(instruction), target.llvm)
     if key not in _TRIED:
-        _TRIED[key] = _trial(instruction)
-    if _TRIED[key]:
+        _TRIED[key] = _fault(instruction, target.llvm)
+    fault = _TRIED[key]
+    if fault is not None:
         raise CompileError(
             "WEFT-E0021",
-            f"instruction {instruction.name} does not compute what its semantics say",
-            why=_TRIED[key],
-            hint="arguments are vectors over results, then steps of the sum, the last fastest",
+            f"instruction {instruction.name} {fault.what}",
+            where=f"target {target.name!r}",
+            why=fault.why,
+            hint=fault.hint,
         )
 
 
-def _trial(instruction: Instruction) -> str:
-    """What is wrong with ``instruction``, or ''."""
-    made = trials(instruction)
-    job = trial_job(trial_module(instruction, host_target()), [t.given() for t in made])
+def _fault(instruction: Instruction, target: LlvmTarget) -> _Fault | None:
+    made = [] if lacking(target) else trials(instruction)
+    job = trial_job(trial_module(instruction, target), target, [t.given() for t in made])
     with WorkerPool(1) as pool:
         (answer,) = pool.run("trial", [job], timeout=TRIAL_SECONDS)
     if isinstance(answer, WeftError):
-        return f"its code does not run: {answer.why or answer.what}"
-    results = msgspec.msgpack.decode(answer, type=list[bytes])
+        return _Fault(
+            "does not run" if made else "cannot be assembled",
+            answer.why or answer.what,
+            "emit what this target has and LLVM can assemble here, or name another target",
+        )
+    wrong = _difference(instruction, made, msgspec.msgpack.decode(answer, type=list[bytes]))
+    if not wrong:
+        return None
+    return _Fault(
+        "does not compute what its semantics say",
+        wrong,
+        "arguments are vectors over results, then steps of the sum, the last fastest",
+    )
+
+
+def _difference(instruction: Instruction, made: Sequence[Trial], results: Sequence[bytes]) -> str:
+    """The first of ``results`` that is not what it should be, or ''."""
     dtype = operand_types(instruction)[ACCUMULATOR].numpy
-    for trial, raw in zip(made, results, strict=True):
-        wrong = trial.differs(np.frombuffer(raw, dtype))
-        if wrong:
-            return wrong
-    return ""
+    told = (
+        trial.differs(np.frombuffer(raw, dtype)) for trial, raw in zip(made, results, strict=True)
+    )
+    return next(filter(None, told), "")

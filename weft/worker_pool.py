@@ -10,6 +10,7 @@ import contextlib
 import os
 import queue
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -339,7 +340,7 @@ class Jobs:
             if last:
                 error = InternalError(
                     "WEFT-E0570",
-                    f"a compiler worker crashed (exit code {code})",
+                    f"a compiler worker crashed ({_ending(code)})",
                     where=f"job {job.name!r}",
                     why=words,
                     hint="this is a bug in Weft: please report it",
@@ -348,6 +349,12 @@ class Jobs:
         finally:
             self._busy.remove(worker)
         return False
+
+
+def _ending(code: int) -> str:
+    """How a process ended, by its exit code: that of a signal is negative."""
+    names = {-each: each.name for each in signal.Signals}
+    return names.get(code, f"exit code {code}")
 
 
 def _settle(future: Future[Result], answer: Answer) -> None:

@@ -2,6 +2,9 @@
 
 # ruff: noqa: F821  (sizes of a signature are names in the function's body)
 
+import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +14,10 @@ import pytest
 import weft
 from weft.codegen.llvm_target import host_target
 from weft.codegen.loop_ir import For, walk
-from weft.codegen.machines.host import host_machine
+from weft.codegen.machines.host import host, host_machine
 from weft.errors import CompileError
 from weft.kernel_code import lower_loops
+from weft.targets import target_for
 from weft.try_instruction import tried
 
 FMA = weft.Intrinsic("llvm.fma.v8f32", ("a", "b", "acc"))
@@ -51,7 +55,7 @@ def test_used_in_place_of_the_machines_own() -> None:
 
 def test_the_machines_own_are_what_they_say() -> None:
     for one in host_machine().extensions:
-        tried(one)
+        tried(one, host())
 
 
 def test_a_wrong_order_of_arguments_is_found() -> None:
@@ -65,13 +69,78 @@ def test_a_wrong_order_of_arguments_is_found() -> None:
 def test_text_that_is_no_instruction_ends_no_process() -> None:
     text = weft.Assembly("vbogus $1, $0", "=x,x,0", ("b", "acc"))
     with pytest.raises(CompileError, match="E0021") as error:
-        tried(fused(text))
-    assert "does not run" in error.value.why
+        tried(fused(text), host())
+    assert "does not run" in error.value.what and "vbogus" in error.value.why
 
 
 def test_signatures_that_llvm_refuses() -> None:
     with pytest.raises(CompileError, match="E0021"):
-        tried(fused(weft.Intrinsic("llvm.fma.v8f32", ("a", "acc"))))
+        tried(fused(weft.Intrinsic("llvm.fma.v8f32", ("a", "acc"))), host())
+
+
+WIDE = weft.Assembly("vfmadd231ps $2, $1, $0", "=v,v,v,0", ("a", "b", "acc"))
+SCRIPT = """
+import weft
+from tests.weft.test_instructions import WIDE, fused, multiply
+
+for target in ("x86-64", "aarch64"):
+    for workers in (0, None):
+        options = weft.Options(
+            instructions=(fused(WIDE),), target=target, workers=workers, cache=False
+        )
+        try:
+            multiply.compile(options=options)
+        except weft.CompileError as error:
+            print(error.code, error.what, error.where, error.why, sep="; ")
+"""
+
+
+def test_text_that_a_target_cannot_hold_ends_no_process() -> None:
+    """Eight floats at once need AVX. In a process of its own, which must come to its end."""
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4, done.stdout
+    for line, target in zip(lines, ["x86-64"] * 2 + ["aarch64"] * 2, strict=True):
+        assert line.startswith("WEFT-E0021; instruction fused ")
+        assert repr(target) in line and "constraint 'v'" in line
+
+
+@X86
+def test_a_target_that_has_the_instruction_takes_it() -> None:
+    options = weft.Options(instructions=(fused(WIDE),), target="x86-64-v3", cache=False)
+    assert "vfmadd231ps" in multiply.compile(options=options).source("asm")
+
+
+def test_intrinsics_of_the_host_that_a_target_lacks() -> None:
+    """LLVM ends the process where it cannot select them."""
+
+    @weft.instruction(emit=weft.Intrinsic("llvm.x86.avx512.vpdpbusd.128", ("acc", "a", "b")))
+    def dot(acc: weft.i32[4], a: weft.u8[4], b: weft.i8[4, 4]):
+        for lane in range(4):
+            for q in range(4):
+                acc[lane] += weft.i32(a[q]) * weft.i32(b[lane, q])
+
+    with pytest.raises(CompileError, match="E0021") as error:
+        target_for(weft.Options(instructions=(dot,), target="x86-64"))
+    assert "vpdpbusd" in error.value.why.lower() and "x86-64" in error.value.where
+
+
+def test_code_that_ends_its_process_by_a_signal() -> None:
+    emit = weft.Intrinsic("abort", ("a", "b", "acc"))
+    with pytest.raises(CompileError, match="E0021") as error:
+        target_for(weft.Options(instructions=(fused(emit),)))
+    assert "SIGABRT" in error.value.why
+
+
+@pytest.mark.parametrize("symbol", ["no_such_function_xyz", "llvm.nonsense.v8f32"])
+def test_functions_that_do_not_exist_are_named_in_one_line(symbol: str) -> None:
+    emit = weft.Intrinsic(symbol, ("a", "b", "acc"))
+    with pytest.raises(CompileError, match="E0021") as error:
+        target_for(weft.Options(instructions=(fused(emit),)))
+    assert symbol in error.value.why
+    assert "Traceback" not in error.value.why and len(error.value.why.splitlines()) == 1
 
 
 def two_statements(acc: weft.f32[8], b: weft.f32[8]):
@@ -101,6 +170,11 @@ def jumping(acc: weft.f32[8], b: weft.f32[16]):
         acc[lane] += b[2 * lane]
 
 
+def plain(acc: weft.f32[8], b: weft.f32[8]):
+    for lane in range(8):
+        acc[lane] += b[lane]
+
+
 @pytest.mark.parametrize(
     "function, why",
     [
@@ -128,6 +202,30 @@ def test_arguments_that_are_none() -> None:
         weft.map_instruction(multiply, 7)  # type: ignore[arg-type]
     with pytest.raises(CompileError, match="instructions"):
         weft.Options(instructions=[fused()])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"emit": "fma"},
+        {"emit": weft.Intrinsic},
+        *({"cycles": c} for c in ("x", None, True, math.nan, math.inf, -1, 0, 10**400)),
+        *({"registers": r} for r in ("x", None, True, 1.5, -3, 0)),
+    ],
+    ids=lambda wrong: "-".join(f"{k}-{v!s:.8}" for k, v in wrong.items()),
+)
+def test_arguments_of_another_kind_are_named(wrong: dict[str, Any]) -> None:
+    """At the decorator, too, before there is a function."""
+    (name,) = wrong
+    for semantics in (plain, None):
+        with pytest.raises(CompileError, match="E0020") as error:
+            weft.instruction(semantics, **wrong)
+        assert name in error.value.what and name in error.value.why
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    made = weft.instruction(plain, cycles=np.float32(2), registers=np.int64(16))
+    assert repr((made.cycles, made.registers)) == "(2.0, 16)"
 
 
 def matrix_unit() -> weft.Instruction:
