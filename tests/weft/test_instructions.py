@@ -1,10 +1,8 @@
-"""Instructions that users describe: what is taken, what they map onto, and that they are tried."""
+"""Instructions that users describe: what is taken, and what they map onto."""
 
 # ruff: noqa: F821  (sizes of a signature are names in the function's body)
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,135 +10,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_ir import For, walk
-from weft.codegen.machines.host import host, host_machine
+from tests.weft.own_instructions import fused, multiply
 from weft.errors import CompileError
-from weft.kernel_code import lower_loops
-from weft.targets import target_for
-from weft.try_instruction import tried
-
-FMA = weft.Intrinsic("llvm.fma.v8f32", ("a", "b", "acc"))
-X86 = pytest.mark.skipif(not host_target().triple.startswith("x86_64"), reason="x86-64 text")
-
-
-def fused(emit: object = FMA, name: str = "fused") -> weft.Instruction:
-    @weft.instruction(emit=emit, name=name)  # type: ignore[arg-type]
-    def step(acc: weft.f32[8], a: weft.f32[1], b: weft.f32[8]):
-        for lane in range(8):
-            acc[lane] += a[0] * b[lane]
-
-    return step
-
-
-@weft.kernel
-def multiply(A: weft.f32["M", "K"], B: weft.f32["K", "N"], C: weft.f32["M", "N"]):
-    for i in range(M):
-        for j in range(N):
-            for k in range(K):
-                C[i, j] += A[i, k] * B[k, j]
-
-
-def test_used_in_place_of_the_machines_own() -> None:
-    options = weft.Options(instructions=(fused(),), threads=1, cache=False, workers=0)
-    lowered = lower_loops(multiply.lowered, options)
-    loops = (s for k in lowered.program.kernels for s in walk(k.body) if isinstance(s, For))
-    assert {x.instruction.name for x in loops if x.instruction} == {"fused"}
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((19, 7), np.float32), rng.standard_normal((7, 35), np.float32)
-    c = np.zeros((19, 35), np.float32)
-    multiply.compile(options=options)(a, b, c)
-    np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
-
-
-def test_the_machines_own_are_what_they_say() -> None:
-    for one in host_machine().extensions:
-        tried(one, host())
-
-
-def test_a_wrong_order_of_arguments_is_found() -> None:
-    wrong = fused(weft.Intrinsic("llvm.fma.v8f32", ("acc", "b", "a")))
-    with pytest.raises(CompileError, match="E0021") as error:
-        multiply.compile(options=weft.Options(instructions=(wrong,), cache=False))
-    assert "not" in error.value.why
-
-
-@X86
-def test_text_that_is_no_instruction_ends_no_process() -> None:
-    text = weft.Assembly("vbogus $1, $0", "=x,x,0", ("b", "acc"))
-    with pytest.raises(CompileError, match="E0021") as error:
-        tried(fused(text), host())
-    assert "does not run" in error.value.what and "vbogus" in error.value.why
-
-
-def test_signatures_that_llvm_refuses() -> None:
-    with pytest.raises(CompileError, match="E0021"):
-        tried(fused(weft.Intrinsic("llvm.fma.v8f32", ("a", "acc"))), host())
-
-
-WIDE = weft.Assembly("vfmadd231ps $2, $1, $0", "=v,v,v,0", ("a", "b", "acc"))
-SCRIPT = """
-import weft
-from tests.weft.test_instructions import WIDE, fused, multiply
-
-for target in ("x86-64", "aarch64"):
-    for workers in (0, None):
-        options = weft.Options(
-            instructions=(fused(WIDE),), target=target, workers=workers, cache=False
-        )
-        try:
-            multiply.compile(options=options)
-        except weft.CompileError as error:
-            print(error.code, error.what, error.where, error.why, sep="; ")
-"""
-
-
-def test_text_that_a_target_cannot_hold_ends_no_process() -> None:
-    """Eight floats at once need AVX. In a process of its own, which must come to its end."""
-    command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == 4, done.stdout
-    for line, target in zip(lines, ["x86-64"] * 2 + ["aarch64"] * 2, strict=True):
-        assert line.startswith("WEFT-E0021; instruction fused ")
-        assert repr(target) in line and "constraint 'v'" in line
-
-
-@X86
-def test_a_target_that_has_the_instruction_takes_it() -> None:
-    options = weft.Options(instructions=(fused(WIDE),), target="x86-64-v3", cache=False)
-    assert "vfmadd231ps" in multiply.compile(options=options).source("asm")
-
-
-def test_intrinsics_of_the_host_that_a_target_lacks() -> None:
-    """LLVM ends the process where it cannot select them."""
-
-    @weft.instruction(emit=weft.Intrinsic("llvm.x86.avx512.vpdpbusd.128", ("acc", "a", "b")))
-    def dot(acc: weft.i32[4], a: weft.u8[4], b: weft.i8[4, 4]):
-        for lane in range(4):
-            for q in range(4):
-                acc[lane] += weft.i32(a[q]) * weft.i32(b[lane, q])
-
-    with pytest.raises(CompileError, match="E0021") as error:
-        target_for(weft.Options(instructions=(dot,), target="x86-64"))
-    assert "vpdpbusd" in error.value.why.lower() and "x86-64" in error.value.where
-
-
-def test_code_that_ends_its_process_by_a_signal() -> None:
-    emit = weft.Intrinsic("abort", ("a", "b", "acc"))
-    with pytest.raises(CompileError, match="E0021") as error:
-        target_for(weft.Options(instructions=(fused(emit),)))
-    assert "SIGABRT" in error.value.why
-
-
-@pytest.mark.parametrize("symbol", ["no_such_function_xyz", "llvm.nonsense.v8f32"])
-def test_functions_that_do_not_exist_are_named_in_one_line(symbol: str) -> None:
-    emit = weft.Intrinsic(symbol, ("a", "b", "acc"))
-    with pytest.raises(CompileError, match="E0021") as error:
-        target_for(weft.Options(instructions=(fused(emit),)))
-    assert symbol in error.value.why
-    assert "Traceback" not in error.value.why and len(error.value.why.splitlines()) == 1
 
 
 def two_statements(acc: weft.f32[8], b: weft.f32[8]):
