@@ -24,9 +24,9 @@ class Architecture:
     records ask for. ``vectors``: register files, the widest first; the last needs nothing. ``fma``,
     ``half``: what gives fused multiply-add and float16 conversions ('': all have them).
     ``base`` and ``cleared``: LLVM's plainest processor, and what to take away from it so that each
-    other has all that it has. ``always``: what LLVM is told of every processor: that it lacks what
-    its name implies, what LLVM would use unasked, and what nobody looks for before code runs.
-    ``needs``: what one lacks that is too old for the family.
+    other has all that it has. ``always``: what LLVM is told of every processor, above all which
+    features to leave alone: names imply them, LLVM would use them unasked, and nobody looks for
+    them before code runs. ``needs``: what one lacks that is too old for the family.
     """
 
     name: str

@@ -234,16 +234,8 @@ def _interleaved(
 
         def part(otherwise: Expr, which: tuple[_Phases, ...]) -> Expr:
             each = list(zip(phase, dims, which, strict=True))
-            inside = [
-                test
-                for at, d, p in each
-                for needed, test in (
-                    (p.first > 0, at >= p.first),
-                    (p.first + p.count < d.stride, at < p.first + p.count),
-                )
-                if needed
-            ]
-            own = [at - p.first for at, d, p in each if d.stride > 1]
+            inside = [test for i, d, p in each for test in _among(i, d, p)]
+            own = [i - p.first for i, d, p in each if d.stride > 1]
             found = parts[which][(n, k, *blocks, *own)]
             return select(all_of(inside), found, otherwise) if inside else found
 
@@ -251,3 +243,11 @@ def _interleaved(
         return reduce(part, parts, zero)
 
     return compute(shape, lambda *i: body(*i), name="conv_transpose_outputs")
+
+
+def _among(phase: Expr, dim: _Dim, some: _Phases) -> Iterator[Expr]:
+    """What has to hold of ``phase`` to be one of ``some`` of ``dim``; nothing if all are."""
+    if some.first > 0:
+        yield phase >= some.first
+    if some.first + some.count < dim.stride:
+        yield phase < some.first + some.count

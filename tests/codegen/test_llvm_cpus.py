@@ -87,3 +87,21 @@ def test_code_uses_nothing_that_nobody_looks_for(cpu: str) -> None:
     assert "f:" in words and not {"insertq", "extrq", "movntss"} & set(words)
     plain = replace(target, features="+64bit")
     assert {"insertq", "extrq", "movntss"} & set(inspect(_UNASKED, plain).assembly.split())
+
+
+_EXCLUSIVE = """
+define <16 x i8> @f(<16 x i8> %x, <16 x i8> %y, <16 x i8> %z) {
+  %a = xor <16 x i8> %x, %y
+  %b = xor <16 x i8> %a, %z
+  ret <16 x i8> %b
+}
+"""
+
+
+@pytest.mark.parametrize("cpu", ["apple-m1", "oryon-1"])
+def test_arm_code_uses_nothing_that_nobody_looks_for(cpu: str) -> None:
+    """SHA3 has an instruction for two exclusive ors (as SVE2 has, which is looked for)."""
+    target = llvm_target(AARCH64.triple, cpu, cpu_features(AARCH64, cpu))
+    assert "eor3" not in inspect(_EXCLUSIVE, target).assembly
+    plain = replace(target, features="")
+    assert "eor3" in inspect(_EXCLUSIVE, plain).assembly

@@ -178,7 +178,7 @@ def test_infinities_reach_the_outputs_of_their_own_taps_alone(case):
     x[tuple(n // 2 for n in shape)] = np.inf
     attributes = {"strides": strides, "pads": pads, "dilations": dilations,
                   "output_padding": extra, "group": group}  # fmt: skip
-    with np.errstate(invalid="ignore"):  # vector lanes of NumPy's that nobody reads
+    with np.errstate(invalid="ignore"):  # some of NumPy's products warn, and are right
         expected = transposed(x, w, **attributes)
     assert not np.isnan(expected).any()
     np.testing.assert_allclose(run("conv_transpose", x, w, **attributes), expected, atol=1e-12)

@@ -38,6 +38,22 @@ def test_what_many_rows_read_is_copied_once(scop: Scop, tensors: set[str]) -> No
     assert made_once(schedule_loops(scop, WIDE)) == tensors
 
 
+@pytest.mark.parametrize(
+    ("steps", "tensors"),
+    [
+        (512, {"A"}),  # each brings in a line for a few rows
+        (32, set()),  # all of these lines stay in the first cache
+    ],
+)
+def test_few_turned_rows_are_copied_where_their_lines_do_not_stay(
+    steps: int, tensors: set[str]
+) -> None:
+    long_lines = tuple(replace(cache, line=128) for cache in WIDE.caches)
+    scop = product(128, 3072, steps, left="A[k, i]")
+    made = schedule_loops(scop, replace(WIDE, caches=long_lines))
+    assert made_once(made) - {"B"} == tensors
+
+
 def test_rows_are_read_from_end_to_end_for_a_few_narrow_panels_at_a_time() -> None:
     made = schedule_loops(product(256, 512, 512, left="A[k, i]"), WIDE)
     found = {n: [loop.name for loop in loops_above(made.tree, f"copy_{n}_packed")] for n in "AB"}
