@@ -9,8 +9,9 @@ of these strategies that has an answer decides on the loops of a group:
     stencil     a time loop around uniform accesses        skewed tiles of time and rows
     sweeps      the same, one step at a time               statements share their rows
     slanted     nothing but recurrences                    a few rows side by side
-    single      one statement                              its best loop innermost, as a vector
+    single      one statement whose loops may change places  the best one innermost, as a vector
     serial      anything else                              a loop that carries dependences
+    source order  one statement                            its textual loops, the outer ones shared
     as written  what none of them has an answer to         its textual loops
 
 Nothing here is trusted: ``legality`` and ``validation`` judge the result, and where they refuse it,
@@ -38,7 +39,7 @@ from weft.polyhedral.policy.partial import partial_results
 from weft.polyhedral.policy.planner import Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.policy.single import single
+from weft.polyhedral.policy.single import in_source_order, single
 from weft.polyhedral.policy.slanted import slanted
 from weft.polyhedral.policy.stencil import stencil, sweeps
 from weft.polyhedral.policy.storage_order import storage_order
@@ -72,6 +73,7 @@ STRATEGIES = (
     ("slanted", slanted),
     ("single", single),
     ("serial", serial),
+    ("source order", in_source_order),
 )
 
 

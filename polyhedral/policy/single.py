@@ -1,6 +1,9 @@
-"""Strategy for one statement: its vector loop innermost, the loops that nothing crosses outermost.
+"""Strategies for one statement: its vector loop innermost, what nothing crosses outermost.
 
 for i: for k: for j: C[i, j] += …   →   parallel i: for k: vector j
+
+``single`` is for loops that may run in any order. Where these may not, a loop that carries
+dependences goes first (``serial.py``), and ``in_source_order`` takes what is left.
 """
 
 from __future__ import annotations
@@ -22,30 +25,50 @@ WRITTEN_OUT = 16  # terms of a sum that stand one after the other in each turn o
 
 
 def single(planner: Planner, group: Group) -> Tree | None:
-    """The loops of the only statement of ``group``; None if there are several."""
+    """The loops of the only statement of ``group``, all of them permutable; else None."""
     if len(group.names) != 1:
         return None
     s = planner.scop.statement(group.names[0])
     dims = planner.free(group, s.name)
+    planes = _planes(group, s, dims)
+    known = {d: p for d, p in planes.items() if p is not None}
+    if len(known) < len(dims):
+        return None
+    strips = _strips(planner, group, s, known)
+    if strips is not None:
+        return planner.share(planner, group, strips)
+    order, kinds = _ordered(planner, group, s, dims, known)
+    if len(order) == 1 and kinds.get(order[0]) == "vector" and not _folds_along(s, order[0]):
+        shared = in_strips(planner, group, {s.name: Var(order[0])})
+        if shared is not None:
+            return shared
+    return _nest(planner, group, s, order, kinds)
+
+
+def in_source_order(planner: Planner, group: Group) -> Tree | None:
+    """The loops of the only statement of ``group`` as written; None if it has several."""
+    if len(group.names) != 1:
+        return None
+    s = planner.scop.statement(group.names[0])
+    dims = planner.free(group, s.name)
+    kinds = _shared_out(s, dims, _planes(group, s, dims))
+    inner = dims[-1:] if _free_inside(group, s, dims, dims[-1]) else ()
+    if choose_lanes(planner.scop, s, inner, planner.machine, latency=LATENCY) is not None:
+        kinds[dims[-1]] = "vector"
+    return _nest(planner, group, s, dims, kinds)
+
+
+def _planes(group: Group, s: Statement, dims: Sequence[str]) -> dict[str, Hyperplane | None]:
+    """The loop along each of ``dims``; None where something runs against it."""
     search = group.search()
-    planes = {d: search.valid({s.name: Var(d)}) for d in dims}
-    order, kinds = list(dims), dict[str, Kind]()
-    if all(planes.values()):
-        known = {d: p for d, p in planes.items() if p is not None}
-        strips = _strips(planner, group, s, known)
-        if strips is not None:
-            return planner.share(planner, group, strips)
-        order, kinds = _ordered(planner, group, s, dims, known)
-        if len(order) == 1 and kinds.get(order[0]) == "vector" and not _folds_along(s, order[0]):
-            shared = in_strips(planner, group, {s.name: Var(order[0])})
-            if shared is not None:
-                return shared
-    else:  # in the order of the source
-        kinds = _shared_out(s, dims, planes)
-        inner = dims[-1:] if _free_inside(group, s, dims, dims[-1]) else ()
-        if choose_lanes(planner.scop, s, inner, planner.machine, latency=LATENCY) is not None:
-            kinds[dims[-1]] = "vector"
-    if not _worth_threads(group, dims):
+    return {d: search.valid({s.name: Var(d)}) for d in dims}
+
+
+def _nest(
+    planner: Planner, group: Group, s: Statement, order: Sequence[str], kinds: dict[str, Kind]
+) -> Tree:
+    """``s`` in loops along its dims in that ``order``."""
+    if not _worth_threads(group, order):
         kinds = {d: kind for d, kind in kinds.items() if kind != "parallel"}
     loops = tuple(
         planner.loop(d, planner.point(group, {s.name: Var(d)}), kinds.get(d, "serial"))

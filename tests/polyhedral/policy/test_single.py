@@ -101,7 +101,7 @@ def test_what_other_loops_cross_is_shared_by_threads_all_the_same(target: str) -
     machine = target_named(target).machine
     for threads in (1, 2):
         made = schedule_loops(scattered.scop, machine, threads=threads)
-        assert outline(made).split()[0] == "k!parallel"
+        assert outline(made).split()[0] == "k_t!parallel"
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 5, 0), (33, 7, 65), (5, 130, 17)])
