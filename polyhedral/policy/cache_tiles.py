@@ -12,8 +12,8 @@ for register tiles as wide as several vectors, whose lanes come from the second 
   take little beside the arithmetic of those lanes;
 * ``rows``: the sums of a tile and the lanes of a part share the second cache with what else goes
   through it;
-* where the last cache is slow, rows stay in the second one as well, and are twice as many as the
-  lanes, which are copied, so that little comes from beyond it;
+* where the last cache is slow, or few rows would be left, rows stay in the second one as well, and
+  are twice as many as the lanes, which are copied, so that little comes from beyond it;
 * ``shared_rows``: the same where other statements use the sums of a tile.
 """
 
@@ -51,7 +51,7 @@ def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
     width = HIDDEN * machine.vector_bytes * machine.fma_per_cycle / last.bandwidth
     rows = SUMS * machine.near / (width * itemsize) - steps
     shared = rows / 2
-    if not rows_from_last(machine, itemsize):
+    if rows < width or not rows_from_last(machine, itemsize):
         # The root of steps * (rows + width) + rows * width = elements, where rows = 2 * width.
         elements = TOGETHER * machine.near / itemsize
         width = (sqrt(9 * steps**2 + 8 * elements) - 3 * steps) / 4

@@ -4,13 +4,14 @@
       s[x, j] += a[x, k] * w[j, k]       →      ask for a share of w[j_r + 1, k_t]
                                                 s[x, j] += a[x, k] * w[j, k]
 
-A slow last cache hands lanes out more slowly than register tiles use them. So all rows go inside,
+A slow last cache hands lanes out more slowly than register tiles use them, and a fast one those of
+many megabytes, whose rows lie on other pages than processors foresee. So all rows go inside,
 with a part of the stream for which their own operand stays in the second cache, and the lanes come
 in once, while those of the panel before are used (``codegen/next_lanes.py``). Rows may be those of
 one tile, if its lanes come in panels: what processors foresee of these ends with each page.
 
-Tiles whose rows lie side by side read the same lines of memory, step by step. Parts are then so
-short that these lines and a panel stay in the first cache from tile to tile.
+Tiles whose rows lie side by side read the same lines of memory, step by step. With a slow last
+cache, parts are so short that these lines and a panel stay in the first one from tile to tile.
 
 Those that lie in rows of memory can only be read so in short parts, with few lines in each set of
 the caches. Where rows are so many that lanes are there in a small part of the time in which these
@@ -36,6 +37,7 @@ from weft.polyhedral.scop import Access
 
 OPERANDS, SUMS, LANES = 0.4, 0.35, 0.25  # of the second cache
 WHOLE = 0.32  # of it, for two panels that are not cut
+DEEP = 4  # times the second cache: lanes that no fast last cache hands out as they are asked for
 BUSY = 6  # times as long as lanes take to come in: arithmetic that hides that by itself
 LONG = 4  # the same, of arithmetic beside which it takes little to copy them
 LEAST = 32  # steps of a part
@@ -62,7 +64,7 @@ def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -
     where that gains nothing."""
     s = planner.scop.statement(p.statement)
     sizes = extents(s)
-    if p.window or not p.rows or sizes is None or lanes_from_last(planner.machine):
+    if p.window or not p.rows or sizes is None:
         return None
     read = _far(planner, p, sizes)
     if p.instruction is not None or p.statement in planner.row_tiles or read is None:
@@ -101,7 +103,8 @@ def _gains(
     within = {d: sizes[d] for d in (*rows, *p.stream)}
     held = sum(bytes_touched(scop, r, within) for r in s.reads if r != read)
     held += lanes * prod(sizes[d] for d in p.stream) * item
-    return held > SHARE * planner.machine.near
+    share = 1.0 if lanes_from_last(planner.machine) else SHARE
+    return held > share * planner.machine.near
 
 
 def _busy(planner: Planner, rows: int) -> float:
@@ -133,7 +136,8 @@ def _parts(
     in_rows = not planner.prepared(s, s.reads.index(read))
     in_sets = _in_sets(planner, read, cut) if in_rows and not copied else inf
     most = min(PARTS * steps_at_once(planner.machine), in_sets)
-    if any(mentions(r.indices[-1], p.rows) for r in s.reads if r != read and r.indices):
+    side_by_side = any(mentions(r.indices[-1], p.rows) for r in s.reads if r != read and r.indices)
+    if side_by_side and not lanes_from_last(planner.machine):
         first = planner.machine.caches[0]
         most = min(most, max(LEAST, int(FIRST * first.size) // (lanes * item + first.line)))
     width = int(SUMS * near) // (prod(sizes[d] for d in all_rows) * item)
@@ -176,7 +180,7 @@ def _in_sets(planner: Planner, read: Access, cut: str) -> float:
 
 def _far(planner: Planner, p: Product, sizes: Mapping[str, int]) -> Access | None:
     """The only read that moves along the lanes, if it is a constant or lies along them, and no
-    near cache holds it."""
+    near cache holds it; a fast last cache hands out a good deal more in time."""
     scop, s = planner.scop, planner.scop.statement(p.statement)
     found = [r for r in s.reads if moves(r, p.lanes)]
     if len(found) != 1 or found[0].may or found[0].tensor in planner.operands:
@@ -187,4 +191,5 @@ def _far(planner: Planner, p: Product, sizes: Mapping[str, int]) -> Access | Non
         return None
     if any(moves(read, d) for d in p.rows):
         return None
-    return read if bytes_beside(scop, read, sizes) > SHARE * planner.machine.near else None
+    held = (DEEP if lanes_from_last(planner.machine) else SHARE) * planner.machine.near
+    return read if bytes_beside(scop, read, sizes) > held else None

@@ -44,6 +44,13 @@ def test_a_slow_last_cache_leaves_all_that_is_used_again_nearer() -> None:
     assert tiles.shared_rows == tiles.rows
 
 
+@pytest.mark.parametrize("speed", [9.0, 12.0, 15.0, 24.0])
+def test_no_speed_of_the_last_cache_leaves_tiles_of_a_few_rows(speed: float) -> None:
+    last = replace(SERVER.caches[-1], bandwidth=speed)
+    tiles = cache_tiles(replace(SERVER, caches=(*SERVER.caches[:-1], last)), 8)
+    assert tiles.rows >= tiles.width
+
+
 def test_larger_caches_have_larger_tiles() -> None:
     first, near, last = SERVER.caches
     larger = replace(SERVER, caches=(first, Cache(2 * near.size), last))

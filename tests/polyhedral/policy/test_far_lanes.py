@@ -1,4 +1,4 @@
-"""Lanes from beyond the second cache: all rows inside, part by part, where the last one is slow."""
+"""Lanes from beyond the second cache: all rows inside, part by part, where that is slow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, walk
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
-SLOW, FAST = 4.0, 64.0  # bytes a cycle
+SLOW, ENOUGH, FAST = 4.0, 16.0, 64.0  # bytes a cycle; tiles use 8
 FIRST_SIZE = 1 << 13  # bytes
 
 
@@ -130,6 +130,13 @@ def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, apart: int)
 )
 def test_where_nothing_is_gained(scop: Scop, near: int, speed: float) -> None:
     assert not marked(scheduled(scop, near, speed))
+
+
+@pytest.mark.parametrize(("near", "asked"), [(20000, True), (30000, False)])
+def test_a_fast_last_cache_does_not_hand_out_a_great_deal_in_time(near: int, asked: bool) -> None:
+    scop = product(9, 40, 300, constant="B")  # 96,000 bytes, more or less than four times near
+    assert marked(scheduled(scop, near, SLOW))
+    assert marked(scheduled(scop, near, ENOUGH)) == asked
 
 
 def test_pixels_go_inside_as_far_as_their_image_stays_near() -> None:
