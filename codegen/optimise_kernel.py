@@ -48,15 +48,16 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int
     """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
 
     ``machine``: what runs it, if that is known. Rows of which a few fit in its first caches are
-    pipelined, sums of what is larger than the last one read from several places of it at once, and
-    large results go past it.
+    pipelined, and large results go past the last one. Unless that foresees what is read, lines are
+    asked for ahead, and sums of what is larger read several places of it at once.
     """
     for _, action in PASSES:
         kernel = action(kernel)
     if machine and machine.caches:
         sizes = [cache.size for cache in machine.caches]
-        kernel = several_places(kernel, sizes[0], sizes[-1], threads)
-        kernel = ask_ahead(kernel, sizes[0], sizes[-1])
+        if not machine.caches[-1].foresees:
+            kernel = several_places(kernel, sizes[0], sizes[-1], threads)
+            kernel = ask_ahead(kernel, sizes[0], sizes[-1])
         kernel = pipeline_rows(kernel, sizes[0], sizes[:2][-1])
         kernel = onto_results(kernel, sizes[0], sizes[:2][-1], sizes[-1])
         kernel = stream_stores(kernel, sizes[-1])

@@ -19,13 +19,16 @@ from weft.polyhedral.scop import Access, Body, Statement, Update
 class Cache:
     """One level: ``size`` and ``line`` in bytes, as one core sees it; ``bandwidth``: bytes that it
     hands to the level above per cycle (default: typical of second and third levels); ``cores``:
-    how many have it together; ``ways``: lines whole pages apart that it holds at once."""
+    how many have it together; ``ways``: lines whole pages apart that it holds at once;
+    ``foresees``: a program that reads memory from end to end waits for it least if it asks for
+    nothing ahead, and reads one place at a time."""
 
     size: int
     line: int = 64
     bandwidth: float = 24.0
     cores: int = 1
     ways: int = 8
+    foresees: bool = False
 
 
 @dataclass(frozen=True, slots=True)

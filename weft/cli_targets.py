@@ -21,7 +21,13 @@ def target_data(row: Listed) -> dict[str, object]:
         "vector_registers": machine.vector_registers,
         "cores": target.cores,
         "caches": [
-            {"bytes": c.size, "line": c.line, "bytes_per_cycle": c.bandwidth, "cores": c.cores}
+            {
+                "bytes": c.size,
+                "line": c.line,
+                "bytes_per_cycle": c.bandwidth,
+                "cores": c.cores,
+                "foresees": c.foresees,
+            }
             for c in machine.caches
         ],
         "frequency": machine.frequency,

@@ -40,9 +40,10 @@ def host_machine() -> Machine:
 def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, ...]:
     """``caches`` with what the record of such a processor has of the last one, if there is one.
 
-    Its rate, which kernels do not tell, and in which makers differ by a factor of five. And its
-    size, where the one that is told is many times as large: hypervisors tell that of the whole
-    package, which other machines fill as well (of 480 MiB, two cores were found to have 60 to 90).
+    Its rate, which kernels do not tell, and in which makers differ by a factor of five, and whether
+    it foresees what is read. And its size, where the one that is told is many times as large:
+    hypervisors tell that of the whole package, which other machines fill as well (of 480 MiB, two
+    cores were found to have 60 to 90).
     """
     record = _record_of(caches, target)
     if record is None:
@@ -50,7 +51,8 @@ def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, .
     *inner, last = caches
     like = record.caches[-1]
     size = like.size if last.size > _PACKAGE * like.size else last.size
-    return (*inner, replace(last, size=size, bandwidth=like.bandwidth))
+    told = replace(last, size=size, bandwidth=like.bandwidth, foresees=like.foresees)
+    return (*inner, told)
 
 
 def _record_of(caches: tuple[Cache, ...], target: LlvmTarget) -> Cpu | None:

@@ -14,6 +14,12 @@ def _mesh(mebibytes: int, cores: int) -> Cache:
     return Cache(mebibytes * MIB, bandwidth=5.0, cores=cores)
 
 
+def _chiplet(mebibytes: int, cores: int) -> Cache:
+    """The last cache of AMD's servers, near to its few cores. Measured on znver4: memory that is read
+    from end to end comes at 26 GB/s, with lines asked for ahead at 21, from 16 places at 13."""
+    return Cache(mebibytes * MIB, cores=cores, foresees=True)
+
+
 RECORDS = (
     Cpu(name="x86-64", architecture=X86_64, llvm="x86-64"),
     Cpu(
@@ -54,14 +60,14 @@ RECORDS = (
         name="znver4",  # VNNI, BF16; its 512-bit multiply-add takes both halves of the unit
         architecture=X86_64,
         llvm="znver4",
-        caches=(Cache(32 * KIB), Cache(1 * MIB, bandwidth=32.0), Cache(32 * MIB, cores=8)),
+        caches=(Cache(32 * KIB), Cache(1 * MIB, bandwidth=32.0), _chiplet(32, 8)),
         rates={"fma_per_cycle": 1, "loads_per_cycle": 1, "frequency": 3.7e9},
     ),
     Cpu(
         name="znver5",  # VNNI, BF16
         architecture=X86_64,
         llvm="znver5",
-        caches=(Cache(48 * KIB), Cache(1 * MIB, bandwidth=64.0), Cache(32 * MIB, cores=8)),
+        caches=(Cache(48 * KIB), Cache(1 * MIB, bandwidth=64.0), _chiplet(32, 8)),
         rates={"frequency": 4.0e9},
     ),
 )

@@ -165,7 +165,8 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
     far = set(on_new_pages(planner.scop, s, p.lanes, p.stream)) - panels
     ahead = machine.misses if far and not foreseen and p.instruction is None else 0
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
-        ahead = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine) or ahead
+        lines = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine)
+        ahead = (0 if machine.caches[-1].foresees else lines) if lines else ahead
     payload = RegisterTile(*tiling.tile, p.instruction, ahead, tiling.shared)
     return Mark(payload, Band(points, Leaf(p.statement)))
 

@@ -11,8 +11,10 @@ from weft.codegen.ask_ahead import ask_ahead
 from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
 from weft.codegen.loop_printer import print_kernel
 from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.optimise_kernel import optimise_kernel
 from weft.frontend.build import monoid
 from weft.frontend.scalar_expr import Apply, Expr, Load, Var, literal
+from weft.polyhedral.machine import Cache, Machine
 
 F32 = dtypes.float32
 i, k = Var("i"), Var("k")
@@ -90,6 +92,14 @@ def test_what_a_cache_holds_is_there() -> None:
     total = 2 * SIZE + WIDTH * 4
     assert hints(kernel(stored(EXP), "s"), total) == []
     assert hints(kernel(stored(EXP), "s"), total - 1) != []
+
+
+@pytest.mark.parametrize("foresees", [True, False])
+def test_who_foresees_lines_is_asked_for_none(foresees: bool) -> None:
+    caches = (Cache(FIRST), Cache(SIZE, foresees=foresees))
+    shifted = stored(Apply("exp", (x(i, k) + x(literal(0), k, name="s"),)))  # rows stay apart
+    made = optimise_kernel(kernel(shifted, "s"), Machine("m", 16, 16, caches))
+    assert ("prefetch" in print_kernel(made)) is not foresees
 
 
 def test_hints_change_nothing() -> None:

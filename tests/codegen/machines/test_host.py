@@ -27,6 +27,7 @@ def _caches(*sizes: int) -> tuple[Cache, ...]:
         ("rocketlake", "sapphirerapids", (48 * KIB, 2 * MIB, 480 * MIB), "sapphirerapids"),
         ("graniterapids", "graniterapids", (48 * KIB, 2 * MIB, 480 * MIB), "sapphirerapids"),
         ("cascadelake", "cascadelake", (32 * KIB, MIB, 36 * MIB), "skylake-avx512"),
+        ("znver4", "znver4", (32 * KIB, MIB, 32 * MIB), "znver4"),
         # What has a server's instructions, and not its caches:
         ("rocketlake", "rocketlake", (48 * KIB, 512 * KIB, 16 * MIB), "x86-64-v3"),
     ],
@@ -38,7 +39,9 @@ def test_the_last_cache_is_as_fast_as_that_of_the_record(
     found = as_recorded(caches, _host(name, features))
     assert found[:-1] == caches[:-1]
     assert found[-1].size == min(sizes[-1], 60 * MIB)
-    assert found[-1].bandwidth == target_named(like).machine.caches[-1].bandwidth
+    recorded = target_named(like).machine.caches[-1]
+    assert found[-1].bandwidth == recorded.bandwidth
+    assert found[-1].foresees == recorded.foresees == like.startswith("znver")
 
 
 def test_a_cache_of_a_whole_package_counts_as_large_as_that_of_the_record() -> None:

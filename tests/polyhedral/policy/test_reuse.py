@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.polyhedral.transform.integer_programs import read
@@ -68,6 +70,14 @@ def test_next_lines_of_a_few_rows(scop: Scop, lines: int) -> None:
     assert rows_ahead(scop, scop.statement("S0"), "j", "k", WIDE) == lines
     marks = [n.payload for n in walk(schedule_loops(scop, WIDE).tree) if isinstance(n, Mark)]
     assert not lines or {m.ahead for m in marks if isinstance(m, RegisterTile)} == {lines}
+
+
+def test_who_foresees_lines_is_asked_for_none() -> None:
+    first, last = WIDE.caches
+    foreseen = replace(WIDE, caches=(first, replace(last, foresees=True)))
+    tree = schedule_loops(sums(8, "90112"), foreseen).tree
+    marks = [node.payload for node in walk(tree) if isinstance(node, Mark)]
+    assert {m.ahead for m in marks if isinstance(m, RegisterTile)} == {0}
 
 
 def test_rows_that_a_cache_holds_are_not_asked_for() -> None:
