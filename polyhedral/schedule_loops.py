@@ -5,14 +5,14 @@ sources first; neighbours that stream through the same memory share a loop (``po
 what uses a temporary larger than any argument runs in strips (``policy/confine``). The first
 of these strategies that has an answer decides on the loops of a group:
 
-    matrix      products, and sums over windows            register tiles over cache tiles
-    stencil     a time loop around uniform accesses        skewed tiles of time and rows
-    sweeps      the same, one step at a time               statements share their rows
-    slanted     nothing but recurrences                    a few rows side by side
-    single      one statement whose loops may change places  the best one innermost, as a vector
-    serial      anything else                              a loop that carries dependences
-    source order  one statement                            its textual loops, the outer ones shared
-    as written  what none of them has an answer to         its textual loops
+    matrix        products, and sums over windows          register tiles over cache tiles
+    stencil       a time loop around uniform accesses      skewed tiles of time and rows
+    sweeps        the same, one step at a time             statements share their rows
+    slanted       nothing but recurrences                  a few rows side by side
+    single        one statement, its loops in any order    its best loop innermost, as a vector
+    serial        anything else                            a loop that carries dependences
+    source order  one statement                            its own loops, the outer ones shared
+    as written    what none of them has an answer to       its textual loops
 
 Nothing here is trusted: ``legality`` and ``validation`` judge the result, and where they refuse it,
 the next one does without what it was refused for (``policy/limits``).
