@@ -31,8 +31,8 @@ def test_attention_keeps_no_row_of_scores() -> None:
     inputs = [weft.placeholder((1, 1, n, 32), name=name) for name, n in shapes.items()]
     (y,) = attention(*inputs)
     compiled = weft.compile(y, options=ON)
-    scores = 4 * 256 * keys  # bytes; a block of 128 leaves 32 sums
-    assert compiled.stats["arena_bytes"] < scores / 3
+    # A quarter of the scores: a block of at least 128 of them leaves 32 sums.
+    assert compiled.stats["arena_bytes"] <= 256 * keys
     assert "of scores that are made block by block" in compiled.explain()
     random = np.random.default_rng(1)
     data = [random.normal(size=t.shape).astype(np.float32) for t in inputs]
