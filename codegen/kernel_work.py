@@ -20,12 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from weft.codegen.loop_ir import Barrier, For, If, Kernel, Let, Stmt, While, children, walk
 from weft.codegen.statement_cost import LANES, OPERATION, Around, outside, statement_cost
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
+from weft.polyhedral.instruction import Instruction
 
+PLAIN = 32  # products of float32 that long vectors begin in a cycle
 UNKNOWN = 64  # trips of a loop whose bounds are data
 WALKS = 13
 WALK = Var("number of the walk")  # 0 … WALKS - 1
@@ -104,7 +107,8 @@ class _Counter:
     def _inside(self, stmt: Stmt, here: _Here) -> _Sums:
         match stmt:
             case For():
-                return self._turns(stmt, here)
+                faster = 1 if stmt.instruction is None else _faster(stmt.instruction)
+                return _each(lambda x: x // faster, self._turns(stmt, here))
             case While():
                 return _each(lambda x: x * UNKNOWN, self.sums(stmt.body, here))
             case Let(_, value, body):
@@ -138,6 +142,11 @@ class _Counter:
         if names - known - self.parameters or any(isinstance(node, Load) for node in nodes):
             return None
         return substitute(expr, {name: here.values[name] for name in known})
+
+
+def _faster(instruction: Instruction) -> int:
+    """How many times as many products as of float32 it does in the same time."""
+    return max(1, round(prod(instruction.extents.values()) / instruction.cycles / PLAIN))
 
 
 _NOTHING: _Sums = (literal(0), literal(0))

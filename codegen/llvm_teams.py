@@ -15,13 +15,13 @@ from weft.codegen.size_arithmetic import LIMIT, SizeError, evaluate
 from weft.frontend.scalar_expr import Expr, Var, apply, literal, select, substitute
 from weft.frontend.scalar_expr import walk as walk_expr
 
-# Operations (of ``kernel_work``) that are worth a thread: some 5 µs, where sharing them with a
-# worker that still spins costs 1 µs or 2; waking one up that sleeps costs some 40 µs.
-GRAIN = 1 << 15
-ASLEEP = 8  # times as many for a worker that sleeps
+# Operations (of ``kernel_work``) that are worth a thread: some 0.6 µs, what sharing them with a
+# worker that still spins costs; waking one up that sleeps costs some 40 µs.
+GRAIN = 1 << 12
+ASLEEP = 64  # times as many for a worker that sleeps
 # Threads come to a barrier at different times, and what one wrote is not in the other's cache: some
 # 1.2 µs, of which 0.1 µs is the barrier itself.
-BARRIERS_PER_GRAIN = 4
+BARRIER = 2  # grains
 # A team that would take off less than this share of all the work stays at home: turns are not all
 # alike, and what a formula promises is not all there.
 LEAST_GAIN = 4  # 1 / share
@@ -73,7 +73,7 @@ def _fixed(sums: tuple[Expr, ...], name: str, grain: int) -> Teams:
     total, busiest, meetings = (_of_many(expr) for expr in sums)
     # Threads take at most twice as much off each other as many of them do: all of a parallel loop,
     # not all but one turn of it.
-    if total - busiest < grain + meetings * (grain // BARRIERS_PER_GRAIN):
+    if total - busiest < grain + meetings * BARRIER * grain:
         return Teams()
     function = _on_a_team(SizeFunction(()))
     for variable, expr in zip(_SUMS, sums, strict=True):
@@ -121,7 +121,7 @@ def _worth(start: int, grain: int) -> Expr:
     On n threads it takes less time by (1 - 1/n) of what they share: on as many as these, that is
     no less than what it costs to start them and to meet.
     """
-    cost = _MEETINGS * (grain // BARRIERS_PER_GRAIN) + start
+    cost = _MEETINGS * (BARRIER * grain) + start
     threads = apply("max", apply("min", _SHARED // cost, TEAM), _ONE)
     saved = _SHARED - _SHARED // threads - cost
     return select(saved * (LEAST_GAIN * GRAIN) >= _TOTAL * grain, threads, _ONE)

@@ -27,7 +27,7 @@ from weft.polyhedral.policy.product_costs import PAGE, extents
 from weft.polyhedral.policy.sizes import size_of, turns_of
 from weft.polyhedral.scop import Access, Scop, Statement
 
-STEPS = 8  # rows of memory that are read side by side
+STEPS = 16  # rows of memory that are read side by side
 THROUGH = 3.0  # cycles in which a sum goes through the first cache
 HELD = 0.5  # of the first cache, for the sums of a strip
 

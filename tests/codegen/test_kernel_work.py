@@ -17,10 +17,13 @@ from weft.codegen.loop_ir import (
     Store,
     While,
 )
+from weft.codegen.machines.dot_products import dot_product
+from weft.codegen.machines.matrix_units import block_product
 from weft.codegen.size_arithmetic import evaluate
 from weft.codegen.statement_cost import ENTERED, LANES, OPERATION
-from weft.dtypes import float32, int64
+from weft.dtypes import bfloat16, float32, int8, int64, uint8
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.polyhedral.instruction import Instruction, Intrinsic
 
 i, j, n, m = Var("i"), Var("j"), Var("n"), Var("m")
 ZERO = literal(0)
@@ -179,3 +182,19 @@ def test_the_busiest_thread_has_the_most_turns_and_what_one_does_alone(team: int
         assert total == 8 + 3 * 7 + 8 + (8 + 3 * 7) * size
     alone_work = works(alone.body, n=1, m=7, team=team)
     assert alone_work[0] == alone_work[1]
+
+
+@pytest.mark.parametrize(
+    ("issued", "faster"),
+    [
+        (dot_product("four", (uint8, int8), 4, 16, 32, Intrinsic("llvm.four", ())), 4),
+        (dot_product("two", (bfloat16, bfloat16), 2, 16, 32, Intrinsic("llvm.two", ())), 2),
+        (dot_product("narrow", (bfloat16, bfloat16), 2, 4, 32, Intrinsic("llvm.narrow", ())), 1),
+        (block_product("tdpbusd", (uint8, int8)), 32),
+    ],
+)
+def test_instructions_of_many_products_take_less(issued: Instruction, faster: int) -> None:
+    """As many times less as they do products in the time of one of float32."""
+    plain = loop("i", 0, n, ADD)
+    expected = work(plain, n=3200) / faster
+    assert work(replace(plain, instruction=issued), n=3200) == pytest.approx(expected, rel=0.01)

@@ -20,6 +20,7 @@ from tests.codegen.program_examples import (
 )
 from weft.codegen.llvm_program import KernelSymbols, emit_program, scratch_stride
 from weft.codegen.llvm_target import host_target, to_object
+from weft.codegen.llvm_teams import ASLEEP, BARRIER
 from weft.codegen.loop_ir import Barrier, Block, For, Kernel, Single, Store
 from weft.codegen.native_library import NativeProgram
 from weft.codegen.program import Aligned, Arena, Buffer, Input, Launch, Output, Program
@@ -160,16 +161,20 @@ define i64 @team_extent(ptr %params) {
 """
 
 
+WAKING = 100 * ASLEEP  # of a thread, where 100 operations are worth one that is awake
+
+
 def test_a_region_gets_threads_that_its_barriers_leave_worth_it() -> None:
-    """``team`` notes which threads took part: of those that sleep, two for work of 1600 that they
-    take off each other, or more with more barriers."""
+    """``team`` notes which threads took part: of those that sleep, as many as take off each other
+    what it takes to wake each of them, or more with more barriers."""
     target = host_target()
     turns = spread(n, Store("y", (i,), zero))
     y = Buffer("y", float32, (n,), Output(0))
     symbols = {"team": KernelSymbols("team", "team_extent", literal(64), literal(100))}
+    each, meet = WAKING, 16 * 100 * BARRIER
     for barriers, teams in [
-        (0, {99: 1, 1600: 1, 1610: 2, 5000: 4}),
-        (16, {1610: 1, 2400: 1, 2410: 2, 5000: 4}),
+        (0, {99: 1, 2 * each: 1, 2 * each + 400: 2, 4 * each + 10: 4}),
+        (16, {2 * each + 400: 1, 2 * (each + meet): 1, 2 * (each + meet) + 400: 2, 8 * each: 4}),
     ]:
         body = Block((turns, *(Barrier() for _ in range(barriers))))
         kernel = Kernel("team", ("n",), (formal("y", n, writable=True),), body, region=True)
@@ -220,9 +225,10 @@ def test_a_launch_gets_the_threads_that_its_work_is_worth() -> None:
     code = [to_object(ends, target)]
     code.append(to_object(emit_program(program, symbols, "run", grain=100), target))
     native = NativeCall(program, code)
-    for size, team in [(1, 1), (99, 1), (1600, 1), (1610, 2), (2401, 3), (3201, 4), (5000, 4)]:
+    teams = {1: 1, 99: 1, 2 * WAKING: 1, 2 * WAKING + 400: 2, 3 * WAKING + 1: 3, 4 * WAKING + 1: 4}
+    for size, team in teams.items():
         assert asleep(native, size) == team
-    for size, least, most in [(200, 1, 1), (210, 1, 2), (5000, 4, 4)]:  # awake or not
+    for size, least, most in [(200, 1, 1), (210, 1, 2), (8 * WAKING, 4, 4)]:  # awake or not
         parameters = np.array([size], np.int64)
         assert native.native.threads(parameters.ctypes.data, 4) == most
         out = np.zeros(size, np.float32)
