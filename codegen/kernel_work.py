@@ -107,8 +107,11 @@ class _Counter:
     def _inside(self, stmt: Stmt, here: _Here) -> _Sums:
         match stmt:
             case For():
-                faster = 1 if stmt.instruction is None else _faster(stmt.instruction)
-                return _each(lambda x: x // faster, self._turns(stmt, here))
+                sums = self._turns(stmt, here)
+                if stmt.instruction is None:
+                    return sums
+                faster = _faster(stmt.instruction)
+                return _each(lambda x: x // faster, sums)
             case While():
                 return _each(lambda x: x * UNKNOWN, self.sums(stmt.body, here))
             case Let(_, value, body):
