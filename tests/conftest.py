@@ -2,12 +2,34 @@
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+PROPERTIES = Path(__file__).parent / "properties"
+
 settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("weft")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="the tests that take long, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without ``--all``, what is marked as long and all random programs are left out, unless a
+    command names the file or the test."""
+    named = [Path(argument.split("::")[0]).resolve() for argument in config.args]
+    whole = all(path.is_dir() and path != PROPERTIES for path in named)
+    if config.getoption("--all") or not whole:
+        return
+    long = [
+        item for item in items if item.get_closest_marker("long") or PROPERTIES in item.path.parents
+    ]
+    config.hook.pytest_deselected(items=long)
+    left_out = set(long)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -22,6 +22,7 @@ def guarded(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 @POSIX
 def test_no_case_touches_a_guard_page() -> None:
     finished = guarded()

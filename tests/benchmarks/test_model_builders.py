@@ -20,6 +20,7 @@ OPERATORS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_parameters_and_operators_are_the_published_ones(name: str) -> None:
     graph = MODELS[name].build().graph

@@ -217,6 +217,7 @@ def samples(dtype: DType) -> np.ndarray:
     return np.array([literal(v, dtype).value for v in WHOLE], wide).astype(dtype.numpy)
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_every_operator_on_the_values_that_hurt(dtype: DType) -> None:

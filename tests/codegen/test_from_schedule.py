@@ -98,6 +98,7 @@ def test_in_the_order_of_the_scheduler(name: str) -> None:
     compare(PROGRAMS[name](), host_machine())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("m, n, k", [(0, 3, 2), (1, 1, 0), (13, 32, 4), (30, 70, 3), (14, 65, 2)])
 def test_symbolic_sizes(m: int, n: int, k: int) -> None:
     from weft.frontend import build as w

@@ -40,6 +40,7 @@ def compiled(left: weft.DType, right: weft.DType, result: weft.DType = i32) -> E
     return of_any_size(left, right, result).compile(options=OPTIONS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("left, right", [(u8, i8), (i8, i8)])
 def test_integers_are_exact(left: weft.DType, right: weft.DType) -> None:
     run = compiled(left, right)
@@ -72,6 +73,7 @@ def test_other_signs_and_layouts(left: weft.DType, right: weft.DType) -> None:
     np.testing.assert_array_equal(d, expected[1], err_msg="factors in the other order")
 
 
+@pytest.mark.long
 def test_pairs_of_bfloat16_are_within_the_bound() -> None:
     run = compiled(bf16, bf16, f32)
     for m, n, k in SIZES:
@@ -190,6 +192,7 @@ def test_records_follow_features(features: str, expected: list[str]) -> None:
     assert [x.name for x in dot_products(target, 32)] == expected
 
 
+@pytest.mark.long
 def test_assembly() -> None:
     """What the back ends make of a product of s8 by s8, where the processors have one."""
     for name, word in (("aarch64", "sdot"), ("x86-64-v4+vnni", "vpdpbusd")):

@@ -74,6 +74,7 @@ def deviation() -> Stmt:
     return Let("j", i * 2, Let("i2", Var("j") // 2, Allocate(local("sum"), stages)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 63, 65])
 @pytest.mark.parametrize("body", [softmax(), deviation()], ids=["softmax", "deviation"])
 def test_every_row_is_what_it_was(body: Stmt, count: int) -> None:

@@ -164,6 +164,7 @@ def test_no_two_threads_meet(kernel: Kernel) -> None:
     check(kernel, {"n": size, "T": 2}, {b.name: buffers[b.name] for b in kernel.buffers})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("threads", "steps"), [(2, 50_000), (3, 5_000), (8, 500)])
 def test_a_hundred_thousand_barriers(threads: int, steps: int) -> None:
     """A value walks around a ring: one barrier missed and it is lost."""

@@ -158,6 +158,7 @@ def tile(turns: tuple[int, int], lanes: int, dtype: DType, vector_bytes: int = 6
     return changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("lanes", [4, 5, 16, 21, 32])
 @pytest.mark.parametrize("turns", [(0, 1), (0, 2), (1, 4), (0, 6), (0, 13), (0, 17)])

@@ -14,6 +14,7 @@ from tests.end_to_end.fuzz_models import check, compare
 from tests.end_to_end.random_nodes import random_model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_random_model(seed):
     check(random_model(seed), threads=1 + seed % 2)

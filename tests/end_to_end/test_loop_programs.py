@@ -22,6 +22,7 @@ def sizes(name: str) -> list[int]:
     return [n for n in found if n <= MOST.get(name, n)]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("error::weft.WeftWarning")
 @pytest.mark.parametrize(("name", "threads"), [(n, 1 + k % 2) for k, n in enumerate(PROGRAMS)])
 def test_a_program_computes_what_the_function_does(name: str, threads: int) -> None:

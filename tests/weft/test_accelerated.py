@@ -52,6 +52,7 @@ def host() -> weft.Executable:
     return weft.compile(quantised())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("config", (Config(), SMALL))
 def test_results_are_those_of_the_processor(config: Config) -> None:
     made = accelerated(config)
@@ -113,6 +114,7 @@ def test_the_same_input_twice() -> None:
         accelerated()(array, input=array)
 
 
+@pytest.mark.long
 def test_integers_as_they_are() -> None:
     """Models that say themselves what is quantised, without ``weft.quantize``."""
     random = np.random.default_rng(5)

@@ -60,6 +60,7 @@ def test_sizes_are_not_known_when_compiling() -> None:
     assert split(steps) == ([], ["table", "use"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [0, 1, 5, 40])
 def test_a_table_over_a_symbolic_size(size: int) -> None:
     n = weft.var("n")

@@ -211,6 +211,7 @@ def test_errors_are_typed_and_without_traceback(models, tmp_path, arguments, cod
         assert f"error: WEFT-{code}: " in result.stderr and words in result.stderr
 
 
+@pytest.mark.long
 def test_as_a_process_with_its_exit_codes(models, tmp_path):
     """Also: quiet on standard error, no bars, no colours, where nobody is at a terminal."""
     fine = process("run", models / "fixed.onnx", "--no-peer", "--repeat", 1, cwd=tmp_path)

@@ -61,6 +61,7 @@ def test_run_as_json(residual: Path) -> None:
     assert sum(layer["cycles"] for layer in data["layers"]) == data["stats"]["cycles"] > 0
 
 
+@pytest.mark.long
 def test_another_configuration(residual: Path, tmp_path: Path) -> None:
     config = tmp_path / "vta_config.json"
     config.write_text(json.dumps(SMALL))
@@ -74,6 +75,7 @@ def test_another_configuration(residual: Path, tmp_path: Path) -> None:
     assert cycles[0] != cycles[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", (qlinear_conv, qdq_conv))
 def test_integers_need_no_quantisation(make: object, tmp_path: Path) -> None:
     path = saved(make(), tmp_path / "integers.onnx")  # type: ignore[operator]
@@ -83,6 +85,7 @@ def test_integers_need_no_quantisation(make: object, tmp_path: Path) -> None:
     assert data["equal"] is True and data["stats"]["offloaded"] >= 1
 
 
+@pytest.mark.long
 def test_a_stream_as_files(qlinear: Path, tmp_path: Path) -> None:
     stream = tmp_path / "out" / "stream.bin"
     stream.parent.mkdir()
@@ -153,6 +156,7 @@ def test_impossible_configurations(qlinear: Path, tmp_path: Path, text: str, cod
     assert found.exit_code == 2 and code in found.output
 
 
+@pytest.mark.long
 def test_memories_for_few_layers(tmp_path: Path) -> None:
     """Two accumulators: what needs three runs on the processor, and results are the same."""
     config = tmp_path / "vta_config.json"

@@ -13,6 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 EXECUTED = ("schedule-language.md", "targets.md", "tutorial-matmul.md")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EXECUTED)
 def test_every_block_prints_what_stands_behind_it(name: str) -> None:
     for code, expected, found in outputs((DOCS / name).read_text()):

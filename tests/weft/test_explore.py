@@ -39,6 +39,7 @@ def layers() -> list[Layer]:
     ]
 
 
+@pytest.mark.long
 def test_the_front_is_that_of_brute_force() -> None:
     space = vta_space(FEW)
     found = explore(space, layers())
@@ -52,6 +53,7 @@ def test_the_front_is_that_of_brute_force() -> None:
     assert sum(e.cycles is not None for e in found.explored) < len(every)
 
 
+@pytest.mark.long
 def test_a_budget_ends_it_and_processes_change_nothing() -> None:
     space = vta_space({**FEW, "acc": (2,)})
     one = explore(space, layers(), Budget(points=1))
@@ -124,6 +126,7 @@ def test_forked_results_are_in_order() -> None:
     assert len(told) == 7
 
 
+@pytest.mark.long
 def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(command, "layers_of", lambda *_: layers())
     sets = [f"--set={k}={','.join(map(str, v))}" for k, v in {**FEW, "acc": (2,)}.items()]

@@ -5,6 +5,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import weft
 from weft.kernel_report import STRATEGIES
 from weft.polyhedral.schedule_loops import STRATEGIES as CHOSEN
@@ -62,6 +64,7 @@ def test_every_strategy_has_words() -> None:
     assert STRATEGIES.keys() == names | {"one loop", "as written"}
 
 
+@pytest.mark.long
 def test_a_kernel_from_the_cache_explains_itself_as_well(tmp_path: Path) -> None:
     options = weft.Options(cache_dir=str(tmp_path / "cache"), threads=1)
     made, found = (product.compile(options=options) for _ in range(2))

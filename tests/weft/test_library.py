@@ -183,6 +183,7 @@ def test_data_dependent_indices_are_checked(tmp_path) -> None:
     assert bad.numbers == (11, 11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint8", "int16", "uint32", "uint64", "float16", "bfloat16", "int4"]
 )

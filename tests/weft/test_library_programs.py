@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import weft
 from tests.weft.c_program import build, c_program, needs_c
@@ -154,6 +155,7 @@ def test_names_are_the_programs_or_as_asked(tmp_path) -> None:
     assert c_program(chain(), tmp_path, "my_chain").interface.name == "my_chain"
 
 
+@pytest.mark.long
 def test_the_page_on_libraries(tmp_path, monkeypatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "ahead-of-time.md").read_text()
     blocks = dict(re.findall(r"^```(python|text)\n(.*?)^```", page, re.S | re.M))

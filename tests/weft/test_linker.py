@@ -22,6 +22,7 @@ def _names(code: Path, path: Path, triple: str) -> list[str]:
     return [Path(command[0]).name for command in commands(code, path, triple)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tool", ["cc", "gcc", "clang", "ld", "ld.lld", "ziglang"])
 def test_each_linker(tool, tmp_path, monkeypatch) -> None:
     code, path = tmp_path / "chain.o", tmp_path / "chain.so"

@@ -187,6 +187,7 @@ def test_integers_wrap_and_nothing_traps() -> None:
 # ---- compiling ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_one_compilation_serves_all_sizes_and_the_next_process(tmp_path: Path) -> None:
     folder = Path(__file__).parents[2]
     script = """
@@ -258,6 +259,7 @@ def test_strict_sums_in_order() -> None:
     assert s[0] == wanted
 
 
+@pytest.mark.long
 def test_threads_of_python_may_call_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for the first time: one of them compiles."""
     compiled: list[object] = []

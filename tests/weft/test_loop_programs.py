@@ -11,6 +11,7 @@ from tests.frontend.loops.kernels import PROGRAMS, SIZES, in_python
 POLYBENCH = {"lu", "cholesky", "nussinov"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in POLYBENCH])
 def test_machine_code_computes_what_the_function_does(name: str) -> None:
     kernel, make = PROGRAMS[name]

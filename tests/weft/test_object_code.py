@@ -123,6 +123,7 @@ def test_strict_code_rounds_after_each_operation() -> None:
         ]
 
 
+@pytest.mark.long
 def test_programs_are_the_same_with_and_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_code, "WORTH", 0)
     model = conv_net()

@@ -80,6 +80,7 @@ def added(case: Any) -> tuple[tuple[Tensor, ...], Tensor, Arrays]:
     return (x, w, other), compute(sums.shape, body, name="y"), data
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("config", (None, SMALL), ids=("default", "small"))
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_another_tensor_is_added(case: Any, config: Config | None) -> None:
@@ -95,6 +96,7 @@ def test_another_tensor_is_added(case: Any, config: Config | None) -> None:
         np.testing.assert_array_equal(found, wanted(case, **data))
 
 
+@pytest.mark.long
 def test_in_a_graph() -> None:
     """All of it is one part of the accelerator."""
     _, result, data = added(CASES[0])

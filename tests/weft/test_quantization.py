@@ -35,6 +35,7 @@ def case():
     return net, output, weft.quantize(net.model(output), [data(net, s) for s in range(3)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
 def test_compiled_code_computes_the_integers(case, scale: float) -> None:
     net, output, quantized = case
@@ -47,6 +48,7 @@ def test_compiled_code_computes_the_integers(case, scale: float) -> None:
     assert np.array_equal(program(given["x"]), expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [5, 11])
 def test_compiled_random_networks(seed: int) -> None:
     net, output = random_network(seed)
@@ -60,6 +62,7 @@ def test_compiled_random_networks(seed: int) -> None:
     assert np.array_equal(weft.compile(quantized)(given["x"]), expected)
 
 
+@pytest.mark.long
 def test_accuracy_is_that_of_the_outputs(case) -> None:
     net, output, quantized = case
     calls = [data(net, s) for s in range(10, 14)]
@@ -139,6 +142,7 @@ def test_shapes_that_depend_on_data() -> None:
         weft.quantize(model, {"x": np.ones(4, np.float32)})
 
 
+@pytest.mark.long
 def test_run_quantize(tmp_path) -> None:
     net, output = network()
     onnx.save(net.model(output), tmp_path / "net.onnx")

@@ -85,6 +85,7 @@ def in_a_process(seed: int) -> dict[str, dict[str, str]]:
     return found
 
 
+@pytest.mark.long
 def test_the_same_code_byte_for_byte_whatever_the_hash_seed() -> None:
     first, second = in_a_process(1), in_a_process(2)
     assert len(first) == len(MODELS) + len(KERNELS)
@@ -109,6 +110,7 @@ def eager_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weft.program_code, "emit_program", shared)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("name", MODELS)
 def test_runs_agree_bit_for_bit(name: str) -> None:
@@ -122,6 +124,7 @@ def test_runs_agree_bit_for_bit(name: str) -> None:
             assert bits(run.run(inputs)) == wanted
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("name", MODELS)
 def test_strict_results_are_the_same_on_any_number_of_threads(name: str) -> None:

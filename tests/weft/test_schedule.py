@@ -72,6 +72,7 @@ SMOOTHED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", SMOOTHED)
 def test_what_is_compiled_is_right(steps: str) -> None:
     made = SMOOTHED[steps](smooth.schedule())
@@ -140,6 +141,7 @@ def test_a_tensor_expression() -> None:
         assert "for i_t = i // 8    parallel" in compiled.as_text("schedule")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["dense", "lu"])
 def test_the_automatic_schedule_is_a_script_too(name: str) -> None:
     start = weft.schedule(dense()) if name == "dense" else lu.schedule()

@@ -115,6 +115,7 @@ def wander(start: Schedule, seed: int) -> tuple[Schedule, int]:
     return s, refused
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_random_schedules(program: str) -> None:
     """Each computes the same, shows itself, and is rebuilt by its script and by its tree's text."""

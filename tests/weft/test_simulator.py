@@ -32,6 +32,7 @@ def semantics(name: str) -> Semantics:
     return Semantics(vta(CONFIGS[name]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONFIGS)
 def test_two_halves_of_each_memory(name: str) -> None:
     artifact = pipelined(CONFIGS[name], 5, rows=5)
@@ -43,6 +44,7 @@ def test_two_halves_of_each_memory(name: str) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_the_checker_lets_through_means_one_thing(name: str) -> None:
     """Random streams with few tokens or many: if the checker accepts one, all orders agree with

@@ -117,12 +117,14 @@ def compared(one, name, seed):
     np.testing.assert_array_equal(made.results(after), wanted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MACHINES)
 def test_exact_and_accepted(name):
     for seed in range(10):
         compared(target(name), name, seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", [outer_product, banks], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("most", [1, 2])
 def test_counters_that_hold_few_tokens(machine, most):
@@ -212,6 +214,7 @@ def test_results_that_nothing_stores():
     assert "what becomes of its results" in text and "store: it changes what it copies" in text
 
 
+@pytest.mark.long
 def test_memories_that_are_too_small():
     machine = outer_product()
     small = tuple(replace(m, depth=m.depth and 1) for m in machine.memories)

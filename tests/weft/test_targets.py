@@ -63,6 +63,7 @@ def doubled(x: weft.f64[N]):
         x[i] = 2.0 * x[i]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize(("dtype", "bound"), [(weft.float32, 1e-5), (weft.float64, 1e-14)])
 def test_products_for_other_processors_are_right(
@@ -75,6 +76,7 @@ def test_products_for_other_processors_are_right(
         assert np.all(np.abs(found - a @ b) <= bound * (np.abs(a) @ np.abs(b)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", RUNNABLE)
 def test_loop_kernels_for_other_processors_are_right(target: str) -> None:
     run = solve.compile(options=Options(target=target))
@@ -84,6 +86,7 @@ def test_loop_kernels_for_other_processors_are_right(target: str) -> None:
         np.testing.assert_allclose(run(lower, lower @ x), x, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", RUNNABLE)
 def test_models_for_other_processors_are_right(target: str) -> None:
     x = arrays((1, 3, 13, 13))[0]
@@ -104,6 +107,7 @@ def test_code_has_no_wider_vectors_and_spills_nothing_in_its_tiles() -> None:
     assert not re.search(r"vmovups\s+%ymm\d+, -?\d+\(%rsp\)", code)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["x86-64-v3", "znver5", "aarch64"])
 def test_what_schedulers_and_emitters_see(name: str) -> None:
     options = Options(target=name, threads=1)
@@ -116,6 +120,7 @@ def test_what_schedulers_and_emitters_see(name: str) -> None:
     assert found.compiled.target == target.llvm
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["x86-64-v3", "sapphirerapids", "aarch64"])
 def test_weights_are_packed_here_and_lie_as_the_target_wants(name: str) -> None:
     options = Options(target=name, threads=1, cache=False)
@@ -180,6 +185,7 @@ print(repr([host(), target_named("znver5"), target_named("aarch64")]))
 """
 
 
+@pytest.mark.long
 def test_records_read_the_same_in_every_process() -> None:
     """They are part of the key under which a program is found again."""
     texts = {

@@ -19,6 +19,7 @@ from weft.try_instruction import tried
 X86 = pytest.mark.skipif(not host_target().triple.startswith("x86_64"), reason="x86-64 text")
 
 
+@pytest.mark.long
 def test_used_in_place_of_the_machines_own() -> None:
     options = weft.Options(instructions=(fused(),), threads=1, cache=False, workers=0)
     lowered = lower_loops(multiply.lowered, options)
@@ -31,6 +32,7 @@ def test_used_in_place_of_the_machines_own() -> None:
     np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_machines_own_are_what_they_say() -> None:
     for one in host_machine().extensions:
         tried(one, host())
@@ -43,6 +45,7 @@ def test_a_wrong_order_of_arguments_is_found() -> None:
     assert "not" in error.value.why
 
 
+@pytest.mark.long
 @X86
 def test_text_that_is_no_instruction_ends_no_process() -> None:
     text = weft.Assembly("vbogus $1, $0", "=x,x,0", ("b", "acc"))
@@ -72,6 +75,7 @@ for target in ("x86-64", "aarch64"):
 """
 
 
+@pytest.mark.long
 def test_text_that_a_target_cannot_hold_ends_no_process() -> None:
     """Eight floats at once need AVX. In a process of its own, which must come to its end."""
     command = [sys.executable, "-c", SCRIPT]
@@ -84,6 +88,7 @@ def test_text_that_a_target_cannot_hold_ends_no_process() -> None:
         assert repr(target) in line and "constraint 'v'" in line
 
 
+@pytest.mark.long
 @X86
 def test_a_target_that_has_the_instruction_takes_it() -> None:
     options = weft.Options(instructions=(fused(WIDE),), target="x86-64-v3", cache=False)

@@ -167,6 +167,7 @@ BUGS: list[tuple[str, Callable[[], Graph], str, Break]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "graph", "path", "change"), BUGS, ids=[f"{b[0]}-{b[2].split('.')[-2]}" for b in BUGS]
 )
@@ -181,6 +182,7 @@ def test_a_bug_is_named(
     assert named(graph()) == name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graph", [examples.dense, examples.convolution, examples.chain])
 def test_correct_passes_pass(graph: Callable[[], Graph], recwarn: pytest.WarningsRecorder) -> None:
     verify_full(graph(), OPTIONS)

@@ -18,6 +18,7 @@ from weft.options import Options
 FULL = Options(verify="full", threads=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["trisolv", "jacobi", "data", "calls", "floyd_warshall"])
 def test_sound_kernels_pass(name: str) -> None:
     kernel, make = PROGRAMS[name]

@@ -12,6 +12,7 @@ from weft.errors import WeftWarning
 from weft.options import Options
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "strict"), [("conv_net", True), ("transformer", False)])
 def test_a_model_passes(name: str, strict: bool) -> None:
     options = Options(cache=False, workers=0, verify="full", strict=strict)

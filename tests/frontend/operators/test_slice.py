@@ -76,7 +76,7 @@ def test_pad(before, after, mode):
 
 
 @pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
-@pytest.mark.parametrize("before, after", itertools.product([0, 1, 5], repeat=2))
+@pytest.mark.parametrize("before, after", list(itertools.product([0, 1, 5], repeat=2)))
 def test_pad_around_one_element(before, after, mode):
     x = np.array([7.0])
     result = run("pad", x, None, before=(before,), after=(after,), mode=mode)

@@ -163,6 +163,7 @@ def test_products_are_what_they_were(
     promise(found, {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rows", "lanes", "depth", "threads"), [(33, 41, 97, 1), (40, 65, 65, 2), (37, 97, 43, 1)]
 )

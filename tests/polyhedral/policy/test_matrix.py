@@ -62,6 +62,7 @@ def in_registers(made: Scheduled) -> set[str]:
     return {s for n in walk(made.tree) if isinstance(n, Mark) for s in statements_below(n)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_run_in_registers_and_stay_what_they_are(name: str) -> None:
     made = schedule_loops(PRODUCTS[name], MACHINE)

@@ -15,6 +15,7 @@ WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
 ROWS = 200  # fewer than a cache tile would have on one thread
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("images", "threads", "tiles"),
     [(1, 1, 1), (1, 2, 2), (2, 2, 1), (3, 2, 2), (4, 4, 1), (6, 4, 2), (33, 2, 1)],

@@ -63,6 +63,7 @@ def test_panels_are_made_where_they_stay_row_by_row() -> None:
     assert loops[0] == "j_t" and loops[1:3] == ["B_packed_1", "B_packed_0"]  # steps, then panels
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "m", "n", "k", "turned", "loops"),
     [(bf16, 49, 66, 33, False, ["j_t", "i_r", "j_r"]), (i8, 34, 50, 65, True, ["i_t", "i_r"])],

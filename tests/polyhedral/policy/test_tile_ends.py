@@ -53,6 +53,7 @@ def test_what_does_not_fit_the_tile_stays_as_it_was(after: str) -> None:
 
 
 # Of 100 filters, more of them come in tiles of their own.
+@pytest.mark.long
 @pytest.mark.parametrize(("filters", "pixels"), [(40, 7), (40, 9), (40, 11), (100, 9)])
 def test_sums_that_come_in_parts_lie_as_tiles_do(filters: int, pixels: int) -> None:
     scop = product(filters, pixels, "S[f, p] + B[f] * Z[f, p]", steps=300, x="c, p")

@@ -77,6 +77,7 @@ def test_threads_copy_together_what_each_uses_for_many_rows(rows: int, tensors: 
     assert loops_above(made.tree, "copy_B_packed")[0].kind == "parallel"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("left", ["A[i, k]", "A[k, i]", "(A[i, k] * A[i, k])"])
 @pytest.mark.parametrize("right", ["B[k, j]", "B[j, k]", "(B[k, j] + 1)"])
