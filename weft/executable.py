@@ -251,10 +251,8 @@ class Executable:
             raise self._failed(frame)
 
     def _failed(self, frame: Frame) -> ExecutionError:
-        """What went wrong in a native call; the next one starts without it."""
-        error = self._compiled.failure(*frame.status)
-        frame.status[1] = 0
-        return error
+        """What went wrong in a native call."""
+        return self._compiled.failure(*frame.status)
 
     def _plan(self, shapes: Shapes, values: tuple[int, ...]) -> Plan:
         """``values``: of the inputs that are parameters."""
