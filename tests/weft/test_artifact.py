@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.properties.alarm import alarm
 from tests.weft.compiled_examples import chain, transpose, update
 from weft import artifact, compiled
 from weft.codegen.llvm_target import host_target
@@ -108,6 +109,17 @@ def test_unwritable_and_unreadable_places(tmp_path: Path) -> None:
     (tmp_path / "empty.weft").touch()
     with pytest.raises(ArtifactError, match="WEFT-E0700"):
         artifact.read(tmp_path / "empty.weft")
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.weft")
+    with alarm(5):
+        for path in (tmp_path / "pipe.weft", Path("/dev/zero")):
+            with pytest.raises(ArtifactError, match=r"WEFT-E0700.*\n.*\n.*not a regular file"):
+                artifact.read(path)
+    (tmp_path / "link.weft").symlink_to(tmp_path / "there.weft")
+    artifact.write(chain(), tmp_path / "there.weft")
+    assert artifact.read(tmp_path / "link.weft").name == chain().name
 
 
 # ---- damage -------------------------------------------------------------------------------------

@@ -8,10 +8,12 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.properties.alarm import alarm
 from weft.cache import Cache, open_cache
 from weft.errors import WeftWarning
 from weft.files import TEMPORARY
@@ -82,6 +84,44 @@ def test_links_and_folders_in_the_place_of_entries(cache: Cache, tmp_path: Path)
     path.mkdir()
     assert cache.get(b"key") is None
     assert not cache.put(b"key", [b"payload"])
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)])
+def test_what_is_no_file_in_the_place_of_entries(cache: Cache, make: Callable[..., None]) -> None:
+    """A pipe without a writer would be waited for."""
+    make(cache.path(b"key"))
+    with alarm(5):
+        assert cache.get(b"key") is None
+    assert entries(cache) == []
+    assert cache.put(b"key", [b"payload"]) and bytes(cache.get(b"key") or b"") == b"payload"
+
+
+def test_entries_of_others_or_that_others_can_write_are_no_entries(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even inside a private folder, into which somebody has moved them."""
+    for mode in (0o622, 0o620, 0o602):
+        cache.put(b"key", [b"payload"])
+        cache.path(b"key").chmod(mode)
+        assert cache.get(b"key") is None
+        assert entries(cache) == []
+    cache.put(b"key", [b"payload"])
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert cache.get(b"key") is None
+    assert entries(cache) == []
+
+
+def test_devices_in_the_place_of_entries(cache: Cache) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes devices")
+    try:
+        os.mknod(cache.path(b"key"), stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero
+    except OSError:
+        pytest.skip("not even root makes devices here")
+    with alarm(5):
+        assert cache.get(b"key") is None
+    assert entries(cache) == []
 
 
 def test_the_least_recently_used_go_first(cache: Cache) -> None:
