@@ -59,7 +59,7 @@ def test_everything_survives() -> None:
             assert getattr(copy, field) == getattr(original, field), field
     assert copy.explain() == original.explain() == "nothing was fused"
     assert dict(copy.texts) == dict(original.texts)
-    assert dict(copy.stats) == {"kernels": 1, "seconds": 0.25}
+    assert dict(copy.stats) == {"kernels": 1, "share": 0.25}
     for (name, array), (expected_name, expected) in zip(copy.constants, CONSTANTS, strict=True):
         assert name == expected_name and array.dtype == expected.dtype
         np.testing.assert_array_equal(array, expected)
