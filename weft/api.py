@@ -60,7 +60,7 @@ def compile(
     a name that ``weft targets`` lists or LLVM knows. What cannot run here can be saved. Or an
     accelerator, "vta" or one of one's own (``weft.accel``): an ``Accelerated``, whose parts for it
     are simulated.
-    ``options``: by default what the environment says (``Options.from_environment``).
+    ``options``: what is not given in them is what the environment says (``weft.Options``).
     ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
     input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that
     ``weft.schedule(source)`` began, or some of ``weft.schedules(source)``, by name; what has none

@@ -25,6 +25,7 @@ def strike(event, given):
         due.clear()
         signal.raise_signal(signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.addaudithook(strike)
 try:
     work()
@@ -57,6 +58,14 @@ def work():
     y = weft.compile(model, options=options)(np.zeros((2, 4), np.float32))
     return y.shape == (2, 4) and bool((y == 0.25).all())
 """
+
+
+@pytest.fixture(autouse=True)
+def heard():
+    """Jobs in the background of a shell ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +103,7 @@ def striking(register, name):
     return wrapped
 
 due = []
+signal.signal(signal.SIGINT, signal.default_int_handler)
 registry.operator = striking(registry.operator, "OPERATOR")
 context.handler = striking(context.handler, "HANDLER")
 try:
