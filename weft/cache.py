@@ -23,7 +23,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from weft.errors import WeftWarning
-from weft.files import TEMPORARY, open_file, write_atomically
+from weft.files import TEMPORARY, folder_named, open_file, write_atomically
 
 LIMIT = 4 << 30  # bytes
 STALE = 3600.0  # seconds after which an unfinished file is taken for abandoned
@@ -126,7 +126,7 @@ def open_cache(folder: str | None = None, limit: int = LIMIT) -> Cache | None:
     None, with a warning, where it cannot be used safely.
     """
     try:
-        return Cache(user_cache_path("weft") if folder is None else Path(folder), limit)
+        return Cache(user_cache_path("weft") if folder is None else folder_named(folder), limit)
     except OSError as error:
         warnings.warn(
             f"WEFT-E0710: compiled programs are not kept: {error}", WeftWarning, stacklevel=2

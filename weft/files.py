@@ -14,6 +14,11 @@ from typing import BinaryIO
 TEMPORARY = ".weft-tmp-"  # prefix of the names that a killed process may leave behind
 
 
+def folder_named(name: str) -> Path:
+    """The folder of an option or a variable, which no shell has looked at: ~ is the user's own."""
+    return Path(os.path.expanduser(name))
+
+
 def write_atomically(
     path: Path, chunks: Iterable[bytes | memoryview], *, mode: int = 0o666, sync: bool = False
 ) -> None:

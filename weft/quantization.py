@@ -185,7 +185,7 @@ def observe(graph: Graph, observer: Executable, calls: Sequence[Arrays]) -> dict
 def _runs(observer: Executable, calls: Sequence[Arrays]) -> Iterator[dict[str, np.ndarray]]:
     for arrays in calls:
         given = {name: np.asarray(array) for name, array in arrays.items()}
-        yield given | observer.run(given)
+        yield given | observer.run(arrays)
 
 
 def _calls(inputs: Inputs) -> list[Arrays]:

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.properties.alarm import alarm
+from weft import calibration
 from weft.cache import Cache, open_cache
 from weft.errors import WeftWarning
 from weft.files import TEMPORARY
+from weft.options import Options
+from weft.passes import Passes
 
 
 @pytest.fixture
@@ -170,6 +173,21 @@ def test_the_usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     usual = open_cache()
     assert usual is not None and usual.folder == tmp_path / "xdg" / "weft"
+
+
+def test_home_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell has looked at what stands in a variable of a container, say."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WEFT_CACHE_DIR", "~/kept")
+    monkeypatch.setenv("WEFT_DUMP", "~/dumped")
+    found = open_cache(Options().cache_dir)
+    assert found is not None and found.folder == tmp_path / "home" / "kept"
+    Passes(Options(), "m").run("scop", lambda: 1, show=str)
+    assert list((tmp_path / "home" / "dumped").iterdir())
+    assert calibration.measured_host(Options()) is None
+    assert (tmp_path / "home" / "kept" / "calibration").is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 
 
 def test_a_failing_disk_is_no_error(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
