@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from weft.codegen.target import Cpu
 from weft.errors import CompileError, WeftWarning
 from weft.polyhedral.instruction import Instruction
 
@@ -53,7 +54,8 @@ class Options:
     """
 
     strict: bool = _said("strict", False)  # keep the order of every sum
-    target: str = _said("target", "host")  # the processor to compile for
+    # The processor to compile for: a name or a record.
+    target: str | Cpu = _said("target", "host")  # noqa: RUF009 (a field)
     # Convolutions by fewer multiplications; not if strict.
     winograd: Literal["on", "off"] = _said("winograd", "on")
     memory: int | None = None  # bytes that one such convolution may take for intermediates
@@ -77,7 +79,8 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("strict", "cache", "texts"):
             _check(isinstance(getattr(self, name), bool), name, self, "True or False")
-        _check(isinstance(self.target, str), "target", self, "the name of a processor")
+        good = isinstance(self.target, str | Cpu)
+        _check(good, "target", self, "the name of a processor, or a record of one")
         given = self.instructions
         good = isinstance(given, tuple) and all(isinstance(x, Instruction) for x in given)
         _check(good, "instructions", self, "a tuple of instructions")
