@@ -186,8 +186,6 @@ class _Emitter:
                 group = "inputs" if result.in_place else "outputs"
                 outputs.append(pointers[group][result.index])
         tables = [_table(f, inputs), _table(f, outputs)]
-        code_at = f.value("getelementptr i64, ptr %workspace, i64 1")
-        f.do(f"store i64 0, ptr {code_at}, align 8")
         arena = f.value(f"getelementptr i8, ptr %workspace, i64 {STATUS_BYTES}")
         given = f"ptr {tables[0]}, ptr {tables[1]}, ptr @constants, ptr {arena}, ptr %parameters"
         f.do(f'%code = call i32 @"{interface.entry}"({given}, ptr %workspace, i32 %team)')

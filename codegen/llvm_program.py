@@ -120,6 +120,8 @@ def _entry(
     arguments = max((len(step.arguments) for step in program.steps), default=0)
     table = function.value(f"alloca ptr, i64 {arguments + 1}, align 16")
     sizes = _sizes_table(function, program)
+    found = function.value("getelementptr i64, ptr %status, i64 1")
+    function.do(f"store i64 0, ptr {found}, align 8")  # whatever became of the call before
     team = function.value("call i32 @weft_acquire(i32 %threads)")
     many = function.value(f"icmp sgt i32 {team}, 1")
     stride = function.size(scratch_stride(program, symbols))

@@ -15,6 +15,7 @@ from typing import Any
 from weft.codegen.architectures import architecture_of
 from weft.codegen.tile_permission import ask_for_tiles
 from weft.errors import InternalError
+from weft.interrupts import uninterrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class LlvmTarget:
 @cache
 def initialised() -> Any:
     """LLVM's binding, ready to compile for any processor."""
-    import llvmlite.binding as llvm
+    with uninterrupted():
+        import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

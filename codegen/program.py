@@ -20,10 +20,10 @@
 * The native entry point is
   ``int32 entry(void** inputs, void** outputs, void** constants, void* arena, int64* parameters,
   int64* status, int32 threads)``; it returns 0, or the code of the first failed Check with
-  ``status`` = (step number, code, detail 0, detail 1). The arena is at least
-  ``int64 entry_arena(int64* parameters, int32 threads)`` bytes (-1: too many to count), 64-byte
-  aligned: ``Program.arena`` and behind it scratch memory, that of all threads together and then
-  each thread's own. Of ``threads``, no step is worth more than
+  ``status`` = (step number, code, detail 0, detail 1), whatever was in it before. The arena is at
+  least ``int64 entry_arena(int64* parameters, int32 threads)`` bytes (-1: too many to count),
+  64-byte aligned: ``Program.arena`` and behind it scratch memory, that of all threads together and
+  then each thread's own. Of ``threads``, no step is worth more than
   ``int32 entry_threads(int64* parameters, int32 threads)``: who passes these to ``entry`` spares
   it the asking where that is one.
 """

@@ -81,8 +81,10 @@ def bind(
     actual: Sequence[tuple[int, ...]],
     derived: Sequence[tuple[str, Expr]] = (),
     known: Mapping[str, int] | None = None,
+    names: Sequence[str] = (),
 ) -> dict[str, int]:
     """The size symbols for which every declared shape equals the actual one; ``known`` ones first.
+    ``names`` of what has these shapes are for errors.
 
     Plain symbols are read off; one symbol in an affine size (``2 * n + 1``) is solved for; the rest
     is checked. ``SizeError`` says which size disagrees, or says too little. Ranks are taken as
@@ -90,6 +92,11 @@ def bind(
     """
     sizes: dict[str, int] = dict(known or {})
     pairs = [pair for d, a in zip(declared, actual, strict=True) for pair in zip(d, a, strict=True)]
+    places = [""] * (len(pairs) + len(derived))
+    if names:
+        named = zip(names, declared, strict=True)
+        at = [f"dimension {k} of {name}" for name, shape in named for k in range(len(shape))]
+        places[: len(at)] = at
     for expr, value in pairs:
         if isinstance(expr, Var):
             sizes.setdefault(expr.name, value)
@@ -98,15 +105,21 @@ def bind(
     for name, equation in derived:
         if not _unknown(equation, sizes):
             sizes.setdefault(name, evaluate(equation, sizes))
-    for (expr, _), reason in zip(equations, reasons, strict=True):
+    for (expr, _), reason, place in zip(equations, reasons, places, strict=False):
         if reason and _unknown(expr, sizes):  # nor has another size said it
-            raise SizeError(reason)
-    for expr, value in [*pairs, *((e, sizes.get(n, 0)) for n, e in derived)]:
+            raise SizeError(_at(reason, place))
+    checked = [*pairs, *((e, sizes.get(n, 0)) for n, e in derived)]
+    for (expr, value), place in zip(checked, places, strict=True):
         if (found := evaluate(expr, sizes)) != value:
             if isinstance(expr, Literal):
-                raise SizeError(f"a size is {value}, not {found}")
-            raise SizeError(f"{text(expr)} is {found}, not {value}{_given(expr, sizes)}")
+                raise SizeError(f"{place or 'a size'} is {value}, not {found}")
+            reason = f"{text(expr)} is {found}, not {value}{_given(expr, sizes)}"
+            raise SizeError(_at(reason, place))
     return sizes
+
+
+def _at(reason: str, place: str) -> str:
+    return f"{reason}, in {place}" if place else reason
 
 
 def _solve(expr: Expr, value: int, sizes: dict[str, int]) -> str:
@@ -136,6 +149,8 @@ def _unknown(expr: Expr, sizes: Mapping[str, int]) -> list[str]:
 
 
 def _given(expr: Expr, sizes: Mapping[str, int]) -> str:
+    if isinstance(expr, Var):
+        return ""
     names = dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Var) and n.name in sizes)
     return f" (with {', '.join(f'{n} = {sizes[n]}' for n in names)})" if names else ""
 

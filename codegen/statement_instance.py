@@ -18,6 +18,7 @@ from weft.codegen.loop_ir import Block, Check, If, Let, Stmt, Store, Update
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_condition import proves
 from weft.frontend.scalar_expr import (
+    Apply,
     Expr,
     Literal,
     Load,
@@ -205,7 +206,7 @@ class _Instance:
             inside = select(where, (index >= 0) & (index < size), _TRUE)
             text = f"index {{0}} of {tensor.name} is outside dimension {k} of size {{1}}"
             code = self.made.message(f"{text}, in {source or self.statement.name}")
-            self.lets.append(Check(inside, code, (index, size)))
+            self.lets.append(Check(inside, code, (_as_given(index), size)))
 
     # ---- writes -------------------------------------------------------------------------------
 
@@ -249,6 +250,14 @@ class _Instance:
         if indices == access.body_indices:
             return access, _TRUE
         return replace(access, body_indices=indices), self._plain(result.condition)
+
+
+def _as_given(index: Expr) -> Expr:
+    """``index`` as data have it, which negative ones count from the back: data + size below 0."""
+    match index:
+        case Select(Apply("lt", (data, Literal(0))), Apply("add", (moved, _)), kept):
+            return data if data == moved == kept else index
+    return index
 
 
 def _under(condition: Expr, stmt: Stmt) -> Stmt:

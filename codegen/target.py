@@ -6,8 +6,10 @@ Records of processors stand in ``codegen/machines/``. A record says what LLVM's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from weft.codegen.architectures import Architecture, architecture_of
@@ -15,6 +17,7 @@ from weft.codegen.llvm_cpus import cpu_features
 from weft.codegen.llvm_target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.matrix_units import matrix_units
+from weft.errors import CompileError
 from weft.polyhedral.machine import Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
@@ -32,12 +35,31 @@ class Target:
     cores: int
 
 
+RATES: Mapping[str, type] = {
+    "fma_latency": int,
+    "fma_per_cycle": int,
+    "loads_per_cycle": int,
+    "frequency": float,
+    "memory_bandwidth": float,
+    "barrier": float,
+    "misses": int,
+}
+_MORE = r"([+-][\w.-]+(,[+-][\w.-]+)*)?"
+
+
+def _is_rate(value: object, kind: type) -> bool:
+    """Whether ``value`` is a positive number, and a whole one if ``kind`` is int."""
+    allowed = (int,) if kind is int else (int, float)
+    return type(value) in allowed and 0 < value < float("inf")  # type: ignore[operator]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
     """A record: a processor as data.
 
-    ``llvm``: LLVM's name of it, whose features it has, and ``more`` besides. ``rates`` are fields
-    of ``Machine``: frequency, latencies and vector instructions per cycle, where they are known.
+    ``llvm``: LLVM's name of it, whose features it has, and ``more`` besides. ``caches``: smallest
+    first. ``rates``, where they are known, are fields of ``Machine``: those of ``RATES``. Raises
+    ``CompileError`` (WEFT-E0023) for what is no such thing.
     """
 
     name: str
@@ -46,7 +68,47 @@ class Cpu:
     more: str = ""
     caches: tuple[Cache, ...] = TYPICAL
     cores: int = 8
-    rates: Mapping[str, float] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("name", "llvm"):
+            value = getattr(self, name)
+            self._check(isinstance(value, str) and value, f"{name} is {value!r}, not a name")
+        family = self.architecture
+        self._check(isinstance(family, Architecture), f"architecture is {family!r}, not one")
+        more = isinstance(self.more, str) and re.fullmatch(_MORE, self.more)
+        self._check(more, f"more is {self.more!r}, not features like '+dotprod'")
+        self._check(_is_rate(self.cores, int), f"cores is {self.cores!r}, not a number of cores")
+        self._check_caches()
+        good = isinstance(self.rates, Mapping)
+        self._check(good, f"rates is a {type(self.rates).__name__}, not a mapping")
+        for name, rate in self.rates.items():
+            kind = RATES.get(name)
+            self._check(kind, f"there is no rate {name!r}; rates: {', '.join(RATES)}")
+            what = "a whole number from 1 on" if kind is int else "a positive number"
+            self._check(_is_rate(rate, kind or float), f"{name} is {rate!r}, not {what}")
+
+    def _check_caches(self) -> None:
+        caches = self.caches
+        good = isinstance(caches, tuple) and caches and all(isinstance(c, Cache) for c in caches)
+        self._check(good, f"caches is {caches!r}, not a tuple of Cache")
+        for level, cache in enumerate(caches, 1):
+            whole = (cache.size, cache.line, cache.cores, cache.ways)
+            good = all(_is_rate(n, int) for n in whole) and _is_rate(cache.bandwidth, float)
+            self._check(good, f"cache {level} is {cache}, not of positive numbers")
+        sizes = [cache.size for cache in caches]
+        good = all(one < other for one, other in pairwise(sizes))
+        self._check(good, f"caches have {sizes} bytes, not the smallest first")
+
+    def _check(self, good: object, what: str) -> None:
+        if not good:
+            raise CompileError(
+                "WEFT-E0023",
+                "this is no record of a processor",
+                where=f"Cpu {self.name!r}",
+                why=what,
+                hint="docs/targets.md shows one",
+            )
 
     @property
     def features(self) -> frozenset[str]:

@@ -40,9 +40,10 @@ def bounded(operations: int = 5_000_000, what: str = "the polyhedral analysis") 
     Raises BudgetError (WEFT-E0400) when the quota is exhausted; the context is usable afterwards.
     """
     with _lock:
-        _limits.append(min([operations, *_limits[-1:]]))
-        _start_counting()
+        outer = _limits.copy()
         try:
+            _limits.append(min([operations, *outer[-1:]]))
+            _start_counting()
             yield
         except (isl.Error, TypeError) as error:  # some of islpy takes what isl could not give
             if not _exhausted(error):
@@ -53,7 +54,7 @@ def bounded(operations: int = 5_000_000, what: str = "the polyhedral analysis") 
                 hint="simplify the index expressions, or make tile sizes and sizes constant",
             ) from None
         finally:
-            _limits.pop()
+            _limits[:] = outer  # also where Ctrl-C came in between
             _start_counting()
 
 

@@ -1,4 +1,5 @@
-"""Tests leave the user's own cache of compiled programs alone, and no clock decides about one."""
+"""Tests leave the user's own cache of compiled programs alone and heed none of their own variables;
+no clock decides about one."""
 
 import gc
 import os
@@ -8,6 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PROPERTIES = Path(__file__).parent / "properties"
+
+for name in [name for name in os.environ if name.startswith("WEFT_")]:
+    del os.environ[name]  # before tests' own options are made, as they are imported
 
 settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("weft")
@@ -43,12 +47,10 @@ def pytest_collection_finish() -> None:
 def own_cache(tmp_path_factory):
     """A cache folder of this test session (one for each worker process of xdist)."""
     folder = tmp_path_factory.mktemp("cache")
-    saved = {name: os.environ.get(name) for name in ("XDG_CACHE_HOME", "WEFT_CACHE_DIR")}
+    saved = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(folder)
-    os.environ.pop("WEFT_CACHE_DIR", None)
     yield folder
-    for name, value in saved.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    if saved is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = saved

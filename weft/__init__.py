@@ -13,6 +13,8 @@ to type checkers. Names load their module when they are first used (PEP 562), so
 
 from importlib import import_module
 
+from weft.interrupts import uninterrupted as _uninterrupted
+
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
@@ -57,7 +59,8 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    with _uninterrupted():
+        value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 

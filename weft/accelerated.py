@@ -30,6 +30,7 @@ from weft.graph.operator_graph import Graph, Value
 from weft.graph.partition import Cluster
 from weft.offload import Target, can_compute, offload
 from weft.options import Options
+from weft.pickling import StaysHere
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.scop import Scop
 from weft.simulator import check_stream, run_offloaded
@@ -81,12 +82,14 @@ class Step:
     outputs: tuple[str, ...]
 
 
-class Accelerated:
+class Accelerated(StaysHere):
     """A model whose parts run on an accelerator, simulated, and on the processor.
 
     ``accelerated(*arrays, **by_name)`` and ``run`` as ``Executable`` has them. ``layers`` says what
     each part of the accelerator takes.
     """
+
+    _elsewhere = "compile it there, or write its streams: weft compile --target vta -o stream.bin"
 
     def __init__(self, graph: Graph, target: Target, steps: tuple[Offload | Step, ...]) -> None:
         self._graph, self._target, self._steps = graph, target, steps

@@ -12,6 +12,7 @@ import onnx
 from weft.accel.accelerator import Accelerator
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.accelerated import Accelerated, accelerate
+from weft.codegen.target import Cpu
 from weft.compiler import cluster_scops, lower_graph, no_such_cluster
 from weft.errors import CallError, CompileError, ExpressionError
 from weft.executable import Executable
@@ -42,7 +43,7 @@ Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quant
 def compile(
     source: Source,
     *,
-    target: str | Accelerator | None = None,
+    target: str | Cpu | Accelerator | None = None,
     options: Options | None = None,
     in_place: Mapping[str, str] | None = None,
     shapes: Shapes | None = None,
@@ -57,10 +58,10 @@ def compile(
     shapes and data of its calls and remembers them.
 
     ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
-    a name that ``weft targets`` lists or LLVM knows. What cannot run here can be saved. Or an
-    accelerator, "vta" or one of one's own (``weft.accel``): an ``Accelerated``, whose parts for it
-    are simulated.
-    ``options``: by default what the environment says (``Options.from_environment``).
+    a name that ``weft targets`` lists or LLVM knows, or a record of one's own (docs/targets.md).
+    What cannot run here can be saved. Or an accelerator, "vta" or one of one's own
+    (``weft.accel``): an ``Accelerated``, whose parts for it are simulated.
+    ``options``: what is not given in them is what the environment says (``weft.Options``).
     ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
     input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that
     ``weft.schedule(source)`` began, or some of ``weft.schedules(source)``, by name; what has none
@@ -239,7 +240,7 @@ def lower(
     source: Source,
     stage: str | None = None,
     *,
-    target: str | None = None,
+    target: str | Cpu | None = None,
     options: Options | None = None,
     schedule: Schedule | Mapping[str, Schedule] | None = None,
 ) -> Stages:
@@ -266,11 +267,11 @@ def program(outputs: Tensor | Sequence[Tensor], *, name: str = "program") -> Pro
     return Program(name, tuple(sorted(inputs, key=lambda t: t.serial)), many)
 
 
-def _chosen(target: str | None, options: Options | None) -> Options:
+def _chosen(target: str | Cpu | None, options: Options | None) -> Options:
     return _for(target, options_or_default(options))
 
 
-def _for(target: str | None, options: Options) -> Options:
+def _for(target: str | Cpu | None, options: Options) -> Options:
     """``options`` with ``target``, if it is given; refused now where there is no such target."""
     chosen = options if target is None else replace(options, target=target)
     target_for(chosen)

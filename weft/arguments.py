@@ -80,7 +80,7 @@ def as_array(value: object, spec: ArraySpec) -> np.ndarray:
     elif not spec.shape and isinstance(value, int | float | np.integer):
         array = _number(value, spec)
     else:
-        array = _import(value, spec)
+        array = imported(value, f"input {spec.name!r}", f"expected {describe(spec)}")
     if array.dtype != spec.dtype.numpy:
         raise CallError(
             "WEFT-E0603",
@@ -129,8 +129,10 @@ def _number(value: int | float | np.integer, spec: ArraySpec) -> np.ndarray:
     )
 
 
-def _import(value: object, spec: ArraySpec) -> np.ndarray:
+def imported(value: object, what: str, expected: str) -> np.ndarray:
+    """The elements of ``value``, which is no plain array but may have one. Raises ``CallError``."""
     if isinstance(value, np.ndarray):  # a subclass: its plain array
+        check_unmasked(value, what)
         return np.asarray(value)
     reasons: list[str] = []
     if hasattr(value, "__dlpack__"):
@@ -145,10 +147,21 @@ def _import(value: object, spec: ArraySpec) -> np.ndarray:
             reasons.append(f"__array__: {error}")
     raise CallError(
         "WEFT-E0602",
-        f"input {spec.name!r} is a {type(value).__name__}, not an array",
+        f"{what} is a {type(value).__name__}, not an array",
         why="; ".join(reasons) or "it has neither __dlpack__ nor __array__",
-        hint=f"expected {describe(spec)}: a NumPy array, or anything with DLPack on the CPU",
+        hint=f"{expected}: a NumPy array, or anything with DLPack on the CPU",
     )
+
+
+def check_unmasked(array: np.ndarray, what: str) -> None:
+    """Compiled code knows of no mask: it would compute with what lies below it."""
+    if np.ma.is_masked(array):
+        raise CallError(
+            "WEFT-E0602",
+            f"{what} is an array with masked elements",
+            why="compiled code reads and writes what lies below the mask",
+            hint="numpy.ma.filled(array, value) has a value in their place",
+        )
 
 
 def address(array: np.ndarray) -> int:
@@ -219,6 +232,7 @@ def check_in_place(given: object, array: np.ndarray, name: str) -> None:
 def check_writable(array: np.ndarray, what: str) -> None:
     if not array.flags.writeable:
         raise CallError("WEFT-E0606", f"{what} is read-only")
+    check_unmasked(array, what)
     several = (s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
     if array.size and not all(several):  # NumPy gives empty arrays strides of 0
         raise CallError("WEFT-E0606", f"{what} overlaps itself", why="it is a broadcast view")

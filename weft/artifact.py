@@ -29,10 +29,10 @@ from weft.artifact_header import MALFORMED, decode_header, encode_header, pack_t
 from weft.codegen.llvm_target import host_target
 from weft.compiled import Compiled, missing_here
 from weft.errors import ArtifactError
-from weft.files import write_atomically
+from weft.files import open_file, write_atomically
 
 MAGIC = b"\x89WEFT\r\n\x1a"
-FORMAT = 3  # of this file and of the entry point's calling convention
+FORMAT = 4  # of this file and of the entry point's calling convention
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sIIQQ32s")
 _DIGEST_AT = 32
@@ -52,7 +52,7 @@ def write(compiled: Compiled, path: Path, *, texts: bool = True) -> None:
 def read(path: Path) -> Compiled:
     """Map the artifact at ``path``; ``ArtifactError`` if unreadable, corrupt or for another CPU."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             checked = _verified(file)
     except (OSError, ValueError) as error:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.pickling import StaysHere
 
-class BoundCall:
+
+class BoundCall(StaysHere):
     """Runs a program on the same memory at each call: ``Executable.bind``.
 
     A call checks nothing and allocates nothing. It reads what the arguments contain by then, writes
@@ -20,6 +22,7 @@ class BoundCall:
     """
 
     __slots__ = ("_failure", "_held", "_lock", "_native", "_results")
+    _elsewhere = "pickle the program, or save it, and bind it to memory there"
 
     def __init__(
         self,
@@ -41,6 +44,9 @@ class BoundCall:
             if self._native():
                 raise self._failure()
         return self._results
+
+    def __deepcopy__(self, _: object) -> NoReturn:
+        self.__reduce__()  # a copy would need memory of its own
 
     @property
     def native(self) -> partial[int]:

@@ -2,9 +2,9 @@
 
 An entry is a file named after its key's SHA-256: the whole key, which is compared on a hit, and the
 payload with its own checksum. Anything unexpected is a miss, and the entry is removed: a truncated
-file, flipped bits, another format, a key that merely hashes alike. Entries appear by renaming, so
-readers and writers in many processes need no lock. The least recently used entries go first once
-the folder exceeds its limit.
+file, flipped bits, another format, a key that merely hashes alike, a pipe, a file that others own
+or can write. Entries appear by renaming, so readers and writers in many processes need no lock. The
+least recently used entries go first once the folder exceeds its limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from weft.errors import WeftWarning
-from weft.files import TEMPORARY, write_atomically
+from weft.files import TEMPORARY, folder_named, open_file, write_atomically
 
 LIMIT = 4 << 30  # bytes
 STALE = 3600.0  # seconds after which an unfinished file is taken for abandoned
@@ -126,7 +126,7 @@ def open_cache(folder: str | None = None, limit: int = LIMIT) -> Cache | None:
     None, with a warning, where it cannot be used safely.
     """
     try:
-        return Cache(user_cache_path("weft") if folder is None else Path(folder), limit)
+        return Cache(user_cache_path("weft") if folder is None else folder_named(folder), limit)
     except OSError as error:
         warnings.warn(
             f"WEFT-E0710: compiled programs are not kept: {error}", WeftWarning, stacklevel=2
@@ -137,22 +137,25 @@ def open_cache(folder: str | None = None, limit: int = LIMIT) -> Cache | None:
 def _check_private(status: os.stat_result, name: str) -> None:
     if not stat.S_ISDIR(status.st_mode):
         raise PermissionError(f"{name} is not a folder")
+    _check_ours(status, name)
+
+
+def _check_ours(status: os.stat_result, name: str) -> None:
+    """Nobody else has written, or can write, what is loaded into this process as code."""
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         raise PermissionError(f"{name} belongs to another user")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(f"{name} can be written by others: chmod 700 it")
+        raise PermissionError(f"{name} can be written by others: chmod go-w it")
 
 
 def _read(path: Path, key: bytes) -> memoryview:
     """The payload of the entry at ``path``; ``ValueError`` where it is not that of ``key``."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size < _PREFIX.size:
+    with open_file(path, links=False) as file:
+        status = os.fstat(file.fileno())
+        _check_ours(status, str(path))
+        if status.st_size < _PREFIX.size:
             raise ValueError("no entry")
-        buffer = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-    finally:
-        os.close(descriptor)
+        buffer = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     magic, key_bytes, size, digest = _PREFIX.unpack(buffer[: _PREFIX.size])
     start = _PREFIX.size + len(key)
     start += -start % _ALIGNMENT

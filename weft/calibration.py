@@ -5,8 +5,6 @@ Nothing is measured unasked: two compilations for "host" are alike on every mach
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 from platformdirs import user_cache_path
 
@@ -15,6 +13,7 @@ from weft.codegen.calibrate import Measured, calibrate, calibrated
 from weft.codegen.machines.host import host
 from weft.codegen.target import Target
 from weft.errors import CompileError, WeftError
+from weft.files import folder_named
 from weft.options import Options
 
 NAME = "host-calibrated"
@@ -66,7 +65,8 @@ def _key() -> bytes:
 
 def _cache(options: Options) -> Cache:
     """A folder beside the compiled programs, so that clearing these leaves it alone."""
-    folder = user_cache_path("weft") if options.cache_dir is None else Path(options.cache_dir)
+    chosen = options.cache_dir
+    folder = user_cache_path("weft") if chosen is None else folder_named(chosen)
     try:
         return Cache(folder / "calibration")
     except OSError as error:

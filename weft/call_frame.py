@@ -60,12 +60,12 @@ class Frame:
             self.capacity = size
 
     def fill(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Addresses into the tables."""
+        """Addresses into the tables, which are of no call until they are all there."""
+        self.held = None
         for number, at in enumerate(inputs):
             self.inputs[number] = at
         for number, at in enumerate(outputs):
             self.outputs[number] = at
-        self.held = None
 
     def take(self, given: Sequence[object]) -> tuple[Shapes, tuple[int, ...]] | None:
         """The shapes and addresses of arguments that are arrays of the very dtypes declared,

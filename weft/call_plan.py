@@ -44,7 +44,8 @@ def plan_call(
         names = [compiled.inputs[k].name for k in compiled.scalars]
         known = dict(zip(names, values, strict=True))
         declared = [spec.shape for spec in compiled.inputs]
-        sizes = bind(declared, shapes, compiled.derived, known)
+        called = [spec.name for spec in compiled.inputs]
+        sizes = bind(declared, shapes, compiled.derived, known, called)
         for guard in compiled.guards:
             if not evaluate(guard.condition, sizes):
                 raise CallError(

@@ -1,7 +1,9 @@
 """What the compiler hands over: everything that a call needs, as plain frozen data.
 
 ``Compiled`` is what an artifact and the cache store and what an ``Executable`` runs. It holds no
-handle, pointer or isl object; what explains it is worked out when somebody asks.
+handle, pointer or isl object; what explains it is worked out when somebody asks. What only this
+process knows of it, how long it took and whence it came, is no part of an artifact: equal
+compilations give equal bytes.
 """
 
 from __future__ import annotations
@@ -61,8 +63,9 @@ class Compiled:
     constants. ``checks``: for each step what its
     kernel's check codes mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details.
     ``scalars``: inputs whose value, an integer, is the parameter of their name.
-    ``llvm``: the modules' text. ``texts``: the IRs, stage by stage. ``stats``: JSON data.
-    ``explain``: what was decided and why, in words.
+    ``llvm``: the modules' text. ``texts``: the IRs, stage by stage. ``stats``: counts, JSON data.
+    ``explain``: what was decided and why, in words. ``seconds``: what each stage of the compiler
+    took, in this process; ``from_cache``: none did.
     """
 
     name: str
@@ -84,6 +87,8 @@ class Compiled:
     texts: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, object] = field(default_factory=dict)
     explain: Callable[[], str] = str
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    from_cache: bool = False
 
     def text(self, stage: str) -> str:
         """The program after ``stage``. Raises ``CallError``."""

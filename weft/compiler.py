@@ -84,8 +84,7 @@ def compile_graph(
     key = cache_key(identity, graph.constants.items(), target, chosen) if cache else b""
     found = find(cache, key, target.llvm)
     if found is not None:
-        found = replace(found, stats={**found.stats, "from_cache": True})
-        return Executable(found, threads=chosen.threads)
+        return Executable(replace(found, from_cache=True), threads=chosen.threads)
     compiled = _compiled(graph, target, chosen, given)
     store(cache, key, compiled)
     return Executable(compiled, threads=chosen.threads)
@@ -124,6 +123,7 @@ def machine_code(graph: Graph, lowered: Lowered, code: ObjectCode) -> Compiled:
         in_place=tuple(InPlace(o, i) for o, i in graph.in_place),  # copied at the end of a call
         guards=guards_of([code.scheduled.scop for code in lowered.codes if code]),
         stats=statistics(lowered),
+        seconds=dict(lowered.passes.seconds),
         texts=lowered.passes.texts,
         explain=explain,
     )

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from ctypes import c_int, c_void_p
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -251,10 +251,8 @@ class Executable:
             raise self._failed(frame)
 
     def _failed(self, frame: Frame) -> ExecutionError:
-        """What went wrong in a native call; the next one starts without it."""
-        error = self._compiled.failure(*frame.status)
-        frame.status[1] = 0
-        return error
+        """What went wrong in a native call."""
+        return self._compiled.failure(*frame.status)
 
     def _plan(self, shapes: Shapes, values: tuple[int, ...]) -> Plan:
         """``values``: of the inputs that are parameters."""
@@ -316,8 +314,14 @@ class Executable:
 
     @property
     def stats(self) -> Mapping[str, object]:
-        """Counts and times of the compilation."""
-        return MappingProxyType(dict(self._compiled.stats))
+        """Counts of the compilation; "seconds" by stage where it happened in this process, and
+        "from_cache" where it did not."""
+        made, stats = self._compiled, dict(self._compiled.stats)
+        if made.seconds:
+            stats["seconds"] = {stage: round(s, 4) for stage, s in made.seconds.items()}
+        if made.from_cache:
+            stats["from_cache"] = True
+        return MappingProxyType(stats)
 
     def explain(self) -> str:
         """What was fused, tiled and scheduled, and why."""
@@ -332,10 +336,9 @@ class Executable:
         return self._compiled.source(language)
 
     def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
-        """Write one file that ``weft.load`` runs without compiling, atomically."""
-        # Where this process got it from is nothing to remember.
-        stats = {k: v for k, v in self._compiled.stats.items() if k != "from_cache"}
-        artifact.write(replace(self._compiled, stats=stats), Path(path), texts=texts)
+        """Write one file that ``weft.load`` runs without compiling, atomically; equal compilations
+        give equal bytes. Who loads it has to trust it like a shared library: see ``weft.load``."""
+        artifact.write(self._compiled, Path(path), texts=texts)
 
     def export(
         self,
@@ -354,6 +357,17 @@ class Executable:
             self._compiled, Path(path), header=None if header is None else Path(header), name=name
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As its artifact, which is read back: no code of Python's is pickled."""
+        threads = None if self._threads == _thread_count(None) else self._threads
+        return _from_bytes, (b"".join(artifact.encode(self._compiled)), threads)
+
+    def __copy__(self) -> Executable:
+        return self  # which never changes
+
+    def __deepcopy__(self, _: object) -> Executable:
+        return self
+
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))
         outputs = ", ".join(map(describe, self.outputs))
@@ -361,13 +375,29 @@ class Executable:
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executable:
-    """The executable in a file that ``Executable.save`` wrote; ``ArtifactError`` if unfit."""
-    compiled = artifact.read(Path(path))
+    """The executable in a file that ``Executable.save`` wrote; ``ArtifactError`` if unfit.
+
+    The file holds machine code, which runs with all that this process may do: load what you would
+    run as a program, and nothing else. Its checksum and the checks of its header are against
+    accidents (a file cut off, a flipped bit, another format, another processor), not against
+    somebody who changes the code and the checksum with it. Whether a file is the one that somebody
+    vouches for, a signature beside it has to say: equal compilations give equal bytes.
+    """
+    return _linked(artifact.read(Path(path)), str(path), threads)
+
+
+def _from_bytes(data: bytes, threads: int | None) -> Executable:
+    """The executable of an artifact in memory. On a processor that lacks what it needs it is there,
+    as one for another target is, and cannot be called."""
+    return _linked(artifact.decode(memoryview(data), "a pickle"), "a pickle", threads)
+
+
+def _linked(compiled: Compiled, where: str, threads: int | None) -> Executable:
     try:
         return Executable(compiled, threads=threads)
     except RuntimeError as error:  # LLVM's linker
         raise ArtifactError(
-            "WEFT-E0704", "the object code cannot be linked", where=str(path), why=str(error)
+            "WEFT-E0704", "the object code cannot be linked", where=where, why=str(error)
         ) from None
 
 

@@ -35,7 +35,7 @@ NOTES = {  # what passes over the graph say about nodes, by attribute
 
 
 def statistics(lowered: Lowered) -> dict[str, object]:
-    """Counts, bytes and seconds of one compilation, as JSON data."""
+    """Counts and bytes of one compilation, as JSON data."""
     codes = [code for code in lowered.codes if code is not None]
     unique = list({id(code): code for code in codes}.values())
     main = lowered.assembly.main
@@ -51,7 +51,6 @@ def statistics(lowered: Lowered) -> dict[str, object]:
         "serial_fallbacks": sum(bool(code.fallback) for code in unique),
         "arena_bytes": _constant(main),
         "intermediate_bytes": intermediate_bytes(lowered.graph),
-        "seconds": {stage: round(s, 4) for stage, s in lowered.passes.seconds.items()},
         "host": 0,
     }
 

@@ -1,14 +1,22 @@
-"""Writing a file so that nobody ever sees half of it."""
+"""Writing a file so that nobody ever sees half of it; reading what is a file and nothing else."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 TEMPORARY = ".weft-tmp-"  # prefix of the names that a killed process may leave behind
+
+
+def folder_named(name: str) -> Path:
+    """The folder of an option or a variable, which no shell has looked at: ~ is the user's own."""
+    return Path(os.path.expanduser(name))
 
 
 def write_atomically(
@@ -41,3 +49,20 @@ def written_beside(
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def open_file(path: Path, *, links: bool = True) -> BinaryIO:
+    """``path`` to read from; ``OSError`` unless it is a regular file, by ``links`` or by itself.
+
+    Nobody waits for the writer of a pipe, and no device does what it does when it is opened.
+    """
+    follow = 0 if links else getattr(os, "O_NOFOLLOW", 0)
+    file = open(path, "rb", opener=partial(_open_now, follow))  # noqa: SIM115 (the caller's)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path} is not a regular file")
+    return file
+
+
+def _open_now(more: int, path: str, flags: int) -> int:
+    return os.open(path, flags | more | getattr(os, "O_NONBLOCK", 0))

@@ -72,7 +72,7 @@ def compile_kernel(
     found = find(cache, key, target.llvm)
     if found is not None:
         anew = memoise(partial(_anew, kernel, options, scheduled))
-        found = replace(found, stats={**found.stats, "from_cache": True}, explain=anew)
+        found = replace(found, from_cache=True, explain=anew)
         return Executable(found, threads=options.threads)
     compiled = kernel_machine_code(lower_loops(kernel, options, scheduled), target.llvm)
     store(cache, key, replace(compiled, explain=str))
@@ -199,7 +199,8 @@ def kernel_machine_code(lowered: LoweredKernel, target: LlvmTarget) -> Compiled:
         inputs=inputs,
         outputs=outputs,
         guards=range_guards(lowered.scheduled) + guards_of([lowered.scheduled.scop]),
-        stats=statistics(lowered.scheduled, lowered.program, lowered.fallback, lowered.passes),
+        stats=statistics(lowered.scheduled, lowered.program, lowered.fallback),
+        seconds=dict(lowered.passes.seconds),
         texts=lowered.passes.texts,
         explain=memoise(_explanation(lowered)),
     )

@@ -7,7 +7,6 @@ from weft.explain import cost_lines, dependence_lines, memory_lines, schedule_li
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.frontend.scalar_printer import python_text
 from weft.guards import guards_of
-from weft.passes import Passes
 from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.scop import Access, Scop, Statement
@@ -28,10 +27,8 @@ STRATEGIES = {  # those of ``schedule_loops``, in its order
 _GUARDED = ", if "  # in what the front end says of a statement: a condition on data follows
 
 
-def statistics(
-    scheduled: Scheduled, program: Program, fallback: str, passes: Passes
-) -> dict[str, object]:
-    """Counts, bytes and seconds of one compilation, as JSON data."""
+def statistics(scheduled: Scheduled, program: Program, fallback: str) -> dict[str, object]:
+    """Counts and bytes of one compilation, as JSON data."""
     arena = program.arena
     return {
         "statements": len(scheduled.original.statements),
@@ -40,7 +37,6 @@ def statistics(
         "serial_fallbacks": int(bool(fallback)),
         "schedule": "; ".join(scheduled.notes),
         "arena_bytes": int(arena.value) if isinstance(arena, Literal) else None,
-        "seconds": {stage: round(s, 4) for stage, s in passes.seconds.items()},
     }
 
 

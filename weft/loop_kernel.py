@@ -136,7 +136,8 @@ class Kernel(LoopFunction):
         }
         shapes = [np.shape(value) for value in given]
         try:
-            sizes = bind([spec.shape for spec in specs], shapes, (), known)
+            declared, called = [spec.shape for spec in specs], [spec.name for spec in specs]
+            sizes = bind(declared, shapes, (), known, called)
         except SizeError as error:
             raise CallError("WEFT-E0605", f"sizes do not fit: {error}") from None
         _with_names(self.function, sizes)(*given)

@@ -25,6 +25,7 @@ from weft.onnx_inputs import describe
 from weft.onnx_model import OnnxModel, load_model
 from weft.onnx_shapes import Shapes
 from weft.options import Options
+from weft.pickling import StaysHere
 from weft.verify_full import compile_and_verify
 
 Data = Any  # an array, or a list (a sequence) or None (an empty optional)
@@ -58,7 +59,7 @@ def _whole(onnx: OnnxModel) -> Executable | None:
     return whole if same else None
 
 
-class Model:
+class Model(StaysHere):
     """An ONNX model with open shapes, control flow or data that is no tensor.
 
     Called like an ``Executable``, in order or by name. The first call with new shapes compiles for
@@ -66,6 +67,10 @@ class Model:
     """
 
     __slots__ = ("_made", "_onnx")
+    _elsewhere = (
+        "compile the ONNX model there, or give its sizes, weft.compile(model, shapes=...): what is"
+        " one Executable is saved, loaded and pickled"
+    )
 
     def __init__(self, onnx: OnnxModel, made: list[Executable]) -> None:
         self._onnx = onnx

@@ -66,7 +66,6 @@ class NumberedCall:
             for place, name, expr in self._derived:
                 parameters[place] = known[name] = evaluate(expr, known)
         frame.reserve(self._arena_bytes(self._parameters_at, 1))
-        frame.status[1] = 0
         inputs_at, outputs_at, status_at = frame.tables
         if self._entry(
             inputs_at, outputs_at, self._constants_at, frame.arena_at, self._parameters_at,

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from weft.arguments import as_array, imported
+from weft.compiled import ArraySpec
 from weft.errors import CallError
 from weft.frontend.onnx.onnx_graph import Port, Region
 from weft.frontend.onnx.tensors import dtype_of
@@ -91,7 +93,7 @@ class _Checker:
             case "tensor_type":
                 return self.tensor(what, name, type_.tensor_type, data)
             case None:
-                return np.asarray(data)
+                return self.array(what, data)
         raise self.error("WEFT-E0603", f"{what} is of a type that Weft does not take")
 
     def strings(self, what: str, data: Data) -> np.ndarray:
@@ -106,14 +108,19 @@ class _Checker:
     def tensor(self, what: str, name: str, type_: onnx.TypeProto.Tensor, data: Data) -> np.ndarray:
         if isinstance(data, list) and any(isinstance(item, np.ndarray) for item in data):
             raise self.error("WEFT-E0603", f"{what} is a sequence, the model takes a tensor")
-        array = np.asarray(data)
         expected = dtype_of(type_.elem_type)
+        number = type(data) in (bool, int, float) and not type_.shape.dim
+        spec = ArraySpec(name, expected, ())
+        array = as_array(data, spec) if number else self.array(what, data)
         if array.dtype != expected.numpy:
             given = array.dtype.name
             raise self.error("WEFT-E0603", f"{what} is {given}, the model takes {expected}")
         if type_.HasField("shape"):
             self.shape(what, name, array.shape, type_.shape.dim)
         return array
+
+    def array(self, what: str, data: Data) -> np.ndarray:
+        return data if type(data) is np.ndarray else imported(data, what, self.valid)
 
     def shape(self, what: str, name: str, shape: tuple[int, ...], dims: Any) -> None:
         if len(shape) != len(dims):

@@ -1,7 +1,9 @@
 """Everything that a user may choose about a compilation, as one frozen record.
 
-Only ``Options.from_environment`` reads the environment, and only the API's edge calls it; below
-that nothing is ambient.
+Each variable is the default of the field of its name: what a program gives itself it gets, and what
+it leaves alone the environment decides (docs/decisions/044). The environment is read when a record
+is made, and only then; below the API's edge, which makes one where none is passed, nothing is
+ambient.
 
     WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count
     WEFT_TARGET=x86-64-v3    the processor to compile for: a name of `weft targets`, by default host
@@ -9,7 +11,7 @@ that nothing is ambient.
     WEFT_ONLINE=off          softmax and attention with whole rows, however long these are
     WEFT_THREADS=2           threads of a call; WEFT_WORKERS=2: processes that compile (0: none)
     WEFT_VERIFY=full         interpret every IR on a shrunken instance
-    WEFT_CACHE_DIR=folder    where compiled programs are kept; "off": nowhere
+    WEFT_CACHE_DIR=folder    where compiled programs are kept; "off": nowhere (``cache``)
     WEFT_DUMP=folder         each stage's text as a numbered file
     WEFT_PRINT_AFTER=scop    a stage's text on standard error; several with commas, or "all"
     WEFT_LOGS=+fusion,tiling logging topics: "+" debug, plain info, "-" errors only; "all"
@@ -21,9 +23,10 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from weft.codegen.target import Cpu
 from weft.errors import CompileError, WeftWarning
 from weft.polyhedral.instruction import Instruction
 
@@ -34,33 +37,50 @@ VARIABLES = (
 _TOPIC = re.compile(r"[+-]?[A-Za-z_][A-Za-z0-9_.-]*")
 
 
+def _said(name: str, default: Any, variable: str = "") -> Any:
+    """The field ``name``: by default what ``variable`` says, else ``default``."""
+
+    def read(environment: Mapping[str, str]) -> Any:
+        return _setting(variable or f"WEFT_{name.upper()}", environment).get(name, default)
+
+    return field(default_factory=lambda: read(os.environ), metadata={"read": read})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Raises ``CompileError`` (WEFT-E0001) for a value that is out of range."""
+    """Fields that are not given are what the environment says, if it does.
 
-    strict: bool = False  # keep the order of every sum
-    target: str = "host"  # the processor to compile for
-    winograd: Literal["on", "off"] = "on"  # convolutions by fewer multiplications; not if strict
+    Raises ``CompileError`` (WEFT-E0001) for a value that is out of range.
+    """
+
+    strict: bool = _said("strict", False)  # keep the order of every sum
+    # The processor to compile for: a name or a record.
+    target: str | Cpu = _said("target", "host")  # noqa: RUF009 (a field)
+    # Convolutions by fewer multiplications; not if strict.
+    winograd: Literal["on", "off"] = _said("winograd", "on")
     memory: int | None = None  # bytes that one such convolution may take for intermediates
-    online: Literal["on", "off"] = "on"  # long sums of exponentials in blocks; not if strict
-    threads: int | None = None  # of a call; None: one per processor
-    workers: int | None = None  # compiler processes; None: one per processor, 0: none
-    verify: Literal["normal", "full"] = "normal"
-    cache: bool = True
-    cache_dir: str | None = None  # None: the user's cache folder
+    # Long sums of exponentials in blocks; not if strict.
+    online: Literal["on", "off"] = _said("online", "on")
+    threads: int | None = _said("threads", None)  # of a call; None: one per processor
+    # Compiler processes; None: one per processor, 0: none.
+    workers: int | None = _said("workers", None)
+    verify: Literal["normal", "full"] = _said("verify", "normal")
+    cache: bool = _said("cache", True, "WEFT_CACHE_DIR")
+    cache_dir: str | None = _said("cache_dir", None)  # None: the user's cache folder
     cache_bytes: int = 4 << 30
     fold_bytes: int = 256 << 20  # constants computed at compile time, in all
     job_seconds: float = 300.0  # the last resort against a compiler that hangs
     texts: bool = True  # keep each stage's text for ``Executable.as_text``
-    dump: str | None = None
-    print_after: tuple[str, ...] = ()
-    logs: tuple[str, ...] = ()
+    dump: str | None = _said("dump", None)
+    print_after: tuple[str, ...] = _said("print_after", ())
+    logs: tuple[str, ...] = _said("logs", ())
     instructions: tuple[Instruction, ...] = ()  # of the target besides its own: weft.instruction
 
     def __post_init__(self) -> None:
         for name in ("strict", "cache", "texts"):
             _check(isinstance(getattr(self, name), bool), name, self, "True or False")
-        _check(isinstance(self.target, str), "target", self, "the name of a processor")
+        good = isinstance(self.target, str | Cpu)
+        _check(good, "target", self, "the name of a processor, or a record of one")
         given = self.instructions
         good = isinstance(given, tuple) and all(isinstance(x, Instruction) for x in given)
         _check(good, "instructions", self, "a tuple of instructions")
@@ -101,21 +121,25 @@ class Options:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
         """The options that ``WEFT_*`` variables ask for; unknown ones are warned about."""
         given = os.environ if environment is None else environment
-        for name in sorted(given):
-            if name.startswith("WEFT_") and name not in VARIABLES:
-                warnings.warn(
-                    f"{name} means nothing to Weft; known are {', '.join(VARIABLES)}",
-                    WeftWarning,
-                    stacklevel=2,
-                )
-        values: dict[str, Any] = {}
-        for name, value in given.items():
-            if name in VARIABLES and (value or name == "WEFT_CACHE_DIR"):
-                values |= _setting(name, value.strip())
-        return cls(**values)
+        _warn_of_unknown(given)
+        return cls(**{f.name: f.metadata["read"](given) for f in fields(cls) if f.metadata})
 
 
-def _setting(name: str, value: str) -> dict[str, Any]:
+def _warn_of_unknown(environment: Mapping[str, str]) -> None:
+    for name in sorted(environment):
+        if name.startswith("WEFT_") and name not in VARIABLES:
+            warnings.warn(
+                f"{name} means nothing to Weft; known are {', '.join(VARIABLES)}",
+                WeftWarning,
+                stacklevel=3,
+            )
+
+
+def _setting(name: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that the variable ``name`` sets."""
+    value = environment.get(name, "").strip()
+    if not value and not (name == "WEFT_CACHE_DIR" and name in environment):
+        return {}
     match name:
         case "WEFT_STRICT":
             return {"strict": _flag(name, value)}
@@ -170,4 +194,5 @@ def options_or_default(options: Options | None) -> Options:
             f"options is a {type(options).__name__}, not weft.Options",
             hint="weft.Options(threads=1), say",
         )
-    return options or Options.from_environment()
+    _warn_of_unknown(os.environ)
+    return options or Options()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from weft.errors import BudgetError, InternalError, WeftError, WeftWarning
+from weft.files import folder_named
 from weft.options import Options
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ class Passes:
         if self._prints(stage):
             print(f"---- {self.name} after {stage}\n{text}", file=sys.stderr)
         if self.options.dump is not None:
-            self._dump(Path(self.options.dump), stage, text)
+            self._dump(folder_named(self.options.dump), stage, text)
 
     def _dump(self, folder: Path, stage: str, text: str) -> None:
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", self.name)[:80]

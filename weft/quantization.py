@@ -11,7 +11,7 @@ What is quantised, and how, is in ``graph/quantize.py``; here the model runs, to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,12 @@ class Quantized:
     scales: Mapping[str, Scale]
     held: Mapping[str, tuple[str, int]]
     observer: Executable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _read_only, tuple(getattr(self, part.name) for part in fields(self))
+
+    def __deepcopy__(self, _: object) -> Quantized:
+        return self  # which never changes
 
     def accuracy(self, inputs: Inputs, *, options: Options | None = None) -> Accuracy:
         """The quantised model beside the original on ``inputs``, best other ones than those that it
@@ -182,10 +188,17 @@ def observe(graph: Graph, observer: Executable, calls: Sequence[Arrays]) -> dict
     return scales_of({name: peaks[name] for name in finite}, _runs(observer, calls))
 
 
+def _read_only(original: Graph, graph: Graph, *rest: Any) -> Quantized:
+    """A quantised model from its parts as pickle has them: constants that can be written."""
+    for array in (*original.constants.values(), *graph.constants.values()):
+        array.setflags(write=False)
+    return Quantized(original, graph, *rest)
+
+
 def _runs(observer: Executable, calls: Sequence[Arrays]) -> Iterator[dict[str, np.ndarray]]:
     for arrays in calls:
         given = {name: np.asarray(array) for name, array in arrays.items()}
-        yield given | observer.run(given)
+        yield given | observer.run(arrays)
 
 
 def _calls(inputs: Inputs) -> list[Arrays]:

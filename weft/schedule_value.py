@@ -20,9 +20,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import isfunction
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, ClassVar, Concatenate, ParamSpec
 
 from weft.errors import BudgetError, CompileError, IllegalScheduleError
+from weft.pickling import StaysHere
 from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.schedule_printer import print_schedule
@@ -103,11 +104,14 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Schedule:
+class Schedule(StaysHere):
     """An order of a program's statements that is known to compute what the program does."""
 
     scheduled: Scheduled
     subject: Subject
+    _elsewhere: ClassVar[str] = (
+        "its script is a text, str(schedule): Schedule.from_script(text, source) builds it there"
+    )
 
     # The order of loops.
     split = _step(split)

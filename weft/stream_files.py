@@ -9,7 +9,7 @@ from weft.accel.artifact import Artifact
 from weft.accel.machines.named import machine_named
 from weft.accel.manifest import artifact_of, files_of, read_manifest
 from weft.errors import ArtifactError
-from weft.files import write_atomically
+from weft.files import open_file, write_atomically
 
 
 def write_stream(artifact: Artifact, path: str | Path) -> tuple[Path, Path, Path]:
@@ -38,11 +38,11 @@ def read_stream(path: str | Path, machine: Accelerator | None = None) -> Artifac
     """
     stream, manifest, _ = _paths(Path(path))
     try:
-        described = read_manifest(manifest.read_bytes())
+        described = read_manifest(_read(manifest))
         if Path(path) == manifest:
             stream = _beside(manifest, described.stream.file)
         image = _beside(manifest, described.image.file)
-        code, memory = stream.read_bytes(), image.read_bytes()
+        code, memory = _read(stream), _read(image)
     except (OSError, ValueError) as error:
         raise ArtifactError(
             "WEFT-E1026",
@@ -51,6 +51,11 @@ def read_stream(path: str | Path, machine: Accelerator | None = None) -> Artifac
             hint="a stream is three files: NAME.bin, NAME.json and NAME.image",
         ) from None
     return artifact_of(described, code, memory, machine, machine_named)
+
+
+def _read(path: Path) -> bytes:
+    with open_file(path) as file:
+        return file.read()
 
 
 def _beside(manifest: Path, name: str) -> Path:

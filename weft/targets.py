@@ -8,8 +8,8 @@ from weft import calibration
 from weft.codegen.calibrate import calibrated
 from weft.codegen.llvm_target import lacking
 from weft.codegen.machines.host import host
-from weft.codegen.machines.named import RECORDS, target_named
-from weft.codegen.target import Target
+from weft.codegen.machines.named import RECORDS, target_named, target_recorded
+from weft.codegen.target import Cpu, Target
 from weft.options import Options
 from weft.try_instruction import with_instructions
 
@@ -18,8 +18,8 @@ def target_for(options: Options) -> Target:
     """The record of ``options.target``, with ``options.instructions``.
 
     Raises ``CompileError``: WEFT-E0002 if there is none, E0004 for "host-calibrated" where nothing
-    was measured, E0021 if one of the instructions is none of that target, or does not compute what
-    it says.
+    was measured, E0023 for a record of a processor that LLVM does not know, E0021 if one of the
+    instructions is none of that target, or does not compute what it says.
     """
     return with_instructions(_named(options), options.instructions)
 
@@ -30,6 +30,8 @@ def _named(options: Options) -> Target:
             return host()
         case calibration.NAME:
             return calibration.calibrated_host(options)
+        case Cpu() as record:
+            return target_recorded(record)
         case name:
             return target_named(name)
 

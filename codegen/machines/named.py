@@ -1,4 +1,5 @@
-"""Processors by name: the records, and every other one that LLVM knows of their families."""
+"""Processors by name: the records, and every other one that LLVM knows of their families; and by
+records of users."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def target_named(name: str) -> Target:
 
 
 def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
-    """What LLVM calls ``name``, with the memory of the record that has most of its features."""
+    """What LLVM calls ``name``, with the memory of the record that has most of its features, whose
+    clock and pipelines are another processor's."""
     features = cpu_features(architecture, name)
     if not features:
         raise CompileError(
@@ -48,4 +50,28 @@ def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
     family = [r for r in RECORDS if r.architecture == architecture]
     within = [r for r in family if r.features <= features]
     nearest = max(within or family[:1], key=lambda record: len(record.features))
-    return replace(nearest, name=name, llvm=name, more="")
+    return replace(nearest, name=name, llvm=name, more="", rates={})
+
+
+def target_recorded(record: Cpu) -> Target:
+    """The processor of a user's ``record``. Raises ``CompileError`` (WEFT-E0023) where LLVM knows
+    none of its name, or one of 32 bits."""
+    family = record.architecture
+    known = (*cpu_names(family), *(own.llvm for own in RECORDS if own.architecture == family))
+    if record.llvm not in known:
+        near = get_close_matches(record.llvm, known, n=4)
+        why = f"LLVM has no {family.name} processor {record.llvm!r}"
+        raise _no_record(record, why, f"did you mean {' or '.join(near)}?" if near else "")
+    if not record.features:
+        raise _no_record(record, f"{record.llvm} has 32 bits and is not {family.name}", "")
+    return target_of(record)
+
+
+def _no_record(record: Cpu, why: str, hint: str) -> CompileError:
+    return CompileError(
+        "WEFT-E0023",
+        "this is no record of a processor",
+        where=f"Cpu {record.name!r}",
+        why=why,
+        hint=hint or "llvm: LLVM's name, whose features the processor has",
+    )

@@ -131,7 +131,9 @@ def read_source(function: Callable[..., Any]) -> Source:
         lines, start = inspect.getsourcelines(function)
         file = inspect.getsourcefile(function) or "<unknown>"
     except (OSError, TypeError) as error:
-        raise _unreadable(name, str(error)) from None
+        file = function.__code__.co_filename
+        nowhere = f"Python keeps no text of what is typed at its prompt or comes from {file}"
+        raise _unreadable(name, nowhere if file.startswith("<") else str(error)) from None
     whole = "".join(lines)
     text = textwrap.dedent(whole)
     indent = len(lines[0]) - len(text.splitlines(keepends=True)[0])

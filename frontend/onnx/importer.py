@@ -36,6 +36,7 @@ from weft.frontend.onnx.tensors import checked_shape, dtype_of
 from weft.frontend.scalar_expr import Var
 from weft.frontend.tensor_expr import Size, constant_size
 from weft.graph.operator_graph import Graph, Value
+from weft.interrupts import uninterrupted
 
 Shapes = Mapping[str, tuple[int, ...]]
 Known = Mapping[str, np.ndarray]
@@ -99,8 +100,9 @@ def import_region(
 
 def load_handlers() -> None:
     """Import every module of this package, in sorted order, so that all handlers are registered."""
-    for module in sorted(m.name for m in pkgutil.iter_modules(handlers.__path__)):
-        importlib.import_module(f"{handlers.__name__}.{module}")
+    with uninterrupted():
+        for module in sorted(m.name for m in pkgutil.iter_modules(handlers.__path__)):
+            importlib.import_module(f"{handlers.__name__}.{module}")
 
 
 def is_supported(node: OnnxNode) -> bool:

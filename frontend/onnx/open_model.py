@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,7 +28,10 @@ def open_model(source: Source) -> tuple[onnx.ModelProto, Path | None]:
         return _parse(source, "the given bytes"), None
     path = Path(source)
     try:
-        if path.stat().st_size > MAX_MODEL_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISFIFO(status.st_mode):
+            raise OSError("it is not a regular file")  # but a device, say, without an end
+        if status.st_size > MAX_MODEL_BYTES:
             raise BudgetError("WEFT-E0265", f"{path} is larger than 2 GiB", hint=_EXTERNAL)
         data = path.read_bytes()
     except (OSError, ValueError) as error:

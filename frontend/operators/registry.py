@@ -11,6 +11,7 @@ import weft.frontend.operators as families
 from weft.errors import ExpressionError
 from weft.frontend.tensor_axes import fresh_axes
 from weft.frontend.tensor_expr import Program, Tensor
+from weft.interrupts import uninterrupted
 
 Definition = Callable[..., Tensor | tuple[Tensor, ...]]
 
@@ -41,8 +42,9 @@ def operator(name: str) -> Callable[[Definition], Definition]:
 def definition_of(name: str) -> Definition:
     """The definition of ``name``; its family's module is imported where that has not happened."""
     if name not in OPERATORS:
-        for module in sorted(m.name for m in pkgutil.iter_modules(families.__path__)):
-            importlib.import_module(f"{families.__name__}.{module}")
+        with uninterrupted():  # or what half a family has defined would be defined twice
+            for module in sorted(m.name for m in pkgutil.iter_modules(families.__path__)):
+                importlib.import_module(f"{families.__name__}.{module}")
     return OPERATORS[name].definition
 
 

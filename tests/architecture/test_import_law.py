@@ -24,8 +24,9 @@ IRS = (
 )
 BASE = ("weft.errors", "weft.dtypes")
 # What any room may import besides IRs: their own interpreters, printers and arithmetic; analyses;
-# machine records; the one mapper of instructions, a pure question.
+# machine records; the one mapper of instructions, a pure question; how imports are not interrupted.
 SHARED_PREFIXES = (
+    "weft.interrupts",
     "weft.frontend.scalar_",
     "weft.frontend.tensor_",
     "weft.frontend.build",

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from weft.codegen.size_arithmetic import SizeError, bind, evaluate, text
 from weft.dtypes import bool_, int64
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select
+from weft.frontend.tensor_expr import as_size
 
 m, n, mn = Var("m"), Var("n"), Var("mn")
 ints = st.integers(-1000, 1000)
@@ -71,6 +72,25 @@ def test_bind_reads_solves_and_checks() -> None:
 def test_bind_refuses(declared, actual, message) -> None:
     with pytest.raises(SizeError, match=message):
         bind(declared, actual, [("mn", m * n)] if (mn,) in declared else ())
+
+
+@pytest.mark.parametrize(
+    ("declared", "actual", "message"),
+    [
+        ([(4,), (2, 3)], [(4,), (2, 5)], "dimension 1 of B is 5, not 3"),
+        ([(n,), (n,)], [(3,), (4,)], "n is 3, not 4, in dimension 0 of B"),
+        ([(m,), (n, n * 2)], [(1,), (3, 7)],
+         "n * 2 is 6, not 7 (with n = 3), in dimension 1 of B"),
+        ([(m,), (m, n * 2)], [(1,), (1, 7)], "n * 2 is 7 for no n, in dimension 1 of B"),
+        ([(), (m + n,)], [(), (3,)],
+         "m + n = 3 does not say what m and n may be, in dimension 0 of B"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(declared, actual, message) -> None:
+    shapes = [tuple(map(as_size, shape)) for shape in declared]
+    with pytest.raises(SizeError) as caught:
+        bind(shapes, actual, names=("A", "B"))
+    assert str(caught.value) == message
 
 
 def test_text() -> None:

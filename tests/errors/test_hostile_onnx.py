@@ -30,6 +30,7 @@ def test_a_path_that_is_no_file(tmp_path):
     assert "WEFT-E0264" in outcome(tmp_path / "missing.onnx")
     assert "WEFT-E0264" in outcome("bad\0name.onnx")
     assert "WEFT-E0264" in outcome(tmp_path)
+    assert "WEFT-E0264" in outcome("/dev/zero")  # which never ends
 
 
 # ---- versions ------------------------------------------------------------------------------------

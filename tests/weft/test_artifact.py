@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.properties.alarm import alarm
 from tests.weft.compiled_examples import chain, transpose, update
 from weft import artifact, compiled
 from weft.codegen.llvm_target import host_target
@@ -58,7 +59,7 @@ def test_everything_survives() -> None:
             assert getattr(copy, field) == getattr(original, field), field
     assert copy.explain() == original.explain() == "nothing was fused"
     assert dict(copy.texts) == dict(original.texts)
-    assert dict(copy.stats) == {"kernels": 1, "seconds": 0.25}
+    assert dict(copy.stats) == {"kernels": 1, "share": 0.25}
     for (name, array), (expected_name, expected) in zip(copy.constants, CONSTANTS, strict=True):
         assert name == expected_name and array.dtype == expected.dtype
         np.testing.assert_array_equal(array, expected)
@@ -108,6 +109,17 @@ def test_unwritable_and_unreadable_places(tmp_path: Path) -> None:
     (tmp_path / "empty.weft").touch()
     with pytest.raises(ArtifactError, match="WEFT-E0700"):
         artifact.read(tmp_path / "empty.weft")
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.weft")
+    with alarm(5):
+        for path in (tmp_path / "pipe.weft", Path("/dev/zero")):
+            with pytest.raises(ArtifactError, match=r"WEFT-E0700.*\n.*\n.*not a regular file"):
+                artifact.read(path)
+    (tmp_path / "link.weft").symlink_to(tmp_path / "there.weft")
+    artifact.write(chain(), tmp_path / "there.weft")
+    assert artifact.read(tmp_path / "link.weft").name == chain().name
 
 
 # ---- damage -------------------------------------------------------------------------------------
@@ -165,7 +177,7 @@ def test_other_formats_and_files() -> None:
         decoded(b"\x7fELF" + bytes(500))
     newer = bytearray(GOOD)
     newer[8] = 99
-    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 3"):
+    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 4"):
         decoded(bytes(newer))
 
 

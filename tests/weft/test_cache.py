@@ -8,13 +8,18 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.properties.alarm import alarm
+from weft import calibration
 from weft.cache import Cache, open_cache
 from weft.errors import WeftWarning
 from weft.files import TEMPORARY
+from weft.options import Options
+from weft.passes import Passes
 
 
 @pytest.fixture
@@ -84,6 +89,44 @@ def test_links_and_folders_in_the_place_of_entries(cache: Cache, tmp_path: Path)
     assert not cache.put(b"key", [b"payload"])
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)])
+def test_what_is_no_file_in_the_place_of_entries(cache: Cache, make: Callable[..., None]) -> None:
+    """A pipe without a writer would be waited for."""
+    make(cache.path(b"key"))
+    with alarm(5):
+        assert cache.get(b"key") is None
+    assert entries(cache) == []
+    assert cache.put(b"key", [b"payload"]) and bytes(cache.get(b"key") or b"") == b"payload"
+
+
+def test_entries_of_others_or_that_others_can_write_are_no_entries(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even inside a private folder, into which somebody has moved them."""
+    for mode in (0o622, 0o620, 0o602):
+        cache.put(b"key", [b"payload"])
+        cache.path(b"key").chmod(mode)
+        assert cache.get(b"key") is None
+        assert entries(cache) == []
+    cache.put(b"key", [b"payload"])
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert cache.get(b"key") is None
+    assert entries(cache) == []
+
+
+def test_devices_in_the_place_of_entries(cache: Cache) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes devices")
+    try:
+        os.mknod(cache.path(b"key"), stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero
+    except OSError:
+        pytest.skip("not even root makes devices here")
+    with alarm(5):
+        assert cache.get(b"key") is None
+    assert entries(cache) == []
+
+
 def test_the_least_recently_used_go_first(cache: Cache) -> None:
     for number in range(6):
         cache.put(bytes([number]), [bytes(1500)])
@@ -130,6 +173,21 @@ def test_the_usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     usual = open_cache()
     assert usual is not None and usual.folder == tmp_path / "xdg" / "weft"
+
+
+def test_home_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell has looked at what stands in a variable of a container, say."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WEFT_CACHE_DIR", "~/kept")
+    monkeypatch.setenv("WEFT_DUMP", "~/dumped")
+    found = open_cache(Options().cache_dir)
+    assert found is not None and found.folder == tmp_path / "home" / "kept"
+    Passes(Options(), "m").run("scop", lambda: 1, show=str)
+    assert list((tmp_path / "home" / "dumped").iterdir())
+    assert calibration.measured_host(Options()) is None
+    assert (tmp_path / "home" / "kept" / "calibration").is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 
 
 def test_a_failing_disk_is_no_error(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft.errors import ArtifactError, CallError
+from weft.errors import ArtifactError, CallError, ExecutionError
 
 RNG = np.random.default_rng(0)
 W = RNG.standard_normal((3, 3)).astype(np.float32)
@@ -167,3 +167,94 @@ def test_control_flow_runs_on_the_host_and_is_counted(tmp_path):
 def test_lower_takes_models_and_makes_open_sizes_symbols():
     text = str(weft.lower(linear("n"), "scop"))
     assert "float32[n, 3]" in text and "float32[2, 3]" in str(weft.lower(linear(2), "scop"))
+
+
+# ---- what is said of indices, masks and lists ----------------------------------------------------
+
+
+def _indexed(op, rank_of_indices, **attributes):
+    """``op`` of x[5, 3] (and updates) at indices i, which count from the back below 0."""
+    shape = {1: (2,), 2: (2, 3), 3: (2, 1)}[rank_of_indices]
+    ports = [value("x", (5, 3)), value("i", shape, TensorProto.INT64)]
+    if op.startswith("Scatter"):
+        ports.append(value("u", (2, 3)))
+    node = helper.make_node(op, [port.name for port in ports], ["y"], **attributes)
+    return model([node], ports, [value("y", None)]), shape
+
+
+@pytest.mark.parametrize(
+    ("op", "indices"),
+    [("Gather", 1), ("GatherElements", 2), ("GatherND", 3), ("ScatterElements", 2),
+     ("ScatterND", 3)],
+)  # fmt: skip
+@pytest.mark.parametrize("wrong", [-6, 5, -(2**63), 2**63 - 1])
+def test_an_index_out_of_range_is_named_as_it_was_given(op, indices, wrong):
+    made, shape = _indexed(op, indices)
+    program = weft.compile(made, options=OPTIONS)
+    given = [floats(5, 3), np.zeros(shape, np.int64)]
+    given += [floats(2, 3)] * op.startswith("Scatter")
+    program(*given)
+    given[1][-1] = wrong
+    with pytest.raises(ExecutionError, match=rf"WEFT-E0610: index {wrong} of .* of size 5"):
+        program(*given)
+
+
+def test_only_what_counts_from_the_back_is_named_as_it_was_given():
+    """An index of the user's own making is named as it was made."""
+    A, at = weft.placeholder((5,), name="A"), weft.placeholder((1,), dtype="int64", name="at")
+    made = weft.compute((1,), lambda i: A[weft.select(at[i] < 0, at[i] * 2, at[i])], name="B")
+    with pytest.raises(ExecutionError, match="index -4 of A is outside dimension 0 of size 5"):
+        weft.compile(made, options=OPTIONS)(np.zeros(5, np.float32), np.array([-2]))
+
+
+@pytest.fixture(params=["fixed", "open"])
+def negated(request):
+    rows = 2 if request.param == "fixed" else "n"
+    made = model([helper.make_node("Neg", ["x"], ["y"])], [value("x", (rows, 3))],
+                 [value("y", (rows, 3))])  # fmt: skip
+    return weft.compile(made, options=OPTIONS)
+
+
+def test_masked_elements_are_refused_and_without_any_an_array_is_one(negated):
+    data, mask = floats(2, 3), np.zeros((2, 3), bool)
+    assert np.array_equal(negated(np.ma.array(data)), -data)
+    assert np.array_equal(negated(np.ma.array(data, mask=mask)), -data)
+    mask[1, 2] = True
+    masked = np.ma.array(data, mask=mask)
+    for call in (
+        lambda: negated(masked),
+        lambda: negated(x=masked),
+        lambda: negated.run({"x": masked}),
+        lambda: negated(data, out=masked),
+    ):
+        with pytest.raises(CallError, match=r"WEFT-E0602: .* masked elements"):
+            call()
+    assert np.array_equal(negated(masked.filled(7)), -np.where(mask, np.float32(7), data))
+
+
+def test_masked_calibration_inputs_are_refused():
+    masked = np.ma.array(floats(2, 3), mask=np.eye(2, 3, dtype=bool))
+    with pytest.raises(CallError, match="WEFT-E0602: input 'x' is an array with masked elements"):
+        weft.quantize(linear(2), [{"x": masked}])
+
+
+@pytest.mark.parametrize("given", [[[1.0] * 3] * 2, ((1, 2, 3), (4, 5, 6)), 3.0, "text", None])
+def test_what_is_no_array_is_called_what_it_is(negated, given):
+    with pytest.raises(CallError) as caught:
+        negated(given)
+    assert f"WEFT-E0602: input 'x' is a {type(given).__name__}, not an array" in str(caught.value)
+
+
+def test_the_dimension_that_does_not_fit_is_named(negated):
+    with pytest.raises(CallError, match=r"E0605.*dimension 1"):
+        negated(floats(2, 4))
+
+
+def test_numbers_are_arrays_without_dimensions():
+    for rows in (2, "n"):
+        ports = [value("x", (rows,)), value("s", ())]
+        node = helper.make_node("Mul", ["x", "s"], ["y"])
+        scaled = weft.compile(model([node], ports, [value("y", (rows,))]), options=OPTIONS)
+        assert scaled(np.ones(2, np.float32), 3).tolist() == [3, 3]
+        with pytest.raises(CallError, match="E0603"):
+            scaled(np.ones(2, np.float32), np.float64(3))

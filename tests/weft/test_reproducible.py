@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -20,6 +21,7 @@ import weft.executable
 import weft.object_code
 import weft.program_code
 from tests.weft.small_models import MODELS, seeded_inputs
+from weft.artifact import encode
 from weft.benchmarks.polybench.registry import SUITE
 from weft.codegen.llvm_target import host_target
 from weft.compiled import Compiled
@@ -68,6 +70,7 @@ def digests(made: Compiled) -> dict[str, str]:
     parts |= {stage: text.encode() for stage, text in made.texts.items()}
     parts |= {f"constant {name}": data.tobytes() for name, data in made.constants}
     parts["explanation"] = made.explain().encode()
+    parts["artifact"] = b"".join(bytes(piece) for piece in encode(made))
     return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
 
@@ -93,6 +96,32 @@ def test_the_same_code_byte_for_byte_whatever_the_hash_seed() -> None:
         assert any(part.startswith("object") for part in parts)
         different = [part for part in parts if parts[part] != second[name].get(part)]
         assert not different and parts.keys() == second[name].keys()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_artifacts_of_equal_compilations_are_equal(workers: int, tmp_path: Path) -> None:
+    """Times differ, and where a program came from; what is saved is the program."""
+    options = Options(workers=workers, cache_dir=str(tmp_path / "cache"))
+    kernel = SUITE["gemm"].make(as_dtype("float64"))
+    sources: dict[str, Callable[[], object]] = {
+        "model": MODELS["transformer"],
+        "kernel": lambda: kernel,
+        "tensors": _scaled,
+    }
+    for name, source in sources.items():
+        saved = []
+        for given in (OPTIONS, options, options):
+            made = weft.compile(source(), options=given)
+            made.save(tmp_path / name)
+            saved.append((tmp_path / name).read_bytes())
+            weft.load(tmp_path / name).save(tmp_path / name)
+            assert (tmp_path / name).read_bytes() == saved[0]
+        assert made.stats["from_cache"] and len(set(saved)) == 1
+
+
+def _scaled() -> weft.Tensor:
+    A = weft.placeholder((weft.var("n"), 8), name="A")
+    return weft.compute((weft.var("n"), 8), lambda i, j: weft.exp(A[i, j]) * 2, name="B")
 
 
 # ---- results ------------------------------------------------------------------------------------

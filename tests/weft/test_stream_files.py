@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,8 @@ CORRUPT: list[tuple[str, Any, str]] = [
      "E1023: no configuration of vta"),
     ("s.json", lambda p: p.unlink(), "E1026: cannot read"),
     ("s.image", lambda p: p.unlink(), "E1026: cannot read"),
+    ("s.image", lambda p: (p.unlink(), os.mkfifo(p)), "E1026: cannot read"),
+    ("s.json", lambda p: (p.unlink(), os.mkfifo(p)), "E1026: cannot read"),
 ]  # fmt: skip
 
 

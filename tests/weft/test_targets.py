@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import pytest
 
 import weft
 from tests.weft.small_models import conv_net
+from weft.codegen.architectures import X86_64
 from weft.codegen.llvm_target import lacking
 from weft.codegen.machines.named import target_named
 from weft.codegen.program_interpreter import interpret_program
+from weft.codegen.target import KIB, Cpu
 from weft.compiler import lower_graph
 from weft.errors import ArtifactError, CallError, CompileError
 from weft.frontend.onnx.importer import import_model
@@ -26,7 +29,8 @@ from weft.frontend.onnx.open_model import open_model
 from weft.graph.from_program import from_program
 from weft.kernel_code import lower_loops
 from weft.options import Options
-from weft.targets import target_for
+from weft.polyhedral.machine import Cache
+from weft.targets import target_for, thread_count
 
 RUNNABLE = [
     name for name in ("x86-64", "x86-64-v3", "x86-64-v4") if not lacking(target_named(name).llvm)
@@ -226,3 +230,48 @@ def test_unknown_targets_are_refused_before_anything_is_compiled() -> None:
 def test_the_argument_counts_more_than_the_options() -> None:
     found = weft.compile(product(), target="aarch64", options=Options(target="x86-64"))
     assert found.compiled.target == target_named("aarch64").llvm
+
+
+def test_a_record_of_ones_own_is_a_target() -> None:
+    """As a name is: by argument, in options, for kernels and for what is only lowered."""
+    record = Cpu(
+        name="mine",
+        architecture=X86_64,
+        llvm="x86-64-v3",
+        caches=(Cache(16 * KIB), Cache(96 * KIB)),
+        cores=3,
+        rates={"frequency": 1.5e9},
+    )
+    A = weft.placeholder((9, 40), name="A")
+    k = weft.reduce_axis((0, 40), name="k")
+    B = weft.compute((9, 9), lambda i, j: weft.sum(A[i, k] * A[j, k], axis=k), name="B")
+    options = Options(cache=False, workers=0, target=record)
+    a = np.random.default_rng(0).normal(size=(9, 40)).astype(np.float32)
+    plain = Options(cache=False, workers=0)
+    programs = [weft.compile(B, options=options), weft.compile(B, target=record, options=plain)]
+    for program in programs:
+        if not lacking(program.compiled.target):
+            np.testing.assert_allclose(program(a), a @ a.T, rtol=1e-5, atol=1e-5)
+        assert program.compiled.target.cpu == "x86-64-v3"
+    assert programs[0].compiled.objects == programs[1].compiled.objects
+    target = target_for(options)
+    assert (target.name, target.cores, target.machine.frequency) == ("mine", 3, 1.5e9)
+    assert target.machine.caches == record.caches and thread_count(options) == 3
+    assert str(weft.lower(B, "scop", target=record)) == str(weft.lower(B, "scop"))
+    assert hash(options) == hash(replace(options))
+    with pytest.raises(CompileError, match="WEFT-E0001: option target is 3, not the name"):
+        Options(target=3)  # type: ignore[arg-type]
+    with pytest.raises(CompileError, match="WEFT-E0023"):
+        weft.compile(B, target=replace(record, llvm="z80"))
+
+
+def test_records_that_differ_are_apart_in_the_cache(tmp_path: Path) -> None:
+    """What a record says decides about tiles."""
+    A = weft.placeholder((64, 64), name="A")
+    B = weft.compute((64, 64), lambda i, j: A[j, i], name="B")
+    options = Options(cache_dir=str(tmp_path), workers=0)
+    slow = Cpu(name="mine", architecture=X86_64, llvm="x86-64-v3", rates={"frequency": 1e9})
+    fast = replace(slow, rates={"frequency": 5e9})
+    for record, kept in ((slow, False), (slow, True), (fast, False), (fast, True)):
+        made = weft.compile(B, options=options, target=record)
+        assert bool(made.stats.get("from_cache")) is kept

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -8,9 +8,10 @@ from weft.codegen.architectures import X86_64
 from weft.codegen.llvm_cpus import cpu_names
 from weft.codegen.llvm_target import lacking
 from weft.codegen.machines.host import cpu_count, host
-from weft.codegen.machines.named import RECORDS, target_named
-from weft.codegen.target import machine_of
+from weft.codegen.machines.named import RECORDS, target_named, target_recorded
+from weft.codegen.target import RATES, TYPICAL, Cpu, machine_of
 from weft.errors import CompileError
+from weft.polyhedral.machine import Cache, Machine
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,71 @@ def test_short_vectors_have_the_registers_of_their_kind() -> None:
         pytest.skip("elsewhere all vectors are alike")
     short = replace(host().llvm, vector_bytes=16)
     assert machine_of(short).vector_registers == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [("cascadelake", "skylake-avx512"), ("haswell", "x86-64-v3"), ("znver3", "x86-64-v3"),
+     ("znver4", "znver4"), ("cortex-a710", "neoverse-v2")],
+)  # fmt: skip
+def test_rates_of_a_record_are_its_own(name: str, like: str) -> None:
+    """A neighbour's clock and pipelines say nothing of a processor; its caches are a guess."""
+    found, nearest = target_named(name).machine, target_named(like).machine
+    typical = Machine("", 16, 16, TYPICAL)
+    rates = {rate: getattr(found, rate) for rate in RATES}
+    assert [c.size for c in found.caches] == [c.size for c in nearest.caches]
+    if name == like:
+        assert rates != {rate: getattr(typical, rate) for rate in RATES}
+    else:
+        assert rates == {rate: getattr(typical, rate) for rate in RATES}
+
+
+def test_rates_are_what_a_machine_has_numbers_for() -> None:
+    machine = Machine("", 16, 16, TYPICAL)
+    numbers = {f.name for f in fields(Machine) if type(getattr(machine, f.name)) in (int, float)}
+    assert set(RATES) == numbers - {"vector_bytes", "vector_registers"}
+    assert all(type(getattr(machine, rate)) is kind for rate, kind in RATES.items())
+
+
+GOOD = {"name": "mine", "architecture": X86_64, "llvm": "x86-64-v3"}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"rates": {"frequenzy": 3e9}}, "there is no rate 'frequenzy'"),
+        ({"rates": {"vector_bytes": 64}}, "there is no rate 'vector_bytes'"),
+        ({"rates": {"frequency": "3 GHz"}}, "frequency is '3 GHz'"),
+        ({"rates": {"frequency": 0}}, "frequency is 0, not a positive number"),
+        ({"rates": {"frequency": float("nan")}}, "frequency is nan"),
+        ({"rates": {"barrier": float("inf")}}, "barrier is inf"),
+        ({"rates": {"memory_bandwidth": -1.0}}, "memory_bandwidth is -1.0"),
+        ({"rates": {"fma_per_cycle": 0}}, "fma_per_cycle is 0, not a whole number"),
+        ({"rates": {"fma_latency": 4.5}}, "fma_latency is 4.5, not a whole number"),
+        ({"rates": {"loads_per_cycle": True}}, "loads_per_cycle is True"),
+        ({"rates": [("frequency", 3e9)]}, "rates is a list"),
+        ({"caches": ()}, "caches is ()"),
+        ({"caches": [Cache(32768)]}, "not a tuple of Cache"),
+        ({"caches": (Cache(1 << 20), Cache(32768))}, "not the smallest first"),
+        ({"caches": (Cache(0),)}, "cache 1 is"),
+        ({"caches": (Cache(32768, bandwidth=0.0),)}, "cache 1 is"),
+        ({"cores": 0}, "cores is 0"),
+        ({"name": ""}, "name is ''"),
+        ({"llvm": None}, "llvm is None"),
+        ({"more": "avx512f"}, "more is 'avx512f'"),
+        ({"architecture": "x86-64"}, "architecture is 'x86-64'"),
+    ],
+)
+def test_what_is_no_record_is_refused(change: dict, why: str) -> None:
+    with pytest.raises(CompileError, match="WEFT-E0023") as caught:
+        Cpu(**{**GOOD, **change})
+    assert why in str(caught.value)
+
+
+def test_records_of_what_llvm_does_not_know() -> None:
+    with pytest.raises(CompileError, match=r"(?s)WEFT-E0023.*'haswel'.*did you mean haswell"):
+        target_recorded(Cpu(**{**GOOD, "llvm": "haswel"}))
+    with pytest.raises(CompileError, match=r"(?s)WEFT-E0023.*i386 has 32 bits"):
+        target_recorded(Cpu(**{**GOOD, "llvm": "i386"}))
+    for record in RECORDS:
+        assert target_recorded(record) == target_named(record.name)

@@ -6,6 +6,8 @@ import functools
 import inspect
 import math
 import re
+import subprocess
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,34 @@ def wrapped(A: Any) -> None:
 def test_what_has_no_source_is_refused(thing: Any) -> None:
     with pytest.raises(KernelError, match="E0160"):
         _ = weft.kernel(thing).lowered
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["-c", "TEXT"]])
+def test_what_python_keeps_no_text_of(arguments: list[str]) -> None:
+    """Standard input, as the prompt's, and ``-c``."""
+    text = """
+import weft
+
+@weft.kernel
+def k(A: weft.f64["N"]):
+    for i in range(N):
+        A[i] += 1
+
+try:
+    k.lowered
+except weft.KernelError as error:
+    print(error)
+"""
+    found = subprocess.run(
+        [sys.executable, *(text if a == "TEXT" else a for a in arguments)],
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+    code, why, hint = found.stdout.splitlines()
+    assert code == "WEFT-E0160: the source of k cannot be read", found.stderr
+    assert "Python keeps no text of what is typed at its prompt or comes from <" in why
+    assert "in a file or a notebook cell" in hint
 
 
 def test_the_column_is_that_of_the_part_that_is_wrong() -> None:
