@@ -6,8 +6,9 @@
 
 An instance that contributes the identity of its monoid changes nothing: padding under a sum, -inf
 under a maximum, a condition of the user's that is false. Where dims then have fewer values for all
-others, they get these. Loops whose bounds depend on each other are slower than a condition that
-vectors evaluate: they are made where few instances remain.
+others, they get these. Bounds that depend on other loops, as above, are given where at least half
+of the instances go; where they would depend on loops that vectors run along, which evaluate a
+condition for many elements at once, only where hardly any remain.
 
 What is 0 times something that may be infinite contributes; so does -0.0 where the program has not
 written what it is added to. Also known as: index set reduction, sparse iteration spaces.
@@ -15,9 +16,9 @@ written what it is added to. Also known as: index set reduction, sparse iteratio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import prod
+from math import inf
 
 from weft.frontend.scalar_affine import Affine, to_expr
 from weft.frontend.scalar_condition import conjunction
@@ -42,12 +43,13 @@ from weft.polyhedral.analysis.intervals import (
     ranges_of,
     restricted,
 )
+from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.prepare import MAX_READS
 from weft.polyhedral.scop import Constraint, Scop, Statement
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
 
-# One of so many instances remains, times the bits of a result, where loops whose bounds depend on
-# others pay: 32 in float32. Measured with vectors of 512 bits, which are slower from 16 to 28 on.
+# Conditions that vectors would evaluate become loop bounds where so much less runs, times the bits
+# of a result: 32 in float32. With vectors of 512 bits, bounds are slower up to 16 or 28.
 FEWER = 1024
 
 
@@ -65,23 +67,43 @@ def _cut(scop: Scop, s: Statement) -> Statement:
     before, after = ranges_of(scop, s), ranges_of(scop, s, needed)
     if any(low is not None and high is not None and low > high for low, high in after.values()):
         return s  # nothing contributes: rare, and no statement has an empty domain for it
-    box = restricted(s, {d: r for d, r in after.items() if r != before.get(d)})
+    cut = restricted(s, {d: r for d, r in after.items() if r != before.get(d)})
     news = [f for f in needed if not certain(f, after)]
-    exact = replace(box, domain=(*box.domain, *(Constraint(to_expr(f)) for f in news)))
+    along = _along_vectors(s, after)
     bits = scop.tensor(s.writes[0].tensor).dtype.bits
-    return exact if _are_few(exact, after, FEWER // bits) else box
+    for more, fewer in (
+        ([f for f in news if not f.variables() & along], 2),
+        (news, FEWER // bits),
+    ):
+        less = _under(cut, more)
+        if _instances(less) * fewer <= _instances(cut) < inf:
+            cut = less
+    return cut
 
 
-def _are_few(exact: Statement, ranges: Ranges, fewer: int) -> bool:
-    """Whether there are ``fewer`` times fewer instances than in the box around them."""
-    sizes = extents(exact.dims, ranges)
-    if sizes is None:
-        return False
+def _along_vectors(s: Statement, ranges: Ranges) -> frozenset[str]:
+    """The dims of the last index that is written and has several values: where vectors lie."""
+    for index in reversed(s.writes[0].indices):
+        names = affine(index).variables()
+        if extents(names, ranges) not in ([], [1]):
+            return names
+    return frozenset()
+
+
+def _under(s: Statement, more: Sequence[Affine]) -> Statement:
+    """``s`` where ``more`` forms are at least 0."""
+    known = facts(s.domain)
+    news = (Constraint(to_expr(f)) for f in more if f not in known)
+    return replace(s, domain=(*s.domain, *news))
+
+
+def _instances(s: Statement) -> float:
+    """How many instances ``s`` has, about, for sizes that are large where they are open."""
+    counter = Counter()
     try:
-        count = Counter().total(exact.dims, region(exact.domain))
+        return counter.nominal(counter.total(s.dims, region(s.domain)))
     except Unbounded:
-        return False
-    return count.about({}) * fewer <= prod(sizes)
+        return inf
 
 
 # ---- what contributes nothing -------------------------------------------------------------------
