@@ -42,6 +42,8 @@ def _read(scop: Scop, tensor: Tensor) -> Box:
     data = any(a.may for s in writers for a in s.reads)  # an index that is data is always checked
     if data or any(a.may or (is_write and a.guard) for _, a, is_write in uses):
         return {}
+    if any(len(s.writes) > 1 for s in writers):  # what else they write is needed as well
+        return {}
     reads = [(a, ranges_of(scop, s, facts(a.guard))) for s, a, is_write in uses if not is_write]
     found: dict[int, tuple[int, int]] = {}
     share = Fraction(1)

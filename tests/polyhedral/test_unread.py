@@ -87,6 +87,14 @@ def test_data_as_indices_keep_everything() -> None:
     assert same(scop) == scop
 
 
+def test_what_is_written_together_with_a_result() -> None:
+    x, r = tensor("X", 9, 3, dtype="float32"), w.reduce_axis((0, 3), name="r")
+    top, at = w.computes((9,), lambda i: w.max_with_index(x[i, r], r, r), name="T")
+    y = w.compute((2,), lambda i: top[i] * 2, name="Y")
+    scop = lowered(y, at, inputs=(x,))
+    assert same(scop) == scop
+
+
 def test_what_reads_itself_reads_all_but_the_last() -> None:
     text = """
         for i in range(1, 40):
