@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from weft.frontend.build import compute
 from weft.frontend.tensor_axes import renamed_axes
@@ -37,8 +37,7 @@ def cluster_program(cluster: Cluster) -> ClusterProgram:
         given = [tensors[v.name] for v in node.inputs]
         made, results = rebuild(node.program, given, names.of(node))
         sources |= dict.fromkeys(made.values(), node.origin or node.name)
-        for value, tensor in zip(node.outputs, results, strict=True):
-            tensors[value.name] = replace(tensor, shape=value.shape)
+        tensors |= zip((v.name for v in node.outputs), results, strict=True)
     outputs = []
     for value in cluster.outputs:
         tensor = tensors[value.name]

@@ -17,6 +17,7 @@ from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
 from weft.polyhedral.assume_in_bounds import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
+from weft.polyhedral.contributing import contributing
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
@@ -31,6 +32,7 @@ from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.scop_verifier import verify as verify_scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.unread import unread
 from weft.polyhedral.validation import validate
 from weft.targets import thread_count
 
@@ -76,7 +78,8 @@ def cluster_scop(
         verify=verify_scop,
     )
     assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
-    scop = passes.run("coalesce", lambda: coalesce(assumed), show=scop_text, verify=verify_scop)
+    needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
+    scop = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
     if passes.options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))

@@ -33,6 +33,7 @@ from weft.object_code import ObjectCode
 from weft.options import Options
 from weft.passes import Passes
 from weft.polyhedral.assume_sizes import assume_sizes
+from weft.polyhedral.contributing import contributing
 from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check_bounds
@@ -41,6 +42,7 @@ from weft.polyhedral.scop import Scop
 from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.scop_verifier import verify as verify_scop
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.unread import unread
 from weft.program_code import program_code
 from weft.targets import target_for, thread_count
 
@@ -103,6 +105,7 @@ def assumed(scop: Scop, passes: Passes) -> Scop:
     """
     scop = passes.run("scop", lambda: scop, show=scop_text, verify=verify_scop)
     scop = passes.run("assume", lambda: assume_sizes(scop), show=scop_text)
+    scop = passes.run("needed", lambda: unread(contributing(scop)), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))
     return scop
 

@@ -28,6 +28,7 @@ from weft.options import Options
 from weft.oracle import Arrays, garbage, read_only, run_graph, tried
 from weft.polyhedral import scop_interpreter
 from weft.polyhedral.coalesce import coalesce
+from weft.polyhedral.contributing import contributing
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.machine import Machine
@@ -37,6 +38,7 @@ from weft.polyhedral.scop import Scop, Tensor
 from weft.polyhedral.scop_printer import scop_text
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.unread import unread
 from weft.shrink import points, shrink, symbol_values
 from weft.verify_program import check_program
 from weft.watch_transformations import State, watch
@@ -145,6 +147,8 @@ class _Check:
         self.data = dict(zip(names, self.inputs, strict=True))
         self.parameters = scop_interpreter.bind_parameters(scop, self.data)
         self._state("from_tensor_expr", State("", scop, None))
+        scop = make("needed", lambda: unread(contributing(scop)))
+        self._state("needed", State("", scop, None))
         scop = make("coalesce", lambda: coalesce(with_constants(scop, self.constant)))
         self._state("coalesce", State("", scop, None))
         return keep_order(scop) if self.ladder.options.strict else scop

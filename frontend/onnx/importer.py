@@ -15,8 +15,9 @@ import contextlib
 import importlib
 import pkgutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,15 @@ def import_region(
     """
     load_handlers()
     check_supported(all_nodes(region))
-    builder = GraphBuilder({name: frozen(data) for name, data in (known or {}).items()})
+    graph = _imported(region, inputs, known or {})
+    for value, type_ in zip(graph.outputs, region.output_types, strict=False):
+        check_declared(value, type_, partial(_depends_on_sizes, region, inputs, graph))
+    return graph
+
+
+def _imported(region: Region, inputs: Mapping[str, Value | np.ndarray], known: Known) -> Graph:
+    """The graph of ``region``, whatever it declares of its outputs."""
+    builder = GraphBuilder({name: frozen(data) for name, data in known.items()})
     builder.reserve(_names(region))
     scope: dict[str, Value | None] = {}
     given: list[Value] = []
@@ -92,10 +101,32 @@ def import_region(
     outputs = run.region(region, scope)
     if run.unsupported:
         raise _all_unsupported(run.unsupported)
-    named = run.named_outputs(region.outputs, outputs)
-    for value, type_ in zip(named, region.output_types, strict=False):
-        check_declared(value, type_)
-    return builder.graph(region.name, given, named)
+    return builder.graph(region.name, given, run.named_outputs(region.outputs, outputs))
+
+
+def _depends_on_sizes(
+    region: Region, inputs: Mapping[str, Value | np.ndarray], graph: Graph
+) -> bool:
+    """Whether outputs of ``region`` may have other ranks than in ``graph``, for inputs of other
+    sizes or data: Squeeze drops what has size 1, If takes either branch."""
+    if any(map(is_branch, all_nodes(region))):
+        return True
+    sizes: tuple[Callable[[Size], Size], ...] = (lambda size: Var(f"size {size}"), lambda _: 1)
+    try:
+        others = [_imported(region, _resized(inputs, other), {}).outputs for other in sizes]
+    except (CompileError, NeedsValue):
+        return True
+    ranks = [[len(v.shape) for v in outputs] for outputs in (graph.outputs, *others)]
+    return any(other != ranks[0] for other in ranks)
+
+
+def _resized(
+    inputs: Mapping[str, Value | np.ndarray], other: Callable[[Size], Size]
+) -> dict[str, Value | np.ndarray]:
+    return {
+        name: replace(v, shape=tuple(map(other, v.shape))) if isinstance(v, Value) else v
+        for name, v in inputs.items()
+    }
 
 
 def load_handlers() -> None:
@@ -160,8 +191,11 @@ def declared_value(port: Port, shape: tuple[int, ...] | None = None) -> Value:
     return Value(port.name, tuple(sizes), dtype)
 
 
-def check_declared(value: Value, type_: onnx.TypeProto | None) -> None:
-    """Compare an output with what the model says of it; sizes that differ are only a warning."""
+def check_declared(
+    value: Value, type_: onnx.TypeProto | None, depends_on_sizes: Callable[[], bool]
+) -> None:
+    """Compare an output with what the model says of it. Other sizes are only a warning; so is
+    another rank where it ``depends_on_sizes``."""
     if type_ is None or not type_.HasField("tensor_type"):
         return
     declared, where = type_.tensor_type, f"output {value.name!r}"
@@ -171,11 +205,12 @@ def check_declared(value: Value, type_: onnx.TypeProto | None) -> None:
     if not declared.HasField("shape"):
         return
     sizes = [d.dim_value if d.HasField("dim_value") else None for d in declared.shape.dim]
-    if len(sizes) != len(value.shape):
+    same_rank = len(sizes) == len(value.shape)
+    if not same_rank and not depends_on_sizes():
         what = f"declared with {len(sizes)} dimensions, it has {len(value.shape)}"
         raise ModelError("WEFT-E0224", what, where=where)
-    pairs = zip(sizes, map(constant_size, value.shape), strict=True)
-    if any(a is not None and b is not None and a != b for a, b in pairs):
+    pairs = zip(sizes, map(constant_size, value.shape), strict=False)
+    if not same_rank or any(a is not None and b is not None and a != b for a, b in pairs):
         what = f"{where} is declared with sizes {sizes}, it has {list(value.shape)}"
         warnings.warn(what, WeftWarning, stacklevel=2)
 

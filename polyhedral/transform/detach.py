@@ -17,7 +17,7 @@ import networkx as nx
 
 from weft.polyhedral.analysis.values_through import meetings
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.edit import Use, renamed_uses, uses_of
+from weft.polyhedral.transform.edit import Use, parts_of, renamed_uses, uses_of
 from weft.polyhedral.transform.scheduled import fresh
 
 _OUTSIDE: Use = ("", -1)
@@ -41,7 +41,7 @@ def detach(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
             if is_write:
                 together.add_edge(one, (writer, k))
     together.add_edges_from((_OUTSIDE, use) for use in found.initial)
-    parts = [part for part in nx.connected_components(together) if _OUTSIDE not in part]
+    parts = [part for part in parts_of(together, uses) if _OUTSIDE not in part]
     taken = {t.name for t in scop.tensors}
     names = tuple(fresh(tensor, taken) for _ in parts)
     name_of = {use: name for name, part in zip(names, parts, strict=True) for use in part}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import networkx as nx
 
 from weft.frontend.scalar_expr import Expr, Var, substitute
 from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement
@@ -72,6 +74,17 @@ def uses_of(statement: Statement, tensor: str) -> list[tuple[Access, bool]]:
     """The accesses of ``tensor``, as ``Use`` numbers them, with whether each writes it."""
     groups = ((statement.reads, False), (statement.writes, True))
     return [(a, is_write) for group, is_write in groups for a in group if a.tensor == tensor]
+
+
+def parts_of(
+    together: nx.Graph[Use], uses: Mapping[str, Sequence[tuple[Access, bool]]]
+) -> list[set[Use]]:
+    """The connected parts of ``together`` that write, in its order. A use in none of them is a read
+    that no instance performs: no value would ever be in a tensor of its own."""
+    writes = {
+        (s, k) for s, found in uses.items() for k, (_, is_write) in enumerate(found) if is_write
+    }
+    return [part for part in nx.connected_components(together) if part & writes]
 
 
 def renamed_uses(statement: Statement, tensor: str, name_of: Mapping[Use, str]) -> Statement:

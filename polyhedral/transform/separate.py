@@ -14,15 +14,15 @@ import networkx as nx
 
 from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.edit import Use, renamed_uses, uses_of
+from weft.polyhedral.transform.edit import Use, parts_of, renamed_uses, uses_of
 from weft.polyhedral.transform.scheduled import fresh
 
 
 def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     """``scop`` with the temporary ``tensor`` in as many parts as its values allow; their names.
 
-    Reads and the writes whose values they see stay together. The first part keeps the name. A
-    tensor that may be read before it is written stays whole.
+    Reads and the writes whose values they see stay together. The first part keeps the name, as do
+    reads that no instance performs. A tensor that may be read before it is written stays whole.
     """
     through = values_through(scop, tensor)
     if through.uninitialised or scop.tensor(tensor).role != "temp":
@@ -35,7 +35,7 @@ def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
         for k, (_, is_write) in enumerate(uses[writer]):
             if is_write:
                 together.add_edge((pairs.first.name, number), (writer, k))
-    parts = list(nx.connected_components(together))  # in the order in which uses were added
+    parts = parts_of(together, uses)
     taken = {t.name for t in scop.tensors}
     names = [tensor, *(fresh(tensor, taken) for _ in parts[1:])]
     name_of = {use: name for name, part in zip(names, parts, strict=False) for use in part}

@@ -1,5 +1,7 @@
 """Import: names, shapes, folding, values that are needed early, errors in one list."""
 
+import warnings
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -161,6 +163,36 @@ def test_outputs_that_are_not_what_the_model_declares():
         import_model(declared((3, 2, 1)))
     with pytest.warns(WeftWarning, match=r"\[3, 5\], it has \[3, 2\]"):
         import_model(declared((3, 5)))
+
+
+def squeezed(sizes, declared):
+    """Squeeze of all sizes of 1, and of the first size where it is 1, as PyTorch writes it."""
+    squeeze, keep = (
+        helper.make_graph([node(op, ["x"], ["out"])], op, [], [value("out", None)])
+        for op in ("Squeeze", "Identity")
+    )
+    chosen = [
+        node("Shape", ["x"], ["size"], start=0, end=1),
+        node("Equal", ["size", "one"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=squeeze, else_branch=keep),
+    ]
+    for nodes in ([node("Squeeze", ["x"], ["y"])], chosen):
+        made = model(nodes, inputs=[value("x", sizes)], constants={"one": np.array([1])})
+        made.graph.output[0].CopyFrom(value("y", declared))
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("sizes", "declared", "rank"),
+    [((1,), ("m",), 0), ((1, 3), ("m", "n"), 1), ((3, 5), ("m",), 2), ((3, 5), ("m", "n"), 2)],
+)
+def test_ranks_that_depend_on_sizes(sizes, declared, rank):
+    for made in squeezed(sizes, declared):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            (y,) = import_model(made).outputs
+        assert len(y.shape) == rank
+        assert len(caught) == (len(declared) != rank)
 
 
 def test_inputs_that_are_no_tensors():

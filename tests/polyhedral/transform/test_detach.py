@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.polyhedral.transform.integer_programs import read
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.detach import detach
 from weft.polyhedral.transform.initial import initial
@@ -90,6 +91,24 @@ def test_only_what_no_caller_sees(kernel: Any, targets: list[str]) -> None:
     found, names = detach(scop, "p")
     assert written(found) == targets
     assert names == (("p_2",) if "p_2" in targets else ())
+    validate(scop, found, initial(found).tree)
+
+
+def test_a_read_that_no_instance_performs_has_no_tensor_of_its_own() -> None:
+    scop = read(
+        """
+        for i in range(N):
+            if i > N:
+                B[i] = p[i]
+            p[i] = A[i]
+            B[i] = p[i]
+            p[i] = B[i]
+        """, A="in N", B="io N", p="io N",
+    )  # fmt: skip
+    found, names = detach(scop, "p")
+    assert names == ("p_2",)
+    assert [a.tensor for s in found.statements for a in s.reads] == ["p", "A", "p_2", "B"]
+    assert written(found) == ["B", "p_2", "B", "p"]
     validate(scop, found, initial(found).tree)
 
 

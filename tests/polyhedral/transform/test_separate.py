@@ -33,3 +33,22 @@ def test_whole() -> None:
     scop = read("for i in range(N):\n B[i] = w\n w = A[i]", A="in N", B="io N", w="tmp")
     assert separate(scop, "w") == (scop, ("w",))  # the first iteration reads what nobody wrote
     assert separate(scop, "B") == (scop, ("B",))
+
+
+def test_a_read_that_no_instance_performs_has_no_tensor_of_its_own() -> None:
+    scop = read(
+        """
+        for i in range(N):
+            if i > N:
+                C[i] = w
+            w = A[i]
+            B[i] = w
+            w = B[i]
+            C[i] = w
+        """, A="in N", B="io N", C="io N", w="tmp",
+    )  # fmt: skip
+    now, names = separate(scop, "w")
+    assert names == ("w", "w_2")
+    assert [a.tensor for s in now.statements for a in s.reads] == ["w", "A", "w", "B", "w_2"]
+    assert [a.tensor for s in now.statements for a in s.writes] == ["C", "w", "B", "w_2", "C"]
+    promise(Scheduled(scop, now, initial(now).tree), *every(scop, (0, 1, 7)))
