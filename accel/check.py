@@ -13,6 +13,7 @@ last that read it. All main memories are one, and so are twins.
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from math import gcd
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator
+from weft.accel.accelerator import Accelerator, Operation
 from weft.accel.footprints import Footprint, Footprints, Pattern
 from weft.accel.instruction_stream import Stream
 from weft.accel.service import Tokens, serve, tokens_of
@@ -69,6 +70,7 @@ class _Check:
             m.name: np.zeros(m.depth, np.bool_) for m in machine.memories if m.depth is not None
         }
         self._seen: set[tuple[Pattern, int]] = set()  # of what is written, which it stays
+        self._unwired = {each.name: _unwired(machine, each) for each in machine.operations}
         self._numbers: list[list[int]] = [[] for _ in machine.queues]  # their instructions
         # Of each queue, the place of the last that wrote to main memory.
         self._stored = [0] * len(machine.queues)
@@ -86,6 +88,14 @@ class _Check:
         end: tuple[int, int, list[int]] | None = None
         watches = [rule(stream.issues) for rule in stream.accelerator.rules]
         for number in serve(_uncounted(stream)):
+            for flag in self._unwired[stream.issues[number].operation]:
+                if stream.issues[number].fields.get(flag):
+                    raise self._error(
+                        "WEFT-E1045",
+                        number,
+                        f"{flag} is set, and no wire of its queue goes by that",
+                        "nobody gives or takes such a token: some implementations crash there",
+                    )
             known = clocks.begin(number)
             try:
                 found = self._footprints.of(stream.issues[number], self._contents)
@@ -191,6 +201,15 @@ class _Check:
     def _error(self, code: str, number: int, what: str, why: str = "") -> StreamError:
         operation = self._stream.issues[number].operation
         return StreamError(code, f"instruction {number} ({operation}): {what}", why=why)
+
+
+def _unwired(machine: Accelerator, operation: Operation) -> list[str]:
+    """Flags of tokens that ``operation`` has, and behind which its queue has no wire."""
+    ends = {(w.push, w.source) for w in machine.wires} | {(w.pop, w.sink) for w in machine.wires}
+    flags = sorted({flag for flag, _ in ends})
+    known = inspect.signature(operation.semantics).parameters if operation.semantics else {}
+    own = {each.name for each in operation.encoding.fields} - {*known}
+    return [flag for flag in flags if flag in own and (flag, operation.queue) not in ends]
 
 
 def _uncounted(stream: Stream) -> Stream:

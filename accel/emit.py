@@ -50,10 +50,15 @@ class _Place:
 
 
 def emit(
-    machine: Accelerator, tiling: Tiling, main: Mapping[str, int], arranged: Arranged
+    machine: Accelerator,
+    tiling: Tiling,
+    main: Mapping[str, int],
+    blanks: Mapping[str, int],
+    arranged: Arranged,
 ) -> list[Draft]:
-    """The instructions of ``tiling``. ``main``: where tensors begin in main memory, in elements."""
-    return _Emission(machine, tiling, main, arranged).drafts()
+    """The instructions of ``tiling``. ``main``: where tensors begin in main memory, in elements;
+    ``blanks``: where its memories have an element of zeros."""
+    return _Emission(machine, tiling, main, blanks, arranged).drafts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +78,19 @@ class _Part:
 
 class _Emission:
     def __init__(
-        self, machine: Accelerator, tiling: Tiling, main: Mapping[str, int], arranged: Arranged
+        self,
+        machine: Accelerator,
+        tiling: Tiling,
+        main: Mapping[str, int],
+        blanks: Mapping[str, int],
+        arranged: Arranged,
     ) -> None:
         self.machine, self.tiling, self.main, self.arranged = machine, tiling, main, arranged
         self.mapped = tiling.mapped
         self.views = views(self.mapped)
         self.numbers = {id(view): n for n, view in enumerate(self.views)}
         self.places = [_Place(slots) for slots in tiling.slots]
-        self.made = Drafts(machine)
+        self.made = Drafts(machine, blanks=blanks)
         written = {d for axis in self.mapped.target.axes for d in axis.coefficients}
         self.inner_folds = [d for d in tiling.order if d not in written]
 

@@ -21,6 +21,7 @@ PIPELINE = 3  # micro-operations that are under way: one result is not read by t
 MOST = 15  # that is shifted by
 
 Watch = Callable[[int, Sequence[Any], Mapping[str, Any]], str]
+MOVING = ("load_uop", "load_acc", "load_wgt", "load_inp", "store")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 
 
@@ -132,7 +133,9 @@ def results_apart(issues: Sequence[Any]) -> Watch:
 
 
 def transfers(issues: Sequence[Any]) -> Watch:
-    """Only inputs and accumulators are padded, and only where something is loaded."""
+    """Only inputs and accumulators are padded, and only where something is loaded. What is moved
+    has rows, micro-operations one: one implementation counts them, one does not, and one ends with
+    the last of them."""
 
     def watch(number: int, _: Sequence[Any], __: Mapping[str, Any]) -> str:
         issue = issues[number]
@@ -141,6 +144,11 @@ def transfers(issues: Sequence[Any]) -> Watch:
             return f"{padded[0]} = {issue.fields[padded[0]]}: inputs and accumulators are padded"
         if padded and not issue.fields.get("x_size"):
             return "x_size is 0, where nothing is done, and there is padding"
-        return ""
+        rows = issue.fields.get("y_size", 0)
+        if not issue.fields.get("x_size") or issue.operation not in MOVING:
+            return ""
+        if issue.operation == "load_uop" and rows != 1:
+            return f"y_size is {rows}, and micro-operations are loaded as one row"
+        return "" if rows else "y_size is 0, and some implementations never end: one row at least"
 
     return watch
