@@ -160,7 +160,9 @@ class _Mapper:
             held = {0: frozenset({home})} if home else {}
             for number, read in enumerate(self.work.reads):
                 held[number + 1] = self._homes(read)
-            self.covers[key] = Cover(self.found.computes, held)
+            types = {memory.name: memory.dtype for memory in self.machine.memories}
+            loaded = frozenset(t.local.memory for t in self.found.transfers if t.into)
+            self.covers[key] = Cover(self.found.computes, held, types, loaded)
         return self.covers[key]
 
     def _homes(self, read: Read) -> frozenset[str]:

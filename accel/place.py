@@ -63,7 +63,7 @@ class Offloaded:
 
     def _stored(self, image: Array) -> Array:
         found = self.artifact.tensor(self.result.name).read(image)
-        whole = found.reshape(self.planes, *found.shape[len(found.shape) - self._rank :])
+        whole = found.reshape(self.planes, -1, *found.shape[len(found.shape) - self._rank :])[:, 0]
         if self.planes == 1:
             single: Array = whole[0]
             return single

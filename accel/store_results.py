@@ -8,7 +8,7 @@ from weft.accel.abilities import Abilities, Compute, Transfer
 from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.cover import Cover, Held, Node, Tree
 from weft.accel.refusal import Refusal
-from weft.frontend.scalar_expr import Cast, Expr, Load, literal, rewrite
+from weft.frontend.scalar_expr import Cast, Expr, Load, literal
 from weft.frontend.scalar_match import matches
 
 
@@ -28,7 +28,6 @@ def store_results(
 ) -> Stored:
     """How ``value``, computed of the sums that ``compute`` leaves, comes to be stored. Raises
     ``Refusal`` where nothing computes or stores it."""
-    value = rewrite(value, _widened)
     for transfer in found.transfers:
         if transfer.into:
             continue
@@ -87,14 +86,6 @@ def _copied(tree: Tree, memory: str, compute: Compute | None, cover: Cover) -> T
     if again is None:
         raise Refusal("nothing moves its results to where they are stored from")
     return again
-
-
-def _widened(node: Expr) -> Expr | None:
-    """Reads that are converted are stored converted."""
-    match node:
-        case Cast(Load(source, indices), dtype) if dtype.is_integer and source != 0:
-            return Load(source, indices, dtype)
-    return None
 
 
 def _is_low_part(value: Expr) -> bool:
