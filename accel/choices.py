@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from weft.accel.abilities import Abilities, Compute
 from weft.accel.cover import is_elementwise
+from weft.accel.misfits import place_of, sum_misfit
 from weft.accel.work import Work, widened
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Cast, Expr, Load, Var, literal
@@ -65,16 +66,17 @@ def choices(work: Work, found: Abilities, reasons: dict[str, None]) -> Iterator[
         if compute.step.update is None:
             continue
         if compute.first is not None:
-            reasons[f"{compute.operation.name} alone cannot go on with a sum"] = None
+            name = place_of(compute)
+            reasons[f"{name} begins anew, and nothing like it adds to what is there"] = None
             continue
         one = _as_wide(work, compute)
         mapped = map_instruction(one.scop, one.statement, _instruction(compute))
         if not mapped.assignments:
-            reasons.update(dict.fromkeys(mapped.refusals))
+            reasons[sum_misfit(one, compute, mapped.refusals)] = None
         for each in mapped.assignments:
             operands = [_read_of(each.operands[name]) for name in _names(compute)]
             if None in operands:
-                reasons[f"operands of {compute.operation.name} are computed"] = None
+                reasons[sum_misfit(one, compute, ())] = None
                 continue
             given = {name: dims[0] for name, dims in each.dims.items()}
             reads = tuple(o for o in operands if o is not None)

@@ -6,8 +6,8 @@ the other, on what one of its memories holds.
            | Node(compute, fields, on: Tree | None, operands: Tree…)        in place, over ``on``
 
 Each operation is a pattern: what it leaves in its target, over what was there and its operands.
-Numbers in its fields are tried out of those that the expression has, small fields' all. In the manner of tree pattern
-matching (Aho, Ganapathi and Tjiang, TOPLAS 1989), cheapest first.
+Numbers in its fields are tried out of those that the expression has, small fields' all. In the
+manner of tree pattern matching (Aho, Ganapathi and Tjiang, TOPLAS 1989), cheapest first.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
-from math import prod
 
 import numpy as np
 
 from weft.accel.abilities import Compute
+from weft.accel.field_numbers import after, immediates, with_numbers
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import (
     Apply,
@@ -31,15 +30,12 @@ from weft.frontend.scalar_expr import (
     Var,
     literal,
     rewrite,
-    select,
     walk,
 )
 from weft.frontend.scalar_interpreter import evaluate
 from weft.frontend.scalar_match import matches
 
 MAX_NODES = 64  # of an expression
-FEW = 64  # numbers of a field, which are all tried: a program has it otherwise, as in 1 << shift
-MAX_NUMBERS = 4096  # ways to fill the fields of an instruction that it computes with
 PARTS = 8  # instructions that a number is spread over, at most
 
 
@@ -169,7 +165,7 @@ class Cover:
         """``tree`` with an operation last that changes nothing."""
         for pattern in self.patterns:
             if pattern.target.memory == memory and not pattern.operands:
-                for fields, value in _with_numbers(pattern, {0}):
+                for fields, value in with_numbers(pattern, {0}):
                     if isinstance(value, Load) and value.source == 0:
                         return Node(pattern, fields, tree)
         return None
@@ -179,9 +175,9 @@ class Cover:
     ) -> Iterator[tuple[Compute, dict[str, int]]]:
         """Operations that make ``end`` of ``start`` by one number."""
         for pattern in self.patterns:
-            if pattern.target.memory != memory or pattern.operands or not _immediates(pattern):
+            if pattern.target.memory != memory or pattern.operands or not immediates(pattern):
                 continue
-            for fields, value in _with_numbers(pattern, [int(end), int(end - start)]):
+            for fields, value in with_numbers(pattern, [int(end), int(end - start)]):
                 if evaluate(value, {}, lambda *_: np.asarray(start)) == end:
                     yield pattern, fields
 
@@ -237,7 +233,7 @@ class Cover:
                     if made is not None:
                         yield made
                 for filled, start in self._fills(memory) if pattern.operands else ():
-                    for found in matches(rewrite(value, partial(_after, start=start)), expr):
+                    for found in matches(rewrite(value, partial(after, start=start)), expr):
                         made = self._node(pattern, fields, found, filled)
                         if made is not None:
                             yield made
@@ -253,7 +249,7 @@ class Cover:
     def _with(self, pattern: Compute, numbers: frozenset[int]) -> list[tuple[dict[str, int], Expr]]:
         key = pattern.operation.name, numbers
         if key not in self._made:
-            self._made[key] = list(_with_numbers(pattern, numbers))
+            self._made[key] = list(with_numbers(pattern, numbers))
         return self._made[key]
 
     def _node(
@@ -319,8 +315,8 @@ class Cover:
     def _part(self, by: int) -> int:
         """The most of ``by`` that fields of numbers hold, 0 where that is all or too little."""
         for pattern in self.patterns:
-            for name in _immediates(pattern):
-                low, high = pattern.operation.limits.get(name) or _limits(pattern, name)
+            for name in immediates(pattern):
+                low, high = pattern.operation.limits_of(name)
                 part = high if by > 0 else low
                 if 0 < abs(part) < abs(by) <= PARTS * abs(part):
                     return part
@@ -348,10 +344,6 @@ def is_copy(compute: Compute) -> bool:
     return single and isinstance(value, Load) and value.source == 1
 
 
-def _limits(compute: Compute, name: str) -> tuple[int, int]:
-    return next(f for f in compute.operation.encoding.fields if f.name == name).limits
-
-
 def _cycles(tree: Tree) -> int:
     """Of one element, about: what is loaded takes longer than what is computed."""
     return sum(each.cycles for each in nodes(tree)) + sum(
@@ -369,63 +361,6 @@ def turn_cycles(compute: Compute) -> int:
     begin, end = compute.words.begin, compute.words.end
     one, two = (compute.operation.takes({**fields, begin: 0, end: n}).cycles for n in (1, 2))
     return max(1, two - one)
-
-
-def _immediates(compute: Compute) -> list[str]:
-    """Fields whose numbers it computes with."""
-    found = {e.name for e in walk(compute.value) if isinstance(e, Var)}
-    return sorted(found)
-
-
-def _with_numbers(
-    compute: Compute, numbers: Iterable[int]
-) -> Iterator[tuple[dict[str, int], Expr]]:
-    """What it leaves, with each of the ``numbers`` in its field; with none if it has none."""
-    names = _immediates(compute)
-    if not names:
-        yield {}, compute.value
-        return
-    holds = compute.operation.holds
-    own = [[number for number in sorted(numbers) if holds(name, number)] for name in names]
-    every = [_all_of(compute, name) or some for name, some in zip(names, own, strict=True)]
-    fitting = every if prod(map(len, every)) <= MAX_NUMBERS else own
-    if prod(map(len, fitting)) > MAX_NUMBERS:
-        return
-    for chosen in product(*fitting):
-        fields = dict(zip(names, chosen, strict=True))
-        yield fields, rewrite(compute.value, partial(_put, fields=fields))
-
-
-def _all_of(compute: Compute, name: str) -> list[int]:
-    """What field ``name`` may hold, if that is little: a shift, and not a number of 16 bits."""
-    low, high = compute.operation.limits_of(name)
-    return [*range(low, high + 1)] if high - low < FEW else []
-
-
-def _after(node: Expr, start: Literal) -> Expr | None:
-    """``node`` where the target held ``start``."""
-    if isinstance(node, Load) and node.source == 0:
-        return start
-    return _put(node, {})
-
-
-def _put(node: Expr, fields: Mapping[str, int]) -> Expr | None:
-    """``node`` with numbers for its fields, folded."""
-    match node:
-        case Var(name):
-            return literal(fields[name], node.dtype)
-        case Cast(Literal(value=int() as value), dtype):
-            return literal(value, dtype)
-        case Apply("add" | "sub" | "shr" | "shl", (left, Literal(value=0))):
-            return left
-        case Apply("add", (Literal(value=0), right)):
-            return right
-        case Apply(_, args) if all(isinstance(each, Literal) for each in args):
-            value = evaluate(node, {})
-            return None if node.dtype.is_float else literal(value.item(), node.dtype)
-    if len(node.children) == 3 and isinstance(node.children[0], Literal):
-        return select(*node.children)
-    return None
 
 
 def _normal(node: Expr) -> Expr | None:

@@ -153,9 +153,8 @@ class _Emission:
         if view.source is not None and view.copy is not None:
             parts = [_Part(view, found, base, 0)]
             parts.append(_Part(view.source, found, self._brought(view.source, found), 0))
-            loops = (Loop(found.size, tuple(part.view.group for part in parts)),)
-            loops = (*loops, *_inside(view.copy, parts))
-            made = self._arranged(view.copy, loops)
+            whole = Loop(found.size, tuple(part.view.group for part in parts))
+            made = self._arranged(view.copy, (whole, *_inside(view.copy, parts)))
             self.made.compute(view.copy, made, [part.base for part in parts], {})
             return
         assert view.transfer is not None, "what is read is loaded"

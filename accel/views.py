@@ -64,8 +64,8 @@ class Views:
     # ---- tensors ----------------------------------------------------------------------------
 
     def loaded(self, read: Read, memory: str, element: Element, dtype: DType) -> View:
-        """``read`` in ``memory``, in main memory as ``dtype``: loaded there, or copied from a memory
-        that is loaded."""
+        """``read`` in ``memory``, in main memory as ``dtype``: loaded there, or copied from where
+        it is loaded."""
         return self._loaded(read, memory, element, dtype, frozenset())
 
     def _loaded(

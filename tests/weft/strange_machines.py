@@ -17,7 +17,8 @@ def _fields(*widths, op, code=8):
 
 
 def outer_product(wide=8):
-    """8 x 8, or as wide as said, three queues with tokens, two hardware loops, a reset, int32 results."""
+    """8 x 8, or as wide as said; three queues with tokens, two hardware loops, a reset, int32
+    results."""
     tokens = ("pop_in", 1), ("pop_out", 1), ("push_in", 1), ("push_out", 1)
 
     def load(sram, dram, sram_base, dram_base, rows, columns, stride):
