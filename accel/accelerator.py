@@ -138,9 +138,10 @@ class Operation:
 
 # What a machine asks for beyond its semantics: of the instructions of a stream, in program order,
 # (operation, fields) each, a function that is called for one after the other in an order in which
-# they may run, with its number, its ``footprints.Footprint``s and the contents of memories that
-# addresses depend on; it says what is wrong, or ''.
-Rule = Callable[[Sequence[Any]], Callable[[int, Sequence[Any], Mapping[str, Any]], str]]
+# they may run, with its number, its ``footprints.Footprint``s (None: nobody knows) and the contents
+# of memories that addresses depend on; it says what is wrong, or ''.
+Watch = Callable[[int, Sequence[Any] | None, Mapping[str, Any]], str]
+Rule = Callable[[Sequence[Any]], Watch]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from math import gcd
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator, Operation
+from weft.accel.accelerator import Accelerator, Operation, Watch
 from weft.accel.footprints import Footprint, Footprints, Pattern
 from weft.accel.instruction_stream import Stream
 from weft.accel.service import Tokens, serve, tokens_of
@@ -38,19 +38,22 @@ def check(
     contents: Contents,
     execute: Callable[[int], None],
     inputs: tuple[range, ...] = (),
+    *,
+    blank: bool = False,
 ) -> None:
     """Refuse ``stream`` where one of its instructions might do what it should not.
 
     ``contents``: of the memories that addresses depend on (``footprints.contents``), which
     ``execute`` brings up to date: it runs an instruction that writes to one of them. ``inputs``:
-    bytes of main memory that are not known yet.
+    bytes of main memory that are not known yet. ``blank``: nothing of it is known; what an
+    instruction touches by what is loaded from there is then left out.
 
     Raises ``StreamError``: WEFT-E1005 (it never ends), WEFT-E1040 (an access leaves its memory),
     WEFT-E1041 (two queues meet at an element and no token lies between), WEFT-E1042 (tokens are
     left over), WEFT-E1043 (more tokens than are counted), WEFT-E1044 (what was never written is
     read), WEFT-E1045 (a rule of the machine), WEFT-E1046 (addresses depend on inputs).
     """
-    _Check(stream, footprints, contents, execute, inputs).run()
+    _Check(stream, footprints, contents, execute, inputs, blank).run()
 
 
 class _Check:
@@ -61,10 +64,11 @@ class _Check:
         contents: Contents,
         execute: Callable[[int], None],
         inputs: tuple[range, ...],
+        blank: bool,
     ) -> None:
         machine = stream.accelerator
         self._stream, self._footprints, self._contents = stream, footprints, contents
-        self._execute = execute
+        self._execute, self._blank = execute, blank
         self._marks = _Marks(machine, footprints.elements)
         self._written = {
             m.name: np.zeros(m.depth, np.bool_) for m in machine.memories if m.depth is not None
@@ -97,6 +101,11 @@ class _Check:
                         "nobody gives or takes such a token: some implementations crash there",
                     )
             known = clocks.begin(number)
+            somewhere = self._footprints.by_contents(stream.issues[number].operation)
+            if self._blank and somewhere is not None:
+                self._unseen(number, somewhere, watches)
+                clocks.end(number)
+                continue
             try:
                 found = self._footprints.of(stream.issues[number], self._contents)
             except StreamError as error:
@@ -116,6 +125,14 @@ class _Check:
         clocks.finish()
         if end is not None:
             self._over(*end)
+
+    def _unseen(self, number: int, somewhere: frozenset[str], watches: list[Watch]) -> None:
+        """An instruction of which nobody knows where in its memories it writes."""
+        for memory in somewhere & self._written.keys():
+            self._written[memory][:] = True
+        for watch in watches:
+            if wrong := watch(number, None, self._contents):
+                raise self._error("WEFT-E1045", number, wrong)
 
     # ---- order --------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from weft.accel.bit_fields import Encoding, Field
 from weft.accel.disassembler import listing
 from weft.accel.known_numbers import known_numbers
 from weft.accel.place import Offloaded
+from weft.accel.relocate import relocated
 from weft.accel.service import Order
 from weft.accel.timing import timing
 from weft.accelerators import Semantics
@@ -98,9 +99,11 @@ class Simulated:
         """Refuse the stream where it might do what it should not: ``accel/check.py``."""
         check_stream(self.artifact, self._semantics)
 
-    def save(self, path: str | Path) -> tuple[Path, Path, Path]:
-        """Write the stream, its manifest and the image of main memory. Raises ``ArtifactError``."""
-        return write_stream(self.artifact, path)
+    def save(self, path: str | Path, *, base: int = 0) -> tuple[Path, Path, Path]:
+        """Write the stream, its manifest and the image of main memory, which is to lie from address
+        ``base`` on. Raises ``ArtifactError``, and ``StreamError`` (WEFT-E1048) where instructions
+        cannot say such addresses."""
+        return write_stream(relocated(self.artifact, self._semantics.analysed, base), path)
 
     def __str__(self) -> str:
         return "\n".join(listing(self.artifact.stream))
