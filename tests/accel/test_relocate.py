@@ -23,6 +23,7 @@ from weft.frontend.build import compute, placeholder, reduce_axis
 from weft.frontend.build import sum as total
 from weft.frontend.scalar_expr import cast
 from weft.simulator import check_stream, run_artifact
+from weft.stream_files import read_stream
 
 
 @pytest.mark.parametrize("base", [4096, 1 << 20, 1 << 31])
@@ -43,7 +44,7 @@ def test_vta(base: int) -> None:
         assert base <= places.start < places.stop <= base + len(artifact.image)
 
 
-def test_addresses_of_two_fields():
+def test_addresses_of_two_fields(tmp_path):
     """A page and a row."""
 
     def load(sram, dram, sram_base, page, dram_base, rows, columns, stride):
@@ -72,6 +73,8 @@ def test_addresses_of_two_fields():
     weights = np.random.default_rng(1).integers(-128, 128, (30, 24)).astype(np.int8)
     made = hw.compile(sums, machine, constants={"w": weights})
     moved = relocated(made.artifact, Semantics(machine).analysed, 1 << 14)
+    _, manifest, _ = made.save(tmp_path / "s.bin", base=1 << 14)
+    assert read_stream(manifest, machine).stream.encode() == moved.stream.encode()
     (name,) = (each.name for each in moved.tensors if each.role == "input")
     (output,) = (each.name for each in moved.tensors if each.role == "output")
     found = run_artifact(moved, {name: data})[output]
