@@ -144,10 +144,12 @@ class Cover:
 
     def tree(self, expr: Expr, memory: str) -> Tree | None:
         """The cheapest tree that leaves ``expr`` in ``memory``, or None."""
-        expr = rewrite(expr, _normal)
-        if sum(1 for _ in walk(expr)) > MAX_NODES:
-            return None
-        return self._tree(expr, memory)
+        for form in (rewrite(expr, _normal), rewrite(expr, _clipped)):
+            if sum(1 for _ in walk(form)) <= MAX_NODES:
+                found = self._tree(form, memory)
+                if found is not None:
+                    return found
+        return None
 
     def fill(self, value: float, memory: str) -> Tree | None:
         """Operations that leave ``value`` in ``memory`` out of nothing."""
@@ -211,6 +213,9 @@ class Cover:
                     yield Constant(value, memory)
                 elif isinstance(made := self.fill(value, memory), Node) and made.on is None:
                     yield replace(made, apart=True)
+        inner = _inner(expr)
+        if inner is not None and (found := self._tree(inner, memory)) is not None:
+            yield found
         yield from self._nodes(expr, memory)
         yield from self._in_parts(expr, memory)
 
@@ -364,11 +369,21 @@ def turn_cycles(compute: Compute) -> int:
 
 
 def _normal(node: Expr) -> Expr | None:
-    """Differences as sums, products with powers of two as shifts; values that fit into few bits do
-    not have to go through them."""
+    """As ``_clipped``; and values that fit into few bits do not have to go through them."""
+    inner = _inner(node)
+    return _clipped(node) if inner is None else inner
+
+
+def _inner(node: Expr) -> Expr | None:
     match node:
         case Cast(Cast(inner, narrow), dtype) if inner.dtype == dtype and _fits(inner, narrow):
             return inner
+    return None
+
+
+def _clipped(node: Expr) -> Expr | None:
+    """Differences as sums, products with powers of two as shifts."""
+    match node:
         case Apply("add" | "sub" | "shr" | "shl", (left, Literal(value=0))):
             return left
         case Apply("sub", (left, Literal(value=int() as value))):

@@ -61,6 +61,19 @@ def test_additions_of_more_than_that(add):
     elementwise(machine, lambda a, b: a + b, 2, (6, 11), known=(1,))
 
 
+@pytest.mark.parametrize("add", ["saturated", "saturated, onto", "onto"])
+def test_additions_that_saturate_one_after_the_other(add):
+    shape = (6, 11)
+    a, b, c = (weft.placeholder(shape, i8, name=name) for name in "abc")
+    y = weft.compute(
+        shape, lambda *i: clipped(i32(clipped(i32(a[i]) + i32(b[i]))) + i32(c[i])), name="y"
+    )
+    data = [array(*shape) for _ in "abc"]
+    wide = [each.astype(int) for each in data]
+    made = hw.compile(y, grid_machine(add))
+    same(made, np.clip(wide[0] + wide[1], -128, 127) + wide[2], *data)
+
+
 # ---- sums ----------------------------------------------------------------------------------------
 
 
