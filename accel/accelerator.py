@@ -13,6 +13,7 @@
   of ``(depth, *shape)``, and fields of the encoding, as integers. Instruction selection, simulation
   and checks come from it.
 * ``rules`` refuse streams that semantics and tokens allow, and the hardware does not.
+* ``reserved``: bytes at the begin of main memory where nothing may lie, such as a null page.
 * ``configuration`` tells machines of one name apart, in files.
 * ``cost`` says what an instruction takes, by its fields; ``timing`` says what comes of many.
 """
@@ -137,9 +138,10 @@ class Operation:
 
 # What a machine asks for beyond its semantics: of the instructions of a stream, in program order,
 # (operation, fields) each, a function that is called for one after the other in an order in which
-# they may run, with its number, its ``footprints.Footprint``s and the contents of memories that
-# addresses depend on; it says what is wrong, or ''.
-Rule = Callable[[Sequence[Any]], Callable[[int, Sequence[Any], Mapping[str, Any]], str]]
+# they may run, with its number, its ``footprints.Footprint``s (None: nobody knows) and the contents
+# of memories that addresses depend on; it says what is wrong, or ''.
+Watch = Callable[[int, Sequence[Any] | None, Mapping[str, Any]], str]
+Rule = Callable[[Sequence[Any]], Watch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class Accelerator:
     last: str = ""  # the operation that streams end with, if they have to
     configuration: Mapping[str, int | str | bool | float] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    reserved: int = 0
     _operation: dict[str, Operation] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """What a compiler of accelerators leaves: a stream, main memory before it, and what lies where.
 
-    Artifact ::= stream, image, tensors: Placed…
+    Artifact ::= stream, image, tensors: Placed…, base
     Placed   ::= name, role, dtype, layout, address
     Layout   ::= shape, inner: (axis, block)…, order, around: (before, after)…
 
@@ -140,7 +140,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A tensor in main memory, from byte ``address``."""
+    """A tensor in main memory, from byte ``address`` of the image."""
 
     name: str
     role: Role
@@ -171,7 +171,7 @@ class Placed:
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """``image``: of main memory before the stream runs, bytes: constants and micro-operations, 0
-    where nothing is yet.
+    where nothing is yet; ``base``: the address of the first, by which instructions count.
 
     Raises ``StreamError`` (WEFT-E1021) where a tensor lies outside of it, or twice.
     """
@@ -179,6 +179,7 @@ class Artifact:
     stream: Stream
     image: Array
     tensors: tuple[Placed, ...]
+    base: int = 0
 
     def __post_init__(self) -> None:
         if self.image.dtype != np.uint8 or self.image.ndim != 1:

@@ -63,7 +63,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """``local`` and ``main`` count elements, from the begin of the box and of the tensor."""
+    """``local`` and ``main`` count elements, from the begin of the box and of the tensor;
+    ``blank``: what it reads is a zero that lies in main memory for this, not the tensor's."""
 
     local: int
     main: int
@@ -74,6 +75,7 @@ class Move:
     rows_after: int = 0
     columns_before: int = 0
     columns_after: int = 0
+    blank: bool = False
 
     @property
     def size(self) -> int:

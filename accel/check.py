@@ -13,6 +13,7 @@ last that read it. All main memories are one, and so are twins.
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from math import gcd
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator
+from weft.accel.accelerator import Accelerator, Operation, Watch
 from weft.accel.footprints import Footprint, Footprints, Pattern
 from weft.accel.instruction_stream import Stream
 from weft.accel.service import Tokens, serve, tokens_of
@@ -37,19 +38,22 @@ def check(
     contents: Contents,
     execute: Callable[[int], None],
     inputs: tuple[range, ...] = (),
+    *,
+    blank: bool = False,
 ) -> None:
     """Refuse ``stream`` where one of its instructions might do what it should not.
 
     ``contents``: of the memories that addresses depend on (``footprints.contents``), which
     ``execute`` brings up to date: it runs an instruction that writes to one of them. ``inputs``:
-    bytes of main memory that are not known yet.
+    bytes of main memory that are not known yet. ``blank``: nothing of it is known; what an
+    instruction touches by what is loaded from there is then left out.
 
     Raises ``StreamError``: WEFT-E1005 (it never ends), WEFT-E1040 (an access leaves its memory),
     WEFT-E1041 (two queues meet at an element and no token lies between), WEFT-E1042 (tokens are
     left over), WEFT-E1043 (more tokens than are counted), WEFT-E1044 (what was never written is
     read), WEFT-E1045 (a rule of the machine), WEFT-E1046 (addresses depend on inputs).
     """
-    _Check(stream, footprints, contents, execute, inputs).run()
+    _Check(stream, footprints, contents, execute, inputs, blank).run()
 
 
 class _Check:
@@ -60,15 +64,17 @@ class _Check:
         contents: Contents,
         execute: Callable[[int], None],
         inputs: tuple[range, ...],
+        blank: bool,
     ) -> None:
         machine = stream.accelerator
         self._stream, self._footprints, self._contents = stream, footprints, contents
-        self._execute = execute
+        self._execute, self._blank = execute, blank
         self._marks = _Marks(machine, footprints.elements)
         self._written = {
             m.name: np.zeros(m.depth, np.bool_) for m in machine.memories if m.depth is not None
         }
         self._seen: set[tuple[Pattern, int]] = set()  # of what is written, which it stays
+        self._unwired = {each.name: _unwired(machine, each) for each in machine.operations}
         self._numbers: list[list[int]] = [[] for _ in machine.queues]  # their instructions
         # Of each queue, the place of the last that wrote to main memory.
         self._stored = [0] * len(machine.queues)
@@ -86,7 +92,20 @@ class _Check:
         end: tuple[int, int, list[int]] | None = None
         watches = [rule(stream.issues) for rule in stream.accelerator.rules]
         for number in serve(_uncounted(stream)):
+            for flag in self._unwired[stream.issues[number].operation]:
+                if stream.issues[number].fields.get(flag):
+                    raise self._error(
+                        "WEFT-E1045",
+                        number,
+                        f"{flag} is set, and no wire of its queue goes by that",
+                        "nobody gives or takes such a token: some implementations crash there",
+                    )
             known = clocks.begin(number)
+            somewhere = self._footprints.by_contents(stream.issues[number].operation)
+            if self._blank and somewhere is not None:
+                self._unseen(number, somewhere, watches)
+                clocks.end(number)
+                continue
             try:
                 found = self._footprints.of(stream.issues[number], self._contents)
             except StreamError as error:
@@ -106,6 +125,14 @@ class _Check:
         clocks.finish()
         if end is not None:
             self._over(*end)
+
+    def _unseen(self, number: int, somewhere: frozenset[str], watches: list[Watch]) -> None:
+        """An instruction of which nobody knows where in its memories it writes."""
+        for memory in somewhere & self._written.keys():
+            self._written[memory][:] = True
+        for watch in watches:
+            if wrong := watch(number, None, self._contents):
+                raise self._error("WEFT-E1045", number, wrong)
 
     # ---- order --------------------------------------------------------------------------------
 
@@ -191,6 +218,15 @@ class _Check:
     def _error(self, code: str, number: int, what: str, why: str = "") -> StreamError:
         operation = self._stream.issues[number].operation
         return StreamError(code, f"instruction {number} ({operation}): {what}", why=why)
+
+
+def _unwired(machine: Accelerator, operation: Operation) -> list[str]:
+    """Flags of tokens that ``operation`` has, and behind which its queue has no wire."""
+    ends = {(w.push, w.source) for w in machine.wires} | {(w.pop, w.sink) for w in machine.wires}
+    flags = sorted({flag for flag, _ in ends})
+    known = inspect.signature(operation.semantics).parameters if operation.semantics else {}
+    own = {each.name for each in operation.encoding.fields} - {*known}
+    return [flag for flag in flags if flag in own and (flag, operation.queue) not in ends]
 
 
 def _uncounted(stream: Stream) -> Stream:

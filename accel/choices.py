@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.accel.abilities import Abilities, Compute
+from weft.accel.cover import is_elementwise
+from weft.accel.misfits import place_of, sum_misfit
 from weft.accel.work import Work, widened
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Cast, Expr, Load, Var, literal
@@ -24,12 +26,13 @@ Given = Mapping[str, str]  # the instruction's dims -> the statement's
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """``compute``: None where there is nothing to sum up. ``sizes``: of the instruction's dims.
-    ``operands``: the reads that the instruction's operands are, and the dtypes that these are
-    stored in."""
+    """``compute``: None where there is nothing to sum up; ``like``: an instruction whose results
+    lie as the work's do. ``sizes``: of the instruction's dims. ``operands``: the reads that the
+    instruction's operands are, and the dtypes that these are stored in."""
 
     work: Work
     compute: Compute | None
+    like: Compute
     given: Given
     sizes: Mapping[str, int]
     operands: tuple[tuple[int, DType], ...] = ()
@@ -49,28 +52,35 @@ class Choice:
 def choices(work: Work, found: Abilities, reasons: dict[str, None]) -> Iterator[Choice]:
     """All of them; ``reasons``: where it says why others are none."""
     if work.start is None:
-        sizes = {n: s for c in found.computes for n, s in _inner(c).items()}
-        for given in _elementwise(work, sizes):
-            yield Choice(work, None, given, sizes)
+        shapes: dict[tuple[int, ...], Compute] = {}
+        for compute in found.computes:
+            if is_elementwise(compute) and compute.target.group == 1:
+                shapes.setdefault(tuple(_inner(compute).values()), compute)
+        for like in shapes.values():
+            for given in _elementwise(work, _inner(like)):
+                yield Choice(work, None, like, given, _inner(like))
+        if not shapes:
+            reasons["no operation computes element by element"] = None
         return
     for compute in found.computes:
         if compute.step.update is None:
             continue
         if compute.first is not None:
-            reasons[f"{compute.operation.name} alone cannot go on with a sum"] = None
+            name = place_of(compute)
+            reasons[f"{name} begins anew, and nothing like it adds to what is there"] = None
             continue
         one = _as_wide(work, compute)
         mapped = map_instruction(one.scop, one.statement, _instruction(compute))
         if not mapped.assignments:
-            reasons.update(dict.fromkeys(mapped.refusals))
+            reasons[sum_misfit(one, compute, mapped.refusals)] = None
         for each in mapped.assignments:
             operands = [_read_of(each.operands[name]) for name in _names(compute)]
             if None in operands:
-                reasons[f"operands of {compute.operation.name} are computed"] = None
+                reasons[sum_misfit(one, compute, ())] = None
                 continue
             given = {name: dims[0] for name, dims in each.dims.items()}
             reads = tuple(o for o in operands if o is not None)
-            yield Choice(one, compute, given, compute.extents, reads)
+            yield Choice(one, compute, compute, given, compute.extents, reads)
 
 
 def _as_wide(work: Work, compute: Compute) -> Work:
@@ -87,10 +97,13 @@ def _elementwise(work: Work, sizes: Mapping[str, int]) -> Iterator[Given]:
     """Dims for the elements of memories, where nothing is summed up: channels first of all."""
     wide = [name for name, size in sizes.items() if size > 1]
     ranked = sorted(work.statement.dims, key=lambda d: -work.extents[d])
+    tried: list[Given] = []
     for first in [*work.statement.dims[1:2], *ranked]:
         others = [d for d in work.statement.dims if d != first]
-        if len(wide) <= 1 + len(others):
-            yield dict(zip(reversed(wide), [first, *others], strict=False))
+        given = dict(zip(reversed(wide), [first, *others], strict=False))
+        if given not in tried:
+            tried.append(given)
+            yield given
 
 
 def _inner(compute: Compute) -> dict[str, int]:

@@ -3,11 +3,11 @@ the other, on what one of its memories holds.
 
     Tree ::= Held(number, memory)        what is there: a sum, or an operand that was loaded
            | Constant(value, memory)     loaded, like an operand
-           | Node(compute, fields, on: Tree | None, operand: Tree | None)   in place, over ``on``
+           | Node(compute, fields, on: Tree | None, operands: Tree…)        in place, over ``on``
 
-Each operation is a pattern: what it leaves in its target, over what was there and its operand.
-Numbers in its fields are tried out of those that the expression has. In the manner of tree pattern
-matching (Aho, Ganapathi and Tjiang, TOPLAS 1989), cheapest first.
+Each operation is a pattern: what it leaves in its target, over what was there and its operands.
+Numbers in its fields are tried out of those that the expression has, small fields' all. In the
+manner of tree pattern matching (Aho, Ganapathi and Tjiang, TOPLAS 1989), cheapest first.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
-from math import prod
 
 import numpy as np
 
 from weft.accel.abilities import Compute
+from weft.accel.field_numbers import after, immediates, with_numbers
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import (
     Apply,
@@ -31,14 +30,12 @@ from weft.frontend.scalar_expr import (
     Var,
     literal,
     rewrite,
-    select,
     walk,
 )
 from weft.frontend.scalar_interpreter import evaluate
 from weft.frontend.scalar_match import matches
 
 MAX_NODES = 64  # of an expression
-MAX_NUMBERS = 4096  # ways to fill the fields of an instruction that it computes with
 PARTS = 8  # instructions that a number is spread over, at most
 
 
@@ -59,18 +56,14 @@ class Node:
     compute: Compute
     fields: Mapping[str, int]
     on: Tree | None
-    operand: Tree | None = None
+    operands: tuple[Tree, ...] = ()
     apart: bool = False
 
     @property
     def moves(self) -> bool:
-        """Whether it leaves its result in another place than what it begins with: another memory
-        than its operand's, or, ``apart``, one that nothing else is in."""
-        return self.apart or (
-            self.on is None
-            and self.operand is not None
-            and self.compute.operands[0].memory != self.compute.target.memory
-        )
+        """Whether it leaves its result in a place of its own: it is made of operands alone, or,
+        ``apart``, of nothing."""
+        return self.apart or (self.on is None and bool(self.operands))
 
     @property
     def cycles(self) -> int:
@@ -84,8 +77,8 @@ Tree = Held | Constant | Node
 def nodes(tree: Tree) -> Iterator[Node]:
     """The operations of ``tree``, in the order in which they are done."""
     if isinstance(tree, Node):
-        if tree.operand is not None:
-            yield from nodes(tree.operand)
+        for operand in tree.operands:
+            yield from nodes(operand)
         if tree.on is not None:
             yield from nodes(tree.on)
         yield tree
@@ -94,23 +87,23 @@ def nodes(tree: Tree) -> Iterator[Node]:
 def leaves(tree: Tree) -> Iterator[Held | Constant]:
     """What ``tree`` begins with, in the order in which it is needed."""
     if isinstance(tree, Node):
-        if tree.operand is not None:
-            yield from leaves(tree.operand)
+        for operand in tree.operands:
+            yield from leaves(operand)
         if tree.on is not None:
             yield from leaves(tree.on)
     else:
         yield tree
 
 
-def _collide(on: Tree, operand: Tree) -> bool:
-    """Whether ``operand``, which is computed first, leaves something else where ``on`` still needs
-    what was there, or ``on`` where the operand is."""
-    own = {id(node) for node in nodes(on) if node.moves}
-    place = _place(operand)
+def _collide(first: Tree, then: Tree) -> bool:
+    """Whether ``first``, which is computed before, leaves something else where ``then`` still needs
+    what was there, or ``then`` where the result of ``first`` is."""
+    own = {id(node) for node in nodes(then) if node.moves}
+    place = _place(first)
     return (
-        not _changed(operand).isdisjoint(leaves(on))
-        or (isinstance(place, Held) and place in _changed(on))
-        or any(id(node) in own for node in nodes(operand))
+        not _changed(first).isdisjoint(leaves(then))
+        or (isinstance(place, Held) and place in _changed(then))
+        or any(id(node) in own for node in nodes(first))
     )
 
 
@@ -131,26 +124,36 @@ def _place(tree: Tree) -> Tree:
 
 
 class Cover:
-    """Trees for expressions over ``Load(number)``; ``held``: where each of them may be."""
+    """Trees for expressions over ``Load(number)``; ``held``: where each of them may be, converted
+    to what the memory has by its ``types``; ``loaded``: memories that numbers may be loaded into,
+    None: all."""
 
-    def __init__(self, computes: Iterable[Compute], held: Mapping[int, frozenset[str]]) -> None:
-        self._patterns = [
-            each for each in computes if len(each.operands) <= 1 and _elementwise(each)
-        ]
-        self._held = held
+    def __init__(
+        self,
+        computes: Iterable[Compute],
+        held: Mapping[int, frozenset[str]],
+        types: Mapping[str, DType] | None = None,
+        loaded: frozenset[str] | None = None,
+    ) -> None:
+        self.patterns = [each for each in computes if is_elementwise(each)]
+        self._held, self._types, self._loaded = held, types or {}, loaded
         self._known: dict[tuple[Expr, str], Tree | None] = {}
+        self._open: dict[tuple[Expr, str], int] = {}  # what is looked for, by depth
+        self._cut = MAX_NODES * MAX_NODES  # the least depth that was asked for again
         self._made: dict[tuple[str, frozenset[int]], list[tuple[dict[str, int], Expr]]] = {}
 
     def tree(self, expr: Expr, memory: str) -> Tree | None:
         """The cheapest tree that leaves ``expr`` in ``memory``, or None."""
-        expr = rewrite(expr, _normal)
-        if sum(1 for _ in walk(expr)) > MAX_NODES:
-            return None
-        return self._tree(expr, memory)
+        for form in (rewrite(expr, _normal), rewrite(expr, _clipped)):
+            if sum(1 for _ in walk(form)) <= MAX_NODES:
+                found = self._tree(form, memory)
+                if found is not None:
+                    return found
+        return None
 
     def fill(self, value: float, memory: str) -> Tree | None:
         """Operations that leave ``value`` in ``memory`` out of nothing."""
-        for pattern in self._patterns:
+        for pattern in self.patterns:
             match pattern.value:
                 case Literal(value=int() | float() as start) if pattern.target.memory == memory:
                     first = Node(pattern, {}, None)
@@ -162,82 +165,127 @@ class Cover:
 
     def unchanged(self, tree: Tree, memory: str) -> Tree | None:
         """``tree`` with an operation last that changes nothing."""
-        for pattern in self._patterns:
+        for pattern in self.patterns:
             if pattern.target.memory == memory and not pattern.operands:
-                for fields, value in _with_numbers(pattern, {0}):
-                    match value:
-                        case Apply("add" | "shr" | "shl", (Load(source=0), Literal(value=0))):
-                            return Node(pattern, fields, tree)
+                for fields, value in with_numbers(pattern, {0}):
+                    if isinstance(value, Load) and value.source == 0:
+                        return Node(pattern, fields, tree)
         return None
 
     def _changes(
         self, start: float, end: float, memory: str
     ) -> Iterator[tuple[Compute, dict[str, int]]]:
         """Operations that make ``end`` of ``start`` by one number."""
-        for pattern in self._patterns:
-            if pattern.target.memory != memory or pattern.operands or not _immediates(pattern):
+        for pattern in self.patterns:
+            if pattern.target.memory != memory or pattern.operands or not immediates(pattern):
                 continue
-            for fields, value in _with_numbers(pattern, [int(end), int(end - start)]):
+            for fields, value in with_numbers(pattern, [int(end), int(end - start)]):
                 if evaluate(value, {}, lambda *_: np.asarray(start)) == end:
                     yield pattern, fields
 
     def _tree(self, expr: Expr, memory: str) -> Tree | None:
         key = expr, memory
+        if key in self._open:
+            self._cut = min(self._cut, self._open[key])
+            return None
         if key not in self._known:
-            self._known[key] = None  # while it is looked for
+            depth = self._open[key] = len(self._open)
+            above, self._cut = self._cut, depth
             found = list(self._trees(expr, memory))
-            self._known[key] = min(found, key=_cycles) if found else None
+            del self._open[key]
+            best = min(found, key=_cycles) if found else None
+            if best is None and self._cut < depth:  # it may be there once what is above is
+                self._cut = min(self._cut, above)
+                return None
+            self._known[key], self._cut = best, above
         return self._known[key]
 
     def _trees(self, expr: Expr, memory: str) -> Iterator[Tree]:
         match expr:
             case Load(source=int() as number):
-                if memory in self._held.get(number, ()):
+                if self._holds(number, memory, expr.dtype):
                     yield Held(number, memory)
+            case Cast(Load(source=int() as number), dtype) if number and dtype.is_integer:
+                if memory in self._types and self._holds(number, memory, dtype):
+                    yield Held(number, memory)  # what is read is loaded converted
             case Literal(value=int() | float() as value):
-                yield Constant(value, memory)
-                return
+                if self._loaded is None or memory in self._loaded:
+                    yield Constant(value, memory)
+                elif isinstance(made := self.fill(value, memory), Node) and made.on is None:
+                    yield replace(made, apart=True)
+        inner = _inner(expr)
+        if inner is not None and (found := self._tree(inner, memory)) is not None:
+            yield found
         yield from self._nodes(expr, memory)
         yield from self._in_parts(expr, memory)
+
+    def _holds(self, number: int, memory: str, dtype: DType) -> bool:
+        same = self._types.get(memory, dtype) == dtype
+        return same and memory in self._held.get(number, ())
 
     def _nodes(self, expr: Expr, memory: str) -> Iterator[Tree]:
         values = [e.value for e in walk(expr) if isinstance(e, Literal)]
         literals = [value for value in values if isinstance(value, int)]
-        numbers = frozenset({*literals, *(-n for n in literals)})
-        for pattern in self._patterns:
+        numbers = frozenset({0, *literals, *(-n for n in literals)})
+        for pattern in self.patterns:
             if pattern.target.memory != memory:
                 continue
             for fields, value in self._with(pattern, numbers):
                 if isinstance(value, Load) and value.source == 0:
                     continue  # it changes nothing
                 for found in matches(value, expr):
-                    made = self._node(pattern, fields, found)
+                    made = self._node(pattern, fields, found, None)
                     if made is not None:
                         yield made
+                for filled, start in self._fills(memory) if pattern.operands else ():
+                    for found in matches(rewrite(value, partial(after, start=start)), expr):
+                        made = self._node(pattern, fields, found, filled)
+                        if made is not None:
+                            yield made
+
+    def _fills(self, memory: str) -> list[tuple[Node, Literal]]:
+        """What operations leave in ``memory`` out of nothing."""
+        return [
+            (Node(pattern, {}, None, apart=True), pattern.value)
+            for pattern in self.patterns
+            if pattern.target.memory == memory and isinstance(pattern.value, Literal)
+        ]
 
     def _with(self, pattern: Compute, numbers: frozenset[int]) -> list[tuple[dict[str, int], Expr]]:
         key = pattern.operation.name, numbers
         if key not in self._made:
-            self._made[key] = list(_with_numbers(pattern, numbers))
+            self._made[key] = list(with_numbers(pattern, numbers))
         return self._made[key]
 
     def _node(
-        self, pattern: Compute, fields: Mapping[str, int], found: Mapping[int, Expr]
+        self,
+        pattern: Compute,
+        fields: Mapping[str, int],
+        found: Mapping[int, Expr],
+        filled: Node | None,
     ) -> Node | None:
-        on = operand = None
+        """``filled``: what it goes on with instead of a value."""
+        on: Tree | None = filled
         if 0 in found:
             on = self._tree(found[0], pattern.target.memory)
             if on is None or isinstance(on, Constant):
                 return None
-        if 1 in found:
-            operand = self._tree(found[1], pattern.operands[0].memory)
+        operands: list[Tree] = []
+        for number, at in enumerate(pattern.operands, 1):
+            operand = self._tree(found[number], at.memory) if number in found else None
             if operand is None:
                 return None
-        if on is not None and operand is not None and _collide(on, operand):
-            operand = self._copied(operand)
-            if operand is None or _collide(on, operand):
+            operands.append(operand)
+        later = [] if on is None else [on]
+        for number in reversed(range(len(operands))):
+            one: Tree | None = operands[number]
+            if one is not None and any(_collide(one, other) for other in later):
+                one = self._copied(one)
+            if one is None or any(_collide(one, other) for other in later):
                 return None
-        return Node(pattern, fields, on, operand)
+            operands[number] = one
+            later.append(one)
+        return Node(pattern, fields, on, tuple(operands))
 
     def _copied(self, tree: Tree) -> Tree | None:
         """``tree`` over a copy of what it begins with: that, added to zeros."""
@@ -245,12 +293,17 @@ class Cover:
             inner = None if tree.on is None else self._copied(tree.on)
             return None if inner is None else replace(tree, on=inner)
         zero = self.fill(0, tree.memory)
-        for pattern in self._patterns:
+        for pattern in self.patterns:
             memories = {pattern.target.memory, *(each.memory for each in pattern.operands)}
             match pattern.value:
                 case Apply("add", (Load(), Load())) if pattern.operands:
-                    if isinstance(zero, Node) and zero.on is None and memories == {tree.memory}:
-                        return Node(pattern, {}, replace(zero, apart=True), tree)
+                    if (
+                        isinstance(zero, Node)
+                        and zero.on is None
+                        and len(pattern.operands) == 1
+                        and memories == {tree.memory}
+                    ):
+                        return Node(pattern, {}, replace(zero, apart=True), (tree,))
         return None
 
     def _in_parts(self, expr: Expr, memory: str) -> Iterator[Tree]:
@@ -266,16 +319,16 @@ class Cover:
 
     def _part(self, by: int) -> int:
         """The most of ``by`` that fields of numbers hold, 0 where that is all or too little."""
-        for pattern in self._patterns:
-            for name in _immediates(pattern):
-                low, high = pattern.operation.limits.get(name) or _limits(pattern, name)
+        for pattern in self.patterns:
+            for name in immediates(pattern):
+                low, high = pattern.operation.limits_of(name)
                 part = high if by > 0 else low
                 if 0 < abs(part) < abs(by) <= PARTS * abs(part):
                     return part
         return 0
 
 
-def _elementwise(compute: Compute) -> bool:
+def is_elementwise(compute: Compute) -> bool:
     """Whether each element of its target becomes a function of the same one of its operand. What
     goes through its target twice would compute that again."""
     step = compute.step
@@ -289,8 +342,11 @@ def _elementwise(compute: Compute) -> bool:
     return all(read.indices == step.writes[0].indices for read in step.reads)
 
 
-def _limits(compute: Compute, name: str) -> tuple[int, int]:
-    return next(f for f in compute.operation.encoding.fields if f.name == name).limits
+def is_copy(compute: Compute) -> bool:
+    """Whether it moves what is in one memory to another, as it is."""
+    value = compute.value
+    single = len(compute.operands) == 1 and is_elementwise(compute)
+    return single and isinstance(value, Load) and value.source == 1
 
 
 def _cycles(tree: Tree) -> int:
@@ -312,55 +368,24 @@ def turn_cycles(compute: Compute) -> int:
     return max(1, two - one)
 
 
-def _immediates(compute: Compute) -> list[str]:
-    """Fields whose numbers it computes with."""
-    found = {e.name for e in walk(compute.value) if isinstance(e, Var)}
-    return sorted(found)
-
-
-def _with_numbers(
-    compute: Compute, numbers: Iterable[int]
-) -> Iterator[tuple[dict[str, int], Expr]]:
-    """What it leaves, with each of the ``numbers`` in its field; with none if it has none."""
-    names = _immediates(compute)
-    if not names:
-        yield {}, compute.value
-        return
-    fitting = [
-        [number for number in sorted(numbers) if compute.operation.holds(name, number)]
-        for name in names
-    ]
-    if prod(len(each) for each in fitting) > MAX_NUMBERS:
-        return
-    for chosen in product(*fitting):
-        fields = dict(zip(names, chosen, strict=True))
-        yield fields, rewrite(compute.value, partial(_put, fields=fields))
-
-
-def _put(node: Expr, fields: Mapping[str, int]) -> Expr | None:
-    """``node`` with numbers for its fields, folded."""
-    match node:
-        case Var(name):
-            return literal(fields[name], node.dtype)
-        case Cast(Literal(value=int() as value), dtype):
-            return literal(value, dtype)
-        case Apply("neg", (Literal(value=int() as value),)):
-            return literal(-value, node.dtype)
-        case Apply("ge", (Literal(value=left), Literal(value=right))):
-            return literal(left >= right, node.dtype)
-        case Apply("lt", (Literal(value=left), Literal(value=right))):
-            return literal(left < right, node.dtype)
-    if len(node.children) == 3 and isinstance(node.children[0], Literal):
-        return select(*node.children)
-    return None
-
-
 def _normal(node: Expr) -> Expr | None:
-    """Differences as sums, products with powers of two as shifts; values that fit into few bits do
-    not have to go through them."""
+    """As ``_clipped``; and values that fit into few bits do not have to go through them."""
+    inner = _inner(node)
+    return _clipped(node) if inner is None else inner
+
+
+def _inner(node: Expr) -> Expr | None:
     match node:
         case Cast(Cast(inner, narrow), dtype) if inner.dtype == dtype and _fits(inner, narrow):
             return inner
+    return None
+
+
+def _clipped(node: Expr) -> Expr | None:
+    """Differences as sums, products with powers of two as shifts."""
+    match node:
+        case Apply("add" | "sub" | "shr" | "shl", (left, Literal(value=0))):
+            return left
         case Apply("sub", (left, Literal(value=int() as value))):
             return left + literal(-value, left.dtype)
         case Apply("mul", (left, Literal(value=int() as value))) if _is_power(value):

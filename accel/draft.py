@@ -49,8 +49,11 @@ MAIN = "main memory"
 
 @dataclass(slots=True)
 class Drafts:
+    """``blanks``: of main memories, an element that is 0 and stays so."""
+
     machine: Accelerator
     found: list[Draft] = field(default_factory=list)
+    blanks: Mapping[str, int] = field(default_factory=dict)
 
     def move(
         self,
@@ -64,14 +67,15 @@ class Drafts:
         """``move`` by ``transfer``: ``local`` is the begin of the box, ``main`` the tensor's, in
         addresses, of ``row_bytes`` bytes in main memory; elements take ``group``."""
         for part in parts_of(transfer, _grouped(move, group)):
+            begin = self.blanks[transfer.main.memory] if part.blank else main + part.main
             fields = _based(transfer.local, local + part.local)
-            fields |= _based(transfer.main, main + part.main if part.rows else 0)
+            fields |= _based(transfer.main, begin if part.rows else 0)
             fields |= _span_fields(transfer, part)
             self._check(transfer.operation.name, fields)
             start = local + part.local
             regions = [Region(transfer.local.memory, start, start + part.size, transfer.into)]
             if part.rows:
-                first = (main + part.main) * row_bytes
+                first = begin * row_bytes
                 last = first + ((part.rows - 1) * part.step + part.columns) * row_bytes
                 regions.append(Region(MAIN, first, last, not transfer.into))
             moved = part.rows * part.columns * row_bytes

@@ -50,10 +50,15 @@ class _Place:
 
 
 def emit(
-    machine: Accelerator, tiling: Tiling, main: Mapping[str, int], arranged: Arranged
+    machine: Accelerator,
+    tiling: Tiling,
+    main: Mapping[str, int],
+    blanks: Mapping[str, int],
+    arranged: Arranged,
 ) -> list[Draft]:
-    """The instructions of ``tiling``. ``main``: where tensors begin in main memory, in elements."""
-    return _Emission(machine, tiling, main, arranged).drafts()
+    """The instructions of ``tiling``. ``main``: where tensors begin in main memory, in elements;
+    ``blanks``: where its memories have an element of zeros."""
+    return _Emission(machine, tiling, main, blanks, arranged).drafts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +78,19 @@ class _Part:
 
 class _Emission:
     def __init__(
-        self, machine: Accelerator, tiling: Tiling, main: Mapping[str, int], arranged: Arranged
+        self,
+        machine: Accelerator,
+        tiling: Tiling,
+        main: Mapping[str, int],
+        blanks: Mapping[str, int],
+        arranged: Arranged,
     ) -> None:
         self.machine, self.tiling, self.main, self.arranged = machine, tiling, main, arranged
         self.mapped = tiling.mapped
         self.views = views(self.mapped)
         self.numbers = {id(view): n for n, view in enumerate(self.views)}
         self.places = [_Place(slots) for slots in tiling.slots]
-        self.made = Drafts(machine)
+        self.made = Drafts(machine, blanks=blanks)
         written = {d for axis in self.mapped.target.axes for d in axis.coefficients}
         self.inner_folds = [d for d in tiling.order if d not in written]
 
@@ -127,16 +137,26 @@ class _Emission:
         return _Part(view, found, base, origin(view, found, ranges))
 
     def _loaded(self, view: View, ranges: Ranges) -> _Part:
-        number = self.numbers[id(view)]
-        found = box(view, ranges, number in self.tiling.spread)
-        place = self.places[number]
+        found = box(view, ranges, self.numbers[id(view)] in self.tiling.spread)
+        return _Part(view, found, self._brought(view, found), origin(view, found, ranges))
+
+    def _brought(self, view: View, found: Box) -> int:
+        """Where ``found`` lies, which is loaded if it does not yet."""
+        place = self.places[self.numbers[id(view)]]
         base = place.find(_key(found))
         if base is None:
             base = place.take(_key(found))
             self._load(view, found, base)
-        return _Part(view, found, base, origin(view, found, ranges))
+        return base
 
     def _load(self, view: View, found: Box, base: int) -> None:
+        if view.source is not None and view.copy is not None:
+            parts = [_Part(view, found, base, 0)]
+            parts.append(_Part(view.source, found, self._brought(view.source, found), 0))
+            whole = Loop(found.size, tuple(part.view.group for part in parts))
+            made = self._arranged(view.copy, (whole, *_inside(view.copy, parts)))
+            self.made.compute(view.copy, made, [part.base for part in parts], {})
+            return
         assert view.transfer is not None, "what is read is loaded"
         size = self._bytes(view.transfer.main.memory)
         for move in moves(found):
@@ -165,14 +185,13 @@ class _Emission:
             if tree in self.mapped.reads:
                 return self._loaded(self.mapped.reads[tree], ranges)
             return target
-        operand = None if tree.operand is None else self._tree(tree.operand, target, ranges)
+        operands = [self._tree(each, target, ranges) for each in tree.operands]
         on = self._moved(tree, ranges) if tree.moves else self._on(tree, target, ranges)
-        parts = [on] if operand is None else [on, operand]
-        self._compute(tree.compute, parts, ranges, tree.fields)
+        self._compute(tree.compute, [on, *operands], ranges, tree.fields)
         return on
 
     def _moved(self, tree: Node, ranges: Ranges) -> _Part:
-        """A place for what ``tree`` leaves in another memory than it takes it from."""
+        """A place of its own for what ``tree`` leaves."""
         view = next(view for node, view in self.mapped.moved if node is tree)
         found = box(view, ranges, False)
         base = self.places[self.numbers[id(view)]].take(_key(found))

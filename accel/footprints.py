@@ -135,6 +135,13 @@ class Footprints:
         defaults = {p: every[p] for p in scop.parameters if p in every}
         return _Known(analysed, names, defaults, tuple((n, every[n]) for n in analysed.shape))
 
+    def by_contents(self, operation: str) -> frozenset[str] | None:
+        """Memories that ``operation`` writes to where others say, None where fields say it all."""
+        known = self._operations.get(operation)
+        if known is None or not known.analysed.contents:
+            return None
+        return frozenset(known.names[r.tensor] for r in known.analysed.reaches if r.writes)
+
     def of(self, issue: Issue, contents: Contents) -> tuple[Footprint, ...]:
         """What ``issue`` touches, statement by statement, reads before writes; what memories hold
         that addresses depend on is in ``contents``, by their names.

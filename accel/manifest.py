@@ -58,6 +58,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     stream: _File
     image: _File
     tensors: tuple[_Tensor, ...]
+    base: int = 0
 
 
 def fingerprint(machine: Accelerator) -> str:
@@ -91,6 +92,7 @@ def files_of(artifact: Artifact, stream: str, image: str) -> tuple[bytes, bytes,
                     t.layout.order, t.layout.around, t.layout.fill)
             for t in artifact.tensors
         ),
+        artifact.base,
     )  # fmt: skip
     return code, memory, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
@@ -130,7 +132,10 @@ def artifact_of(
         )
     memory = np.frombuffer(image, np.uint8).copy()
     try:
-        return Artifact(found, memory, tuple(_placed(each) for each in manifest.tensors))
+        if not 0 <= manifest.base <= MAX_BYTES:
+            raise StreamError("WEFT-E1021", f"no address: {manifest.base}")
+        placed = tuple(_placed(each) for each in manifest.tensors)
+        return Artifact(found, memory, placed, manifest.base)
     except (StreamError, ExpressionError) as error:
         raise _unreadable("the manifest places tensors where none can be", str(error)) from None
 

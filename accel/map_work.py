@@ -17,6 +17,7 @@ from weft.accel.choices import Choice, choices
 from weft.accel.cover import Cover, Held, Node, Tree, leaves, nodes
 from weft.accel.groups import together
 from weft.accel.mapping import Mapping, View
+from weft.accel.misfits import sum_step
 from weft.accel.refusal import Refusal
 from weft.accel.store_results import store_results
 from weft.accel.views import Element, Views
@@ -57,8 +58,14 @@ def _made(
         try:
             yield _Mapper(choice, machine, found, covers).mapping()
         except Refusal as refusal:
-            reasons[str(refusal)] = None
-    reasons |= others  # what is said of it where an instruction would do comes first
+            text = str(refusal)
+            if not any(told.endswith(text.rpartition(": ")[2]) for told in reasons):
+                reasons[text] = None
+    if not every:  # what is said where an instruction would do is all that matters
+        told = "; ".join([*list(others)[:REASONS], *["…"] * (len(others) > REASONS)])
+        if told and work.start is not None:
+            told = f"{sum_step(work)}; {told}"
+        reasons |= {told: None} if told else {}
 
 
 class _Mapper:
@@ -76,7 +83,7 @@ class _Mapper:
         cover = self._cover()
         begin = None if compute is None else self._begin()
         first = None if compute is None else self._first(compute, begin)
-        stored = store_results(work.value, compute, cover, self.machine, self.found)
+        stored = store_results(work, compute, cover, self.machine, self.found)
         tree, transfer = stored.tree, stored.transfer
         root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
         element = views.results()
@@ -103,12 +110,16 @@ class _Mapper:
     def _operands(self, compute: Compute) -> tuple[View, ...]:
         """What ``compute`` sums up, as its memories have it."""
         places = zip(self.operands, compute.operands, compute.step.reads, strict=True)
-        return tuple(
-            self.views.loaded(
-                self.work.operands[number], at.memory, self.views.element(access, at), dtype
-            )
-            for (number, dtype), at, access in places
-        )
+        found = []
+        for (number, dtype), at, access in places:
+            read = self.work.operands[number]
+            try:
+                element = self.views.element(access, at)
+                found.append(self.views.loaded(read, at.memory, element, dtype))
+            except Refusal as refusal:
+                name = compute.operation.name
+                raise Refusal(f"{name} takes {read.tensor} from {at.memory}: {refusal}") from None
+        return tuple(found)
 
     # ---- what a sum begins with -------------------------------------------------------------
 
@@ -144,8 +155,9 @@ class _Mapper:
             return tree
         if not any(t.into and t.local.memory == memory for t in self.found.transfers):
             raise Refusal(
-                f"nothing fills {memory} with {begin}, nor loads it, nor does any "
-                f"operation like {compute.operation.name} begin with it"
+                f"{self.work.statement.writes[0].tensor} begins with {begin} in {memory}: nothing "
+                f"fills that with it, nor loads it, nor does an operation like "
+                f"{compute.operation.name} overwrite what is there"
             )
         depth = self.machine.memory(memory).depth
         assert depth is not None, "a local memory"
@@ -160,7 +172,9 @@ class _Mapper:
             held = {0: frozenset({home})} if home else {}
             for number, read in enumerate(self.work.reads):
                 held[number + 1] = self._homes(read)
-            self.covers[key] = Cover(self.found.computes, held)
+            types = {memory.name: memory.dtype for memory in self.machine.memories}
+            loaded = frozenset(t.local.memory for t in self.found.transfers if t.into)
+            self.covers[key] = Cover(self.found.computes, held, types, loaded)
         return self.covers[key]
 
     def _homes(self, read: Read) -> frozenset[str]:

@@ -35,7 +35,8 @@ class Axis:
 class View:
     """A tensor as elements of ``memory``, moved by ``transfer``. ``axes``: of ``layout``.
     ``expand``: so many equal copies before its own axes; ``padded``: 0 outside; ``value``: it is
-    this number everywhere; ``group``: addresses of the memory that one element takes."""
+    this number everywhere; ``group``: addresses of the memory that one element takes. ``copy``
+    brings it from ``source``, where no transfer does."""
 
     tensor: str
     memory: str
@@ -48,6 +49,8 @@ class View:
     value: float | None = None
     diagonal: Diagonal | None = None
     group: int = 1
+    source: View | None = None
+    copy: Compute | None = None
 
     @property
     def name(self) -> str:

@@ -131,6 +131,9 @@ def _pieces(count: int, most: int) -> Iterator[int]:
 
 def _zeros(transfer: Transfer, rows: int, width: int, local: int) -> Iterator[Move]:
     """Rows of nothing but zeros."""
+    if rows and width and needs_rows(transfer):
+        yield from _around_one(transfer, rows * width, local)
+        return
     span = transfer.rows
     if span.before is None or not _takes(transfer, span, 0, 0, 0):
         raise Refusal(f"{transfer.operation.name} cannot fill with zeros")
@@ -142,3 +145,33 @@ def _zeros(transfer: Transfer, rows: int, width: int, local: int) -> Iterator[Mo
         if not _takes(transfer, transfer.columns, width, 0, 0):
             raise Refusal(f"{width} zeros do not fit into {transfer.operation.name}")
         yield piece
+
+
+def needs_rows(transfer: Transfer) -> bool:
+    """Whether it fills with zeros, but only around something that it reads."""
+    spans = transfer.rows, transfer.columns
+    fills = any(span.before is not None or span.after is not None for span in spans)
+    return fills and not _takes(transfer, transfer.rows, 0, 0, 0)
+
+
+def _around_one(transfer: Transfer, count: int, local: int) -> Iterator[Move]:
+    """``count`` zeros in a row, as rows around a zero that is read."""
+    if not all(_takes(transfer, span, 1, 0, 0) for span in (transfer.rows, transfer.columns)):
+        raise Refusal(f"{transfer.operation.name} cannot read one zero")
+    while count:
+        before, after, width = _around(transfer, transfer.columns, count)
+        above, below, height = _around(transfer, transfer.rows, count // width)
+        yield Move(local, 0, 1, 1, 0, above, below, before, after, blank=True)
+        local, count = local + width * height, count - width * height
+
+
+def _around(transfer: Transfer, span: Span, most: int) -> tuple[int, int, int]:
+    """So many before one and after it, and all of them, ``most`` at most."""
+    room = most - 1
+    before, after = (
+        0 if name is None else transfer.operation.limits_of(name)[1]
+        for name in (span.before, span.after)
+    )
+    before = min(before, room)
+    after = min(after, room - before)
+    return before, after, before + 1 + after

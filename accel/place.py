@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from weft.accel.emit import Arranged, emit
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
 from weft.accel.micro_operations import with_lists
+from weft.accel.move_parts import needs_rows
 from weft.accel.tiling import Tiling, views
 from weft.accel.tokens import with_tokens
 from weft.accel.work import Gather
@@ -61,7 +63,7 @@ class Offloaded:
 
     def _stored(self, image: Array) -> Array:
         found = self.artifact.tensor(self.result.name).read(image)
-        whole = found.reshape(self.planes, *found.shape[len(found.shape) - self._rank :])
+        whole = found.reshape(self.planes, -1, *found.shape[len(found.shape) - self._rank :])[:, 0]
         if self.planes == 1:
             single: Array = whole[0]
             return single
@@ -115,7 +117,8 @@ def place(
     is ``machine`` with one address for each element. Raises ``Refusal``."""
     mapped = tiling.mapped
     placed, main, end = _placed(machine, mapped, constants)
-    drafts = emit(plain, tiling, main, arranged)
+    blanks, end = _blanks(machine, mapped, end)
+    drafts = emit(plain, tiling, main, blanks, arranged)
     at = _aligned(end, _word_bytes(machine, found))
     drafts, words = with_lists(machine, found, drafts, at // _word_bytes(machine, found))
     size = at + len(words) * _word_bytes(machine, found)
@@ -140,7 +143,7 @@ def _placed(
     """Tensors side by side, and where they begin: in elements, by name."""
     placed: dict[str, Placed] = {}
     main: dict[str, int] = {}
-    end = 0
+    end = machine.reserved
     for view in (*_in_main(mapped), mapped.write):
         if view.name in placed:
             continue
@@ -154,6 +157,19 @@ def _placed(
         main[view.name] = end // size
         end = _aligned(end + placed[view.name].nbytes, ALIGNMENT)
     return list(placed.values()), main, end
+
+
+def _blanks(machine: Accelerator, mapped: Mapped, end: int) -> tuple[dict[str, int], int]:
+    """An element of zeros, from byte ``end`` on, of each main memory from which padding cannot be
+    loaded but around something; and where they end."""
+    found: dict[str, int] = {}
+    for view in _in_main(mapped):
+        if view.padded and view.transfer is not None and needs_rows(view.transfer):
+            memory = machine.memory(view.transfer.main.memory)
+            if memory.name not in found:
+                at = _aligned(end, memory.nbytes)
+                found[memory.name], end = at // memory.nbytes, at + memory.nbytes
+    return found, end
 
 
 def _one(machine: Accelerator, mapped: Mapped, view: View, role: Role, at: int) -> Placed:
@@ -174,5 +190,5 @@ def _word_bytes(machine: Accelerator, found: Abilities) -> int:
 
 
 def _aligned(place: int, size: int) -> int:
-    unit = max(size, ALIGNMENT)
+    unit = lcm(size, ALIGNMENT)
     return -(-place // unit) * unit

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from weft.accel.abilities import Abilities, Compute, Transfer
 from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.cover import Cover, Held, Node, Tree
+from weft.accel.misfits import result_misfit
 from weft.accel.refusal import Refusal
-from weft.frontend.scalar_expr import Cast, Expr, Load, literal, rewrite
+from weft.accel.work import Work
+from weft.frontend.scalar_expr import Cast, Expr, Load, literal
 from weft.frontend.scalar_match import matches
 
 
@@ -24,11 +26,11 @@ class Stored:
 
 
 def store_results(
-    value: Expr, compute: Compute | None, cover: Cover, machine: Accelerator, found: Abilities
+    work: Work, compute: Compute | None, cover: Cover, machine: Accelerator, found: Abilities
 ) -> Stored:
-    """How ``value``, computed of the sums that ``compute`` leaves, comes to be stored. Raises
-    ``Refusal`` where nothing computes or stores it."""
-    value = rewrite(value, _widened)
+    """How the value of ``work``, computed of the sums that ``compute`` leaves, comes to be stored.
+    Raises ``Refusal`` where nothing computes or stores it."""
+    value = work.value
     for transfer in found.transfers:
         if transfer.into:
             continue
@@ -48,7 +50,8 @@ def store_results(
                 if parts is not None:
                     planes = home.dtype.bits // memory.dtype.bits
                     return Stored(parts[0], transfer, planes, parts[1])
-    raise Refusal("no instructions compute what becomes of its results")
+    homes = {t.local.memory for t in found.transfers if not t.into}
+    raise Refusal(result_misfit(work, compute, cover, homes))
 
 
 def _in_parts(
@@ -87,14 +90,6 @@ def _copied(tree: Tree, memory: str, compute: Compute | None, cover: Cover) -> T
     if again is None:
         raise Refusal("nothing moves its results to where they are stored from")
     return again
-
-
-def _widened(node: Expr) -> Expr | None:
-    """Reads that are converted are stored converted."""
-    match node:
-        case Cast(Load(source, indices), dtype) if dtype.is_integer and source != 0:
-            return Load(source, indices, dtype)
-    return None
 
 
 def _is_low_part(value: Expr) -> bool:

@@ -73,9 +73,23 @@ class CostModel:
             None if rate is None else rate.cycles(part)
             for rate, part in zip(self.rates, self.parts, strict=True)
         ]
+        self._copied()
         self.storing = self.store.cycles(tiles.written) * mapped.planes
         self.words, self.instructions = self._arranged()
         self.computing = self._computing()
+
+    def _copied(self) -> None:
+        """What is copied on after it was loaded takes as long as both."""
+        number = {id(view): n for n, view in enumerate(self.views)}
+        for view in self.views:
+            copy, source = view.copy, view.source
+            while source is not None and source.source is not None:
+                source = source.source
+            if copy is not None and source is not None:
+                n = number[id(source)]
+                one, elements = self.loading[n], self.parts[n].whole / source.group
+                assert one is not None, "it is loaded"
+                self.loading[n] = one + elements * turn_cycles(copy)
 
     def _rates(self, transfer: Transfer) -> Rates:
         """On this machine, whatever the mapping was made for."""

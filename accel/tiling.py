@@ -63,9 +63,19 @@ def _tiles(
 
 
 def views(mapped: Mapped) -> tuple[View, ...]:
-    """What has slots: the results, the operands, what is read afterwards, what is moved."""
+    """What has slots: the results, the operands, what is read afterwards, what is moved; what
+    some of these are copied from."""
     moved = (view for _, view in mapped.moved)
-    return (mapped.target, *mapped.operands, *mapped.reads.values(), *moved)
+    return (mapped.target, *mapped.operands, *mapped.reads.values(), *moved, *_sources(mapped))
+
+
+def _sources(mapped: Mapped) -> list[View]:
+    found = []
+    for view in (*mapped.operands, *mapped.reads.values()):
+        while view.source is not None:
+            view = view.source
+            found.append(view)
+    return found
 
 
 def parts_of(mapped: Mapped, view: View, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
@@ -137,7 +147,7 @@ def slots_for(
     ]
     if mapped.compute is None:
         size[0] = 0  # what is computed stands in the place of what was loaded
-    last = len(found) - len(mapped.moved)
+    last = 1 + len(mapped.operands) + len(mapped.reads)
     wanted = [
         _wanted(mapped, view, order, trips, buffers, n == 0)
         if n < last

@@ -4,14 +4,14 @@ instruction: blocks of these along the axes that move with them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from weft.accel.abilities import Abilities, Address, Transfer
 from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.artifact import Layout
 from weft.accel.choices import Choice
-from weft.accel.cover import Constant, Held
+from weft.accel.cover import Constant, Held, is_copy
 from weft.accel.mapping import Axis, View
 from weft.accel.refusal import Refusal
 from weft.accel.work import Read
@@ -48,12 +48,8 @@ class Views:
 
     def results(self) -> Element:
         """The elements that results are made of."""
-        compute = self.choice.compute
-        if compute is None:
-            compute = next((c for c in self.found.computes if c.target.group == 1), None)
-        if compute is None:
-            raise Refusal("no instruction goes through results one by one")
-        return self.element(compute.step.writes[0], compute.target)
+        like = self.choice.like
+        return self.element(like.step.writes[0], like.target)
 
     def element(self, access: Access, at: Address) -> Element:
         """The elements at ``at``, which ``access`` of an instruction touches."""
@@ -68,8 +64,27 @@ class Views:
     # ---- tensors ----------------------------------------------------------------------------
 
     def loaded(self, read: Read, memory: str, element: Element, dtype: DType) -> View:
-        """``read`` in ``memory``, in main memory as ``dtype``."""
-        return self.view(read, memory, element, self._load(memory), dtype)
+        """``read`` in ``memory``, in main memory as ``dtype``: loaded there, or copied from where
+        it is loaded."""
+        return self._loaded(read, memory, element, dtype, frozenset())
+
+    def _loaded(
+        self, read: Read, memory: str, element: Element, dtype: DType, passed: frozenset[str]
+    ) -> View:
+        if self._loads(memory):
+            return self.view(read, memory, element, self._load(memory), dtype)
+        for copy in filter(is_copy, self.found.computes):
+            (origin,) = (each.memory for each in copy.operands)
+            if copy.target.memory == memory and origin not in {memory, *passed}:
+                try:
+                    group = element.group(self.machine.memory(memory))
+                    source = self._loaded(read, origin, element, dtype, passed | {memory})
+                except Refusal:
+                    continue
+                return replace(
+                    source, memory=memory, transfer=None, group=group, source=source, copy=copy
+                )
+        raise Refusal(f"nothing loads {memory}, nor copies what is loaded into it")
 
     def leaf(self, leaf: Held | Constant, element: Element) -> View:
         """What operations on results read beside these."""
@@ -132,6 +147,9 @@ class Views:
             read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, expand, padded,
             diagonal=read.diagonal, group=group,
         )  # fmt: skip
+
+    def _loads(self, memory: str) -> bool:
+        return any(t.into and t.local.memory == memory for t in self.found.transfers)
 
     def _load(self, memory: str) -> Transfer:
         for transfer in self.found.transfers:

@@ -114,7 +114,7 @@ def work(scop: Scop) -> Work:
         raise Refusal(f"the size {scop.parameters[0]} is not known")
     updates = [s for s in scop.statements if s.update is not None]
     if len(updates) > 1:
-        names = " and ".join(s.name for s in updates)
+        names = " and ".join(map(_called, updates))
         raise Refusal(f"{names} are sums of their own, and one is computed at a time")
     written = {w.tensor for s in updates for w in s.writes}
     inits = [s for s in scop.statements if s.update is None and s.writes[0].tensor in written]
@@ -137,7 +137,7 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
     (target,) = update.writes
     assert update.update is not None, "it folds"
     if update.update.monoid.laws < {"associative", "commutative"}:
-        raise Refusal(f"{update.name} keeps the order of its terms, and tiles change it")
+        raise Refusal(f"{_called(update)} keeps the order of its terms, and tiles change it")
     update, outside = _plain(scop, update)
     start = _start(inits)
     operands = tuple(_read(scop, read, {}, outside.get(n)) for n, read in enumerate(update.reads))
@@ -155,12 +155,12 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
     dims = _solved(final, at, target.indices)
     needed = {v for r in final.reads if r.tensor != target.tensor for v in _variables(r)}
     if not needed <= dims.keys():
-        raise Refusal(f"{final.name} combines {target.tensor} with what lies in another order")
+        raise Refusal(f"{_called(final)} combines {target.tensor} with what lies in another order")
     value, reads = _value(scop, final, target.tensor, dims)
     reads = tuple(_padded_outside(scop, read, extents) for read in reads)
     write = _read(scop, target, {})
     if list(final.writes[0].indices) != [Var(d) for d in final.dims]:
-        raise Refusal(f"{final.name} does not write its elements in order")
+        raise Refusal(f"{_called(final)} does not write its elements in order")
     gather = Gather(_extents(final), at)
     return Work(scop, update, extents, operands, start, value, reads, write, gather)
 
@@ -184,6 +184,11 @@ def widened(work: Work, dtype: DType) -> Work:
         return None
 
     return replace(work, statement=wide, value=rewrite(work.value, narrow))
+
+
+def _called(statement: Statement) -> str:
+    """The program's name of what ``statement`` computes."""
+    return statement.writes[0].tensor
 
 
 def _variables(access: Access) -> set[str]:
@@ -270,9 +275,9 @@ def _extents(statement: Statement) -> dict[str, int]:
             case Literal(value=0), Literal(value=end):
                 found[dim] = int(end)
     if len(found) != len(statement.dims):
-        raise Refusal(f"the loops of {statement.name} are no box of known sizes")
+        raise Refusal(f"the loops of {_called(statement)} are no box of known sizes")
     if any(size <= 0 for size in found.values()):
-        raise Refusal(f"{statement.name} computes nothing")
+        raise Refusal(f"{_called(statement)} computes nothing")
     return found
 
 
@@ -280,7 +285,7 @@ def _read_at(final: Statement, target: Access) -> tuple[Expr, ...]:
     """Where ``final`` reads the sums."""
     reads = [read for read in final.reads if read.tensor == target.tensor]
     if not reads or any(read != reads[0] for read in reads) or reads[0].guard or reads[0].may:
-        raise Refusal(f"{final.name} reads {target.tensor} at several places, or not at all")
+        raise Refusal(f"{_called(final)} reads {target.tensor} at several places, or not at all")
     return reads[0].indices
 
 
@@ -327,7 +332,7 @@ def _value(
 
     value = rewrite(final.body.results[0], change)
     if any(isinstance(node, Var) for node in walk(value)):
-        raise Refusal(f"{final.name} computes with its indices")
+        raise Refusal(f"{_called(final)} computes with its indices")
     return value, tuple(reads)
 
 

@@ -42,7 +42,8 @@ CONFIGS = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A convolution of ``size`` by ``size`` elements, padded by half of its kernel."""
+    """A convolution of ``size`` by ``size`` elements, padded by half of its kernel, or ``around``
+    that."""
 
     name: str
     occurrences: int
@@ -51,10 +52,11 @@ class Layer:
     size: int
     kernel: int
     stride: int
+    around: int | None = None
 
     @property
     def pad(self) -> int:
-        return self.kernel // 2
+        return self.kernel // 2 if self.around is None else self.around
 
     @property
     def outputs(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import Artifact
 from weft.accel.place import Offloaded
+from weft.accel.relocate import relocated
 from weft.accel.service import Order
 from weft.accel.timing import Timing, timing
 from weft.arguments import arrange, fitting, not_by_name
@@ -127,6 +128,12 @@ class Accelerated(StaysHere):
     def artifacts(self) -> Mapping[str, Artifact]:
         """The streams, by the name of their layer."""
         return {each.cluster.name: each.made.artifact for each in self.offloads}
+
+    def relocated(self, base: int) -> Mapping[str, Artifact]:
+        """``artifacts`` for images that begin at address ``base``. Raises ``StreamError``
+        (WEFT-E1048)."""
+        analysed = self._target.semantics.analysed
+        return {name: relocated(each, analysed, base) for name, each in self.artifacts.items()}
 
     @property
     def stats(self) -> dict[str, object]:

@@ -38,6 +38,7 @@ from weft.cli_shared import (
     INTERRUPTED,
     MISUSED,
     as_json_option,
+    base_option,
     fail,
     print_json,
     reported,
@@ -266,6 +267,7 @@ def bench(arguments: tuple[str, ...]) -> None:
 @click.option("--name", help="Of a library: what its functions' names start with.")
 @_any_target
 @_config
+@base_option("Of an accelerator: the address in main memory that its images begin at.")
 @_quantize
 @_shape
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
@@ -278,6 +280,7 @@ def compile_(
     name: str | None,
     target: str | None,
     config: Path | None,
+    base: int | None,
     quantize: bool,
     shapes: Shapes,
     texts: bool,
@@ -289,8 +292,10 @@ def compile_(
     """
     machine = accelerator_named(target, config)
     if machine is not None:
-        _compile_streams(model, machine, output, shapes, quantize, as_json)
+        _compile_streams(model, machine, output, shapes, quantize, base or 0, as_json)
         return
+    if base is not None:
+        raise click.UsageError("--base is for accelerators: --target vta, or FILE.py:FUNCTION")
     library = output is not None and output.suffix in (".o", ".so")
     if not library and (header is not None or name is not None):
         raise CallError(
@@ -322,12 +327,13 @@ def _compile_streams(
     output: Path | None,
     shapes: Shapes,
     quantize: bool,
+    base: int,
     as_json: bool,
 ) -> None:
     with compile_progress(f"compiling {model} for {machine.name}", watched=False):
         loaded, _ = open_accelerated(model, machine, _options({}), shapes, (), 0, quantize=quantize)
     assert isinstance(loaded.program, Accelerated), "it was made for an accelerator"
-    written = write_streams(loaded.program, output or Path(f"{loaded.name}.bin"))
+    written = write_streams(loaded.program, output or Path(f"{loaded.name}.bin"), base)
     if as_json:
         print_json({"files": [str(path) for path in written], "stats": loaded.program.stats})
     for path in [] if as_json else written:

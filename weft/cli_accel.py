@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,21 @@ from weft.accel.artifact import Artifact, Placed
 from weft.accel.disassembler import annotated, listing
 from weft.accel.instruction_stream import decode
 from weft.accel.machines.vta import Config, vta
+from weft.accel.relocate import relocated, used
 from weft.accel.timing import Timing, timing
 from weft.accel.trace import trace
 from weft.accelerators import Semantics
 from weft.cli_machines import made_by
-from weft.cli_shared import as_json_option, print_json, reported
+from weft.cli_shared import Address, as_json_option, base_option, print_json, reported
 from weft.errors import ArtifactError
 from weft.files import write_atomically
 from weft.options import Options
 from weft.simulator import Simulator, check_stream, simulate
-from weft.stream_files import read_stream
+from weft.stream_files import read_stream, write_stream
 
 _FILE = click.Path(path_type=Path)
+PAGE = 1 << 12  # bytes, on which a memory that stands for a missing image begins
+MOST = 1 << 30  # bytes that it has at most
 _stream = click.argument("stream", metavar="FILE", type=_FILE)
 _machine = click.option(
     "--machine", metavar="FILE.py:FUNCTION", help="What makes the machine, if it is not Weft's."
@@ -35,6 +39,10 @@ _machine = click.option(
 _config = click.option(
     "--config", type=_FILE, metavar="vta_config.json", help="The configuration that VTA must have."
 )
+_image = click.option(
+    "--image", type=_FILE, metavar="FILE.image", help="Main memory of a raw stream, as bytes."
+)
+_base = base_option("The address that the image of a raw stream begins at.")
 
 
 @click.group()
@@ -46,27 +54,31 @@ def accel() -> None:
 @_stream
 @_machine
 @_config
+@_image
+@_base
 @reported
-def disasm(stream: Path, machine: str | None, config: Path | None) -> None:
+def disasm(
+    stream: Path, machine: str | None, config: Path | None, image: Path | None, base: int | None
+) -> None:
     """Print the instructions of FILE: queue, tokens, fields, what each touches, micro-operations.
 
-    With --machine or --config FILE may be a raw stream alone.
+    With --machine or --config FILE may be a raw stream alone; --image says what main memory has.
     """
-    given = _given_machine(machine, config)
-    if given is not None and not stream.with_suffix(".json").exists():
-        for line in listing(decode(given, _bytes(stream))):
+    given = _given(stream, machine, config, image, base)
+    if given.blank:
+        for line in listing(given.artifact.stream):
             click.echo(line)
         return
-    artifact = read_stream(stream, given)
-    semantics = _semantics(artifact)
-    state = Simulator(semantics, artifact.image)
-    issues = artifact.stream.issues
-    for line in annotated(
-        artifact.stream,
-        semantics.footprints(len(artifact.image)),
+    semantics = _semantics(given.artifact)
+    plain = relocated(given.artifact, semantics.analysed, 0)
+    state = Simulator(semantics, plain.image)
+    lines = annotated(
+        plain.stream,
+        semantics.footprints(len(plain.image)),
         state.memories,
-        lambda number: state.run(number, issues[number]),
-    ):
+        lambda number: state.run(number, plain.stream.issues[number]),
+    )
+    for line in _as_given(lines, given.artifact):
         click.echo(line)
 
 
@@ -74,27 +86,71 @@ def disasm(stream: Path, machine: str | None, config: Path | None) -> None:
 @_stream
 @_machine
 @_config
+@_image
+@_base
 @as_json_option
 @reported
-def check(stream: Path, machine: str | None, config: Path | None, as_json: bool) -> None:
+def check(
+    stream: Path,
+    machine: str | None,
+    config: Path | None,
+    image: Path | None,
+    base: int | None,
+    as_json: bool,
+) -> None:
     """Refuse FILE if it might do what it should not.
 
     Accesses that leave their memory, hazards that no token orders, tokens left over, deadlocks,
-    what is read and was never written, and the rules of the machine.
+    what is read and was never written, and the rules of the machine. Of a raw stream without an
+    image, what micro-operations decide is left out.
     """
-    artifact = read_stream(stream, _given_machine(machine, config))
-    check_stream(artifact, _semantics(artifact))
-    count = len(artifact.stream.issues)
+    given = _given(stream, machine, config, image, base)
+    semantics = _semantics(given.artifact)
+    check_stream(given.artifact, semantics, blank=given.blank)
+    issues = given.artifact.stream.issues
+    blank = sum(bool(semantics.analysed[i.operation].contents) for i in issues
+                if i.operation in semantics.analysed) if given.blank else 0  # fmt: skip
     if as_json:
-        print_json({"instructions": count, "right": True})
-    else:
-        click.echo(f"{stream}: {count:,} instructions, nothing to refuse")
+        unchecked = {"unchecked": blank} if given.blank else {}
+        print_json({"instructions": len(issues), "right": True, **unchecked})
+        return
+    click.echo(f"{stream}: {len(issues):,} instructions, nothing to refuse")
+    if blank:
+        click.echo(f"of {blank:,}, what they touch is not known without main memory: --image FILE")
 
 
 @accel.command()
 @_stream
 @_machine
 @_config
+@click.option("--base", type=Address(), required=True, metavar="ADDRESS", help="The new address.")
+@click.option("-o", "--output", type=_FILE, required=True, metavar="NAME.bin")
+@as_json_option
+@reported
+def relocate(
+    stream: Path,
+    machine: str | None,
+    config: Path | None,
+    base: int,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Write FILE again for a main memory where its image begins at an address of your choice."""
+    artifact = read_stream(stream, _given_machine(machine, config))
+    moved = relocated(artifact, _semantics(artifact).analysed, base)
+    written = [str(path) for path in write_stream(moved, output)]
+    if as_json:
+        print_json({"files": written, "base": base})
+    for path in [] if as_json else written:
+        click.echo(path)
+
+
+@accel.command()
+@_stream
+@_machine
+@_config
+@_image
+@_base
 @click.option("--inputs", type=_FILE, metavar="x.npz", help="Inputs; others are random.")
 @click.option("--output", type=_FILE, metavar="y.npz", help="Where to write the outputs.")
 @click.option(
@@ -110,6 +166,8 @@ def run(
     stream: Path,
     machine: str | None,
     config: Path | None,
+    image: Path | None,
+    base: int | None,
     inputs: Path | None,
     output: Path | None,
     trace_path: Path | None,
@@ -117,16 +175,20 @@ def run(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Simulate FILE: its outputs, and how many cycles it takes."""
-    artifact = read_stream(stream, _given_machine(machine, config))
+    """Simulate FILE: its outputs, and how many cycles it takes.
+
+    Of a raw stream, --output has main memory after it, as bytes: `image`. Without --image that is
+    zeros before.
+    """
+    found = _given(stream, machine, config, image, base)
+    artifact = found.artifact
     given = _inputs(artifact, inputs, seed)
-    image = simulate(
-        artifact.stream,
-        artifact.filled(given),
-        order=_order(order),
-        semantics=_semantics(artifact),
-    )
-    outputs, taken = artifact.outputs(image), timing(artifact.stream)
+    semantics = _semantics(artifact)
+    plain = relocated(artifact, semantics.analysed, 0)
+    after = simulate(plain.stream, plain.filled(given), order=_order(order), semantics=semantics)
+    outputs, taken = plain.outputs(after), timing(artifact.stream)
+    if found.raw:
+        outputs = {"image": after}
     if output is not None:
         _write_npz(output, outputs)
     if trace_path is not None:
@@ -142,6 +204,59 @@ def run(
     for name, array in outputs.items():
         low, high = (array.min(), array.max()) if array.size else (0, 0)
         click.echo(f"{name}: {array.dtype}{list(array.shape)}, {low} to {high}")
+
+
+# ---- what is given ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """``raw``: it has no manifest; ``blank``: nor an image, zeros stand for it."""
+
+    artifact: Artifact
+    raw: bool = False
+    blank: bool = False
+
+
+def _given(
+    stream: Path, machine: str | None, config: Path | None, image: Path | None, base: int | None
+) -> _Given:
+    own = _given_machine(machine, config)
+    if own is None or stream.suffix == ".json" or stream.with_suffix(".json").exists():
+        if image is not None or base is not None:
+            raise click.UsageError("--image and --base are for raw streams, and a manifest says it")
+        return _Given(read_stream(stream, own))
+    found = decode(own, _bytes(stream))
+    if image is None and (beside := stream.with_suffix(".image")).exists():
+        image = beside
+    if image is not None:
+        memory = np.frombuffer(_bytes(image), np.uint8).copy()
+        return _Given(Artifact(found, memory, (), base or 0), raw=True)
+    if base is not None:
+        raise click.UsageError("--base says where an image begins, and there is no --image")
+    empty = Artifact(found, np.zeros(0, np.uint8), ())
+    touched = used(empty, _semantics(empty).analysed)
+    main = (memory.nbytes for memory in own.memories if memory.depth is None)
+    first = touched.start - touched.start % lcm(PAGE, *main)
+    if touched.stop - first > MOST:
+        size = touched.stop - first
+        raise ArtifactError(
+            "WEFT-E1026",
+            f"{stream} reads and writes {size:,} bytes of main memory",
+            why=f"zeros stand for it up to {MOST:,}",
+            hint="--image FILE, and --base ADDRESS where that begins",
+        )
+    return _Given(Artifact(found, np.zeros(touched.stop - first, np.uint8), (), first), True, True)
+
+
+def _as_given(lines: Iterator[str], artifact: Artifact) -> Iterator[str]:
+    """``lines`` about ``artifact`` at address 0, with its own instructions."""
+    own = listing(artifact.stream)
+    for line in lines:
+        number = line[:6].strip().isdigit() and line[6:8] == "  "
+        yield next(own) if number else line
+    if artifact.base:
+        yield f"what is touched is counted from the image's begin, {artifact.base:#x}"
 
 
 # ---- parts ---------------------------------------------------------------------------------------

@@ -108,10 +108,10 @@ def run_accelerated(
     return AcceleratedRun(loaded.name, loaded.program, equal, seconds), results
 
 
-def write_streams(program: Accelerated, path: Path) -> list[Path]:
+def write_streams(program: Accelerated, path: Path, base: int) -> list[Path]:
     """The streams of ``program``: at ``path`` where it has one, else one file for each layer beside
-    it, NAME.00.LAYER.bin. Each has a manifest and an image."""
-    artifacts = program.artifacts
+    it, NAME.00.LAYER.bin. Each has a manifest and an image, which begins at address ``base``."""
+    artifacts = program.relocated(base)
     if len(artifacts) == 1:
         (artifact,) = artifacts.values()
         return list(write_stream(artifact, path))

@@ -22,6 +22,28 @@ as_json_option = click.option(
 )
 
 
+class Address(click.ParamType[int]):
+    """A number of bytes: 65536 or 0x10000."""
+
+    name = "address"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        try:
+            found = value if isinstance(value, int) else int(str(value), 0)
+        except ValueError:
+            found = -1
+        if found < 0:
+            self.fail(f"{value}: no address, such as 65536 or 0x10000")
+        return found
+
+
+def base_option(text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """``--base ADDRESS``: where an image begins."""
+    return click.option("--base", type=Address(), metavar="ADDRESS", help=text)
+
+
 def reported(command: Callable[P, None]) -> Callable[P, None]:
     """Weft's errors and warnings as a user should see them, not as Python shows them."""
 

@@ -27,7 +27,9 @@ from weft.accel.accelerator import (
 from weft.accel.artifact import Artifact
 from weft.accel.bit_fields import Encoding, Field
 from weft.accel.disassembler import listing
+from weft.accel.known_numbers import known_numbers
 from weft.accel.place import Offloaded
+from weft.accel.relocate import relocated
 from weft.accel.service import Order
 from weft.accel.timing import timing
 from weft.accelerators import Semantics
@@ -97,9 +99,11 @@ class Simulated:
         """Refuse the stream where it might do what it should not: ``accel/check.py``."""
         check_stream(self.artifact, self._semantics)
 
-    def save(self, path: str | Path) -> tuple[Path, Path, Path]:
-        """Write the stream, its manifest and the image of main memory. Raises ``ArtifactError``."""
-        return write_stream(self.artifact, path)
+    def save(self, path: str | Path, *, base: int = 0) -> tuple[Path, Path, Path]:
+        """Write the stream, its manifest and the image of main memory, which is to lie from address
+        ``base`` on. Raises ``ArtifactError``, and ``StreamError`` (WEFT-E1048) where instructions
+        cannot say such addresses."""
+        return write_stream(relocated(self.artifact, self._semantics.analysed, base), path)
 
     def __str__(self) -> str:
         return "\n".join(listing(self.artifact.stream))
@@ -114,7 +118,8 @@ def compile(
 ) -> Simulated:
     """``source``, a sum or fold and what is done to its results, as a stream for ``machine``.
 
-    ``constants``: arrays of placeholders by name, which are part of what is compiled.
+    ``constants``: arrays of placeholders by name, which are part of what is compiled; one number
+    alone may be a field of an instruction, such as a shift.
     ``latency_hiding``: whether something is loaded before it is needed.
 
     Raises ``CompileError``: WEFT-E1030 where the machine cannot compute it, which says why, and
@@ -133,6 +138,8 @@ def compile(
             known = ", ".join(s.name for s in specs)
             raise CallError("WEFT-E0601", f"there is no input {name!r}", hint=f"inputs: {known}")
         fixed[name] = fitting(array, spec)
-    scop = lower(whole, whole.name)
+    named = isinstance(source, Program)
+    name = whole.name if named else ", ".join(t.name for t in whole.outputs)
+    scop = known_numbers(lower(whole, name), fixed)
     found = offload(scop, target, fixed, buffers=2 if latency_hiding else 1)
     return Simulated(found, target.semantics, tuple(s for s in specs if s.name not in fixed))

@@ -17,6 +17,7 @@ from weft.accel.artifact import Artifact
 from weft.accel.check import check
 from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.place import Offloaded
+from weft.accel.relocate import relocated
 from weft.accel.service import Order, serve
 from weft.accel.touched import Array
 from weft.accelerators import Semantics
@@ -52,7 +53,10 @@ def run_artifact(
     artifact: Artifact, inputs: Mapping[str, Array], *, order: Order = "first"
 ) -> dict[str, Array]:
     """The outputs of ``artifact`` for these ``inputs``. Raises ``StreamError``."""
-    return artifact.outputs(simulate(artifact.stream, artifact.filled(inputs), order=order))
+    semantics = Semantics(artifact.stream.accelerator)
+    plain = relocated(artifact, semantics.analysed, 0)
+    image = simulate(plain.stream, plain.filled(inputs), order=order, semantics=semantics)
+    return plain.outputs(image)
 
 
 def run_offloaded(
@@ -67,10 +71,14 @@ def run_offloaded(
     return made.results(simulate(made.artifact.stream, image, order=order, semantics=semantics))
 
 
-def check_stream(artifact: Artifact, semantics: Semantics | None = None) -> None:
-    """Refuse ``artifact`` where its stream might do what it should not: ``accel/check.py``."""
+def check_stream(
+    artifact: Artifact, semantics: Semantics | None = None, *, blank: bool = False
+) -> None:
+    """Refuse ``artifact`` where its stream might do what it should not: ``accel/check.py``.
+    ``blank``: nobody knows what is in its image. Main memory is counted from its begin."""
+    semantics = semantics or Semantics(artifact.stream.accelerator)
+    artifact = relocated(artifact, semantics.analysed, 0)
     stream = artifact.stream
-    semantics = semantics or Semantics(stream.accelerator)
     machine = Simulator(semantics, artifact.image)
     given = [each for each in artifact.tensors if each.role == "input"]
     check(
@@ -79,6 +87,7 @@ def check_stream(artifact: Artifact, semantics: Semantics | None = None) -> None
         machine.memories,
         lambda number: machine.run(number, stream.issues[number]),
         tuple(range(each.address, each.address + each.nbytes) for each in given),
+        blank=blank,
     )
 
 

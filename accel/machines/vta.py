@@ -29,6 +29,7 @@ UOP, WGT, INP, ACC, OUT = range(5)
 DEPTH = 512  # instructions that a queue holds
 TOKENS = 255  # that a counter between two queues holds
 LATENCY = 16  # of main memory, in cycles
+NULL_PAGE = 1 << 12  # bytes: the first page of its virtual memory
 PIPELINE = 8  # cycles that a GEMM or ALU instruction takes beside its micro-operations
 APART = 3  # micro-operations after which one may update the same accumulator: nothing is forwarded
 
@@ -165,6 +166,7 @@ def vta(config: Config | None = None) -> Accelerator:
         "finish",
         asdict(config),
         rules(config.depth("acc"), micro_op(config)),
+        NULL_PAGE,
     )
 
 
@@ -197,7 +199,8 @@ def _transfers(config: Config) -> list[Operation]:
         takes = cost(name) if shape else micro_ops
         places = {"sram": name, "dram": f"dram_{name}"}
         encoding = _transfer(LOAD, MEMORIES[name])
-        limits = {} if name in PADDED else dict.fromkeys(PADS, (0, 0))
+        pads = {} if name in PADDED else dict.fromkeys(PADS, (0, 0))
+        limits = {"y_size": (1, (1 << 16) - 1) if shape else (1, 1), **pads}
         return Operation(f"load_{name}", queue, encoding, takes, own, places, limits=limits)
 
     return [

@@ -8,19 +8,19 @@ has no encoding here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.accel.accelerator import Rule
+from weft.accel.accelerator import Rule, Watch
 from weft.accel.bit_fields import Encoding
 from weft.errors import StreamError
 
 PIPELINE = 3  # micro-operations that are under way: one result is not read by the next two
 MOST = 15  # that is shifted by
 
-Watch = Callable[[int, Sequence[Any], Mapping[str, Any]], str]
+MOVING = ("load_uop", "load_acc", "load_wgt", "load_inp", "store")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 
 
@@ -34,7 +34,7 @@ def ends(issues: Sequence[Any]) -> Watch:
     if not issues or issues[-1].operation != "finish":
         raise StreamError("WEFT-E1045", "the stream does not end with FINISH")
 
-    def watch(number: int, _: Sequence[Any], __: Mapping[str, Any]) -> str:
+    def watch(number: int, _: Sequence[Any] | None, __: Mapping[str, Any]) -> str:
         early = issues[number].operation == "finish" and number < len(issues) - 1
         return "FINISH is not the last instruction" if early else ""
 
@@ -47,7 +47,10 @@ def stores_results(depth: int) -> Rule:
     def rule(issues: Sequence[Any]) -> Watch:
         computed = np.zeros(depth, np.bool_)
 
-        def watch(number: int, touched: Sequence[Any], _: Mapping[str, Any]) -> str:
+        def watch(number: int, touched: Sequence[Any] | None, _: Mapping[str, Any]) -> str:
+            if touched is None:
+                computed[:] = True
+                return ""
             writes = {each.memory for each in touched if each.writes}
             for each in touched:
                 at = each.pattern.at(each.base)
@@ -69,7 +72,7 @@ def stores_results(depth: int) -> Rule:
 def shifts(issues: Sequence[Any]) -> Watch:
     """By 15 at most; by tensors not at all, for nobody knows that these are not negative."""
 
-    def watch(number: int, _: Sequence[Any], __: Mapping[str, Any]) -> str:
+    def watch(number: int, _: Sequence[Any] | None, __: Mapping[str, Any]) -> str:
         issue = issues[number]
         if issue.operation == "shr_imm" and abs(issue.fields.get("imm", 0)) > MOST:
             return f"shifts by {issue.fields['imm']}, where {MOST} either way are possible"
@@ -90,15 +93,17 @@ def immediates(micro_op: Encoding) -> Rule:
     def rule(issues: Sequence[Any]) -> Watch:
         right: set[bytes] = set()  # micro-operations
 
-        def watch(number: int, touched: Sequence[Any], contents: Mapping[str, Any]) -> str:
+        def watch(number: int, touched: Sequence[Any] | None, contents: Mapping[str, Any]) -> str:
             issue = issues[number]
-            if not issue.operation.endswith("_imm") or not touched:
+            if not issue.operation.endswith("_imm") or touched == ():
                 return ""
             get = issue.fields.get
             for loop in ("out", "in"):
                 dst, src = get(f"dst_factor_{loop}", 0), get(f"src_factor_{loop}", 0)
                 if dst != src:
                     return f"dst_factor_{loop} is {dst}, src_factor_{loop} {src}, with a number"
+            if touched is None:
+                return ""
             first = get("uop_bgn", 0)
             words = contents["uop"][first : get("uop_end", 0)]
             if words.tobytes() in right:
@@ -117,10 +122,11 @@ def immediates(micro_op: Encoding) -> Rule:
 def results_apart(issues: Sequence[Any]) -> Watch:
     """The result of a micro-operation is none of the two before it."""
 
-    def watch(number: int, touched: Sequence[Any], _: Mapping[str, Any]) -> str:
-        if not any(each.memory == "uop" and not each.writes for each in touched):
+    def watch(number: int, touched: Sequence[Any] | None, _: Mapping[str, Any]) -> str:
+        found = touched or ()
+        if not any(each.memory == "uop" and not each.writes for each in found):
             return ""
-        for each in touched:
+        for each in found:
             if each.memory == "acc" and each.writes and 0 < each.pattern.gap < PIPELINE:
                 return (
                     f"a micro-operation writes what one {each.pattern.gap} before it wrote:"
@@ -132,15 +138,22 @@ def results_apart(issues: Sequence[Any]) -> Watch:
 
 
 def transfers(issues: Sequence[Any]) -> Watch:
-    """Only inputs and accumulators are padded, and only where something is loaded."""
+    """Only inputs and accumulators are padded, and only where something is loaded. What is moved
+    has rows, micro-operations one: one implementation counts them, one does not, and one ends with
+    the last of them."""
 
-    def watch(number: int, _: Sequence[Any], __: Mapping[str, Any]) -> str:
+    def watch(number: int, _: Sequence[Any] | None, __: Mapping[str, Any]) -> str:
         issue = issues[number]
         padded = [name for name in PADS if issue.fields.get(name)]
         if padded and issue.operation not in ("load_inp", "load_acc"):
             return f"{padded[0]} = {issue.fields[padded[0]]}: inputs and accumulators are padded"
         if padded and not issue.fields.get("x_size"):
             return "x_size is 0, where nothing is done, and there is padding"
-        return ""
+        rows = issue.fields.get("y_size", 0)
+        if not issue.fields.get("x_size") or issue.operation not in MOVING:
+            return ""
+        if issue.operation == "load_uop" and rows != 1:
+            return f"y_size is {rows}, and micro-operations are loaded as one row"
+        return "" if rows else "y_size is 0, and some implementations never end: one row at least"
 
     return watch

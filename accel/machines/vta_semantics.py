@@ -36,9 +36,10 @@ def load(shape: tuple[int, int]) -> Function:
     return load
 
 
-def load_micro_ops(sram, dram, sram_base, dram_base, x_size):
-    for x in range(x_size):
-        sram[sram_base + x] = dram[dram_base + x]
+def load_micro_ops(sram, dram, sram_base, dram_base, y_size, x_size, x_stride):
+    for y in range(y_size):
+        for x in range(x_size):
+            sram[sram_base + y * x_size + x] = dram[dram_base + y * x_stride + x]
 
 
 def store(shape: tuple[int, int]) -> Function:

@@ -57,7 +57,7 @@ def random_issue(config: Config, pick: random.Random) -> list[Issue]:
                 {n: pick.randint(0, 1) for n in ("x_pad_0", "x_pad_1", "y_pad_0")} if size else {}
             )
             size = min(size, 2)
-            rows = {"y_size": pick.randint(0, 2), "x_stride": pick.randint(0, 3)}
+            rows = {"y_size": pick.randint(1, 2), "x_stride": pick.randint(0, 3)}
             at = min(at, 6)
             pads = pads if size else {}
             return [

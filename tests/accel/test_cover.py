@@ -50,8 +50,8 @@ def left(places: dict[int, np.ndarray], tree: Tree) -> np.ndarray:
     for name, value in fields.items():
         assert tree.compute.operation.holds(name, value), f"{name} = {value} has no room"
     parts = {}
-    if tree.operand is not None:
-        parts[1] = left(places, tree.operand)
+    for number, operand in enumerate(tree.operands, 1):
+        parts[number] = left(places, operand)
     place = np.zeros_like(places[0]) if tree.on is None else left(places, tree.on)
     place[:] = computed(whole, {**parts, 0: place})
     return place

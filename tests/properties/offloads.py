@@ -2,7 +2,8 @@
 
     random case → stream → checked → simulated in four orders of the queues, memories poisoned
 
-against NumPy, exactly, on VTA in several configurations; every other case in a tiling by chance,
+against NumPy, exactly, on VTA in several configurations, and byte for byte through its functional
+simulator (``tests/accel/vta_oracle.py``); every other case in a tiling by chance,
 not the best one. Then each of its tokens is left out, at both of its ends and at either one: the
 checker has to refuse every such stream. What an accelerator refuses to compute is counted by its
 reason.
@@ -19,6 +20,7 @@ from random import Random
 
 import numpy as np
 
+from tests.accel.vta_oracle import Crash, interpret
 from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
 from tests.properties.offload_cases import Array, Case, random_case
@@ -82,13 +84,13 @@ def _examine(case: Case, target: Target, seed: int, dropped: int | None) -> Outc
         made = offload(scop, target, constants, buffers=2 if seed % 5 else 1)
     except CompileError as error:
         return Outcome(f"refused: {error.why}")
-    other = _otherwise(mapped(scop, target), target, constants, pick) if seed % 2 else None
+    other = tiled_by_chance(mapped(scop, target), target, constants, pick) if seed % 2 else None
     outcome = _examined(made if other is None else other, case, target, pick, dropped)
     outcome.notes["tiled by chance"] += other is not None
     return outcome
 
 
-def _otherwise(
+def tiled_by_chance(
     best: Mapped, target: Target, constants: dict[str, Array], pick: Random
 ) -> Offloaded | None:
     """The stream of a tiling that nobody would choose, if one of a few fits."""
@@ -126,6 +128,13 @@ def _examined(
             return Outcome("compiled", f"simulated, {order}: {error}")
         if found.dtype != case.expected.dtype or not np.array_equal(found, case.expected):
             return Outcome("compiled", f"wrong result, {order}")
+    try:
+        code = made.artifact.stream.encode()
+        found = made.results(interpret(Config(**target.machine.configuration), code, image))
+    except Crash as crash:
+        return Outcome("compiled", f"as emitted, VTA's functional simulator ends: {crash}")
+    if not np.array_equal(found, case.expected):
+        return Outcome("compiled", "wrong result, as emitted by VTA's functional simulator")
     notes = Counter({"instructions": len(made.artifact.stream.issues)})
     every = list(tokens(made.artifact))
     chosen = every if dropped is None or len(every) <= dropped else pick.sample(every, dropped)

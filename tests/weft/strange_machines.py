@@ -16,33 +16,34 @@ def _fields(*widths, op, code=8):
     return Encoding((Field("opcode", code, value=op), *named), 128)
 
 
-def outer_product():
-    """8 x 8, three queues with tokens, two hardware loops, a reset, int32 results."""
+def outer_product(wide=8):
+    """8 x 8, or as wide as said; three queues with tokens, two hardware loops, a reset, int32
+    results."""
     tokens = ("pop_in", 1), ("pop_out", 1), ("push_in", 1), ("push_out", 1)
 
     def load(sram, dram, sram_base, dram_base, rows, columns, stride):
         for y in range(rows):
             for x in range(columns):
-                for p in range(8):
+                for p in range(wide):
                     sram[sram_base + y * columns + x, p] = dram[dram_base + y * stride + x, p]
 
     def store(acc, dram, sram_base, dram_base, columns):
         for x in range(columns):
-            for p in range(8):
-                for q in range(8):
+            for p in range(wide):
+                for q in range(wide):
                     dram[dram_base + x, p, q] = acc[sram_base + x, p, q]
 
     def clear(acc, at, count):
         for x in range(count):
-            for p in range(8):
-                for q in range(8):
+            for p in range(wide):
+                for q in range(wide):
                     acc[at + x, p, q] = 0
 
     def outer(acc, a, b, at, a_at, b_at, outer, inner, acc_o, acc_i, a_o, a_i, b_o, b_i):
         for y in range(outer):
             for x in range(inner):
-                for p in range(8):
-                    for q in range(8):
+                for p in range(wide):
+                    for q in range(wide):
                         acc[at + y * acc_o + x * acc_i, p, q] += i32(
                             a[a_at + y * a_o + x * a_i, p]
                         ) * i32(b[b_at + y * b_o + x * b_i, q])
@@ -55,11 +56,11 @@ def outer_product():
     return Accelerator(
         "outer product",
         (
-            Memory("a", i8, (8,), 512),
-            Memory("b", i8, (8,), 512),
-            Memory("acc", i32, (8, 8), 32),
-            Memory("dram", i8, (8,), None),
-            Memory("dram_out", i32, (8, 8), None),
+            Memory("a", i8, (wide,), 512),
+            Memory("b", i8, (wide,), 512),
+            Memory("acc", i32, (wide, wide), 32),
+            Memory("dram", i8, (wide,), None),
+            Memory("dram_out", i32, (wide, wide), None),
         ),
         (Queue("load", 16), Queue("compute", 16), Queue("store", 16)),
         (

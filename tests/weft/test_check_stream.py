@@ -204,6 +204,11 @@ RULES = [
     ((), ("load_wgt", {"x_size": 1, "y_size": 1, "y_pad_1": 1}), "y_pad_1 = 1: inputs and"),
     ((), ("load_inp", {"y_size": 1, "x_pad_0": 1}), "x_size is 0"),
     ((UOP, ACC, given(ADD, push_next=1)), given(STORE, pop_prev=1, x_pad_1=2), "x_pad_1 = 2"),
+    ((), given(UOP, y_size=0), "y_size is 0, and micro-operations are loaded as one row"),
+    ((), given(UOP, y_size=2), "y_size is 2, and micro-operations are loaded as one row"),
+    ((), given(ACC, y_size=0, y_pad_0=3, dram_base=1 << 30), "y_size is 0, and some"),
+    ((), given(INP, y_size=0), "y_size is 0, and some"),
+    ((UOP, ACC, given(ADD, push_next=1)), given(STORE, y_size=0, pop_prev=1), "y_size is 0"),
 ]  # fmt: skip
 
 
@@ -213,6 +218,20 @@ def test_the_common_subset(before: tuple[Given, ...], issue: Given, message: str
     if "end with" in message:
         made = replace(made, stream=replace(made.stream, issues=made.stream.issues[:-1]))
     refused(made, f"WEFT-E1045: .*{message}")
+
+
+@pytest.mark.parametrize(("issue", "flag"), [
+    (INP, "push_prev"), (INP, "pop_prev"), (WGT, "pop_prev"), (STORE, "pop_next"),
+    (STORE, "push_next"), (("load_wgt", {}), "push_prev"),
+])  # fmt: skip
+def test_flags_that_have_no_wire(issue: Given, flag: str) -> None:
+    """Wherever they stand: who looks at the queue behind them finds none."""
+    before = (UOP, ACC, given(ADD, push_next=1)) if issue is STORE else ()
+    fields = {"pop_prev": 1} if issue is STORE else {}
+    refused(
+        artifact(*before, given(issue, **fields, **{flag: 1})),
+        rf"WEFT-E1045: instruction {len(before)} \({issue[0]}\): {flag} is set, and no wire",
+    )
 
 
 def test_a_source_apart_from_the_result() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.accel.vta_oracle import Crash, interpret
 from weft.accel.artifact import Artifact, Layout, Placed
 from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.machines.vta import Config, micro_op, vta
@@ -191,3 +192,113 @@ def test_files_that_are_none(path: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", z=np.zeros(3))
     assert "WEFT-E1022: no input 'z'" in invoke("run", path, "--inputs", tmp_path / "x.npz").output
     assert "first, last, turns" in invoke("run", path, "--order", "none").output
+
+
+# ---- other addresses, and streams alone ----------------------------------------------------------
+
+
+def test_relocation(path: Path, tmp_path: Path) -> None:
+    """The raw stream and its image are what VTA's functional simulator takes, page 0 unmapped."""
+    x = np.arange(32, dtype=np.int32).reshape(2, 16)
+    np.savez(tmp_path / "x.npz", x=x)
+    moved = tmp_path / "moved.bin"
+    found = invoke("relocate", path, "--base", "0x10000", "-o", moved)
+    assert found.exit_code == 0, found.output
+    assert json.loads(moved.with_suffix(".json").read_text())["base"] == 0x10000
+    image = np.fromfile(moved.with_suffix(".image"), np.uint8)
+    image[:128] = x.view(np.uint8).reshape(-1)
+    with pytest.raises(Crash, match="not mapped"):
+        interpret(Config(), path.read_bytes(), image)
+    after = interpret(Config(), moved.read_bytes(), image, 0x10000)
+    np.testing.assert_array_equal(after[192:224].view(np.int8), (x - 5).reshape(-1))
+    files = ("--inputs", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
+    for command in (("check", moved), ("run", moved, *files)):
+        assert invoke(*command).exit_code == 0
+    with np.load(tmp_path / "y.npz") as outputs:
+        np.testing.assert_array_equal(outputs["y"], (x - 5).astype(np.int8))
+    lines = squeezed(invoke("disasm", moved).output)
+    assert "0 compute load_uop dram_base 16448, y_size 1, x_size 2" in lines
+    assert lines[-1] == "what is touched is counted from the image's begin, 0x10000"
+    back = tmp_path / "back.bin"
+    assert invoke("relocate", moved, "--base", "0", "-o", back).exit_code == 0
+    assert back.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(("base", "code", "message"), [
+    ("17", 2, r"WEFT-E1048: instruction 0 \(load_uop\) cannot be moved by 17 bytes"),
+    ("0x8000000000", 2, "WEFT-E1048: .*\n.*dram_base would be"),
+    ("here", 2, "no address, such as 65536"), ("-4", 2, "no address"),
+])  # fmt: skip
+def test_addresses_that_are_none(
+    path: Path, tmp_path: Path, base: str, code: int, message: str
+) -> None:
+    found = invoke("relocate", path, "--base", base, "-o", tmp_path / "moved.bin")
+    assert found.exit_code == code and re.search(message, found.output), found.output
+
+
+def raw(path: Path, tmp_path: Path, issues: tuple[Issue, ...] = ISSUES) -> tuple[object, ...]:
+    """Arguments for a stream without a manifest."""
+    alone, config = tmp_path / "raw.bin", tmp_path / "vta_config.json"
+    alone.write_bytes(Stream(vta(), issues).encode())
+    config.write_text("{}")
+    return alone, "--config", config
+
+
+def test_raw_streams_with_main_memory(path: Path, tmp_path: Path) -> None:
+    memory = np.fromfile(path.with_suffix(".image"), np.uint8)
+    memory[:128] = np.arange(32, dtype=np.int32).view(np.uint8)
+    memory.tofile(tmp_path / "main")
+    given = raw(path, tmp_path)
+    image = ("--image", tmp_path / "main")
+    assert "nothing to refuse" in invoke("check", *given, *image).output
+    found = invoke("run", *given, *image, "--output", tmp_path / "y.npz")
+    assert found.exit_code == 0 and "5 instructions" in found.output, found.output
+    expected = interpret(Config(), Path(str(given[0])).read_bytes(), memory, null_page=False)
+    with np.load(tmp_path / "y.npz") as outputs:
+        np.testing.assert_array_equal(outputs["image"], expected)
+    assert "uop[1]: dst 1, src 1, wgt 0" in invoke("disasm", *given, *image).output
+    far = tuple(
+        Issue(i.operation, {**i.fields, "dram_base": i.fields.get("dram_base", 0) + (4096 // size)})
+        if size else i
+        for i, size in zip(ISSUES, (4, 64, 0, 16, 0), strict=True)
+    )  # fmt: skip
+    given = raw(path, tmp_path, far)
+    assert "WEFT-E1040" in invoke("check", *given, *image).output
+    assert invoke("check", *given, *image, "--base", "4096").exit_code == 0
+    assert invoke("run", *given, *image, "--base", "4096").exit_code == 0
+
+
+def test_raw_streams_alone(path: Path, tmp_path: Path) -> None:
+    given = raw(path, tmp_path)
+    found = invoke("check", *given)
+    assert found.exit_code == 0, found.output
+    assert "of 1, what they touch is not known without main memory" in found.output
+    assert json.loads(invoke("check", *given, "--json").output)["unchecked"] == 1
+    found = invoke("run", *given, "--output", tmp_path / "y.npz")
+    assert found.exit_code == 0 and "cycles" in found.output, found.output
+    with np.load(tmp_path / "y.npz") as outputs:
+        # Both micro-operations are zeros then: the same accumulator twice.
+        assert (outputs["image"].view(np.int8)[192:208] == -10).all()
+
+
+@pytest.mark.parametrize(("number", "fields", "message"), [
+    (1, {"x_size": 4096}, "WEFT-E1040: instruction 1"), (2, {"push_next": 0}, "WEFT-E10(05|41)"),
+    (4, {"pop_next": 0}, "WEFT-E104[12]"), (0, {"y_size": 0}, "WEFT-E1045: instruction 0"),
+    (3, {"pop_next": 1}, "WEFT-E1045: .*no wire"), (2, {"src_factor_in": 2}, "dst_factor_in is 0"),
+])  # fmt: skip
+def test_raw_streams_that_are_wrong(
+    path: Path, tmp_path: Path, number: int, fields: dict[str, int], message: str
+) -> None:
+    issues = list(ISSUES)
+    issues[number] = Issue(issues[number].operation, {**issues[number].fields, **fields})
+    found = invoke("check", *raw(path, tmp_path, tuple(issues)))
+    assert found.exit_code == 2 and re.search(message, found.output), found.output
+
+
+def test_options_that_a_manifest_answers(path: Path, tmp_path: Path) -> None:
+    assert "a manifest says it" in invoke("check", path, "--base", "4096").output
+    assert "no --image" in invoke("check", *raw(path, tmp_path), "--base", "4096").output
+    huge = (Issue("load_inp", {"x_size": 1, "y_size": 2, "x_stride": 65535, "dram_base": 9}),)
+    spread = (*huge, Issue("load_wgt", {"x_size": 1, "y_size": 1, "dram_base": 1 << 23}))
+    found = invoke("run", *raw(path, tmp_path, (*spread, Issue("finish", {}))))
+    assert found.exit_code == 2 and "WEFT-E1026" in found.output and "--image" in found.output

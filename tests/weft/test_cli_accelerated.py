@@ -173,3 +173,25 @@ def test_a_configuration_of_another_target(qlinear: Path, tmp_path: Path) -> Non
     assert "--target vta" in invoke("run", qlinear, "--config", config).output
     missing = invoke("run", qlinear, "--target", "vta", "--config", tmp_path / "none.json")
     assert missing.exit_code == 2 and "none.json" in missing.output
+
+
+def test_images_elsewhere(qlinear: Path, tmp_path: Path) -> None:
+    """Compiled for an address, it is what relocation makes of the one for 0."""
+    plain, there = tmp_path / "plain.bin", tmp_path / "there.bin"
+    for path, more in ((plain, ()), (there, ("--base", "0x20000"))):
+        found = invoke("compile", qlinear, "--target", "vta", "-o", path, *more)
+        assert found.exit_code == 0, found.output
+    moved = tmp_path / "moved.bin"
+    assert invoke("accel", "relocate", plain, "--base", 0x20000, "-o", moved).exit_code == 0
+    assert there.read_bytes() == moved.read_bytes() != plain.read_bytes()
+    outputs = []
+    for path in (plain, there):
+        assert invoke("accel", "check", path).exit_code == 0
+        arguments = ("accel", "run", path, "--output", tmp_path / "y.npz")
+        assert invoke(*arguments).exit_code == 0
+        with np.load(tmp_path / "y.npz") as arrays:
+            outputs.append(dict(arrays))
+    for name, array in outputs[0].items():
+        np.testing.assert_array_equal(array, outputs[1][name])
+    found = invoke("compile", qlinear, "--base", "0x1000")
+    assert found.exit_code != 0 and "--base is for accelerators" in found.output

@@ -135,6 +135,12 @@ def test_counters_that_hold_few_tokens(machine, most):
         compared(one, machine.__name__, seed)
 
 
+def test_elements_of_bytes_that_are_no_power_of_two():
+    one = Target.of(outer_product(12))
+    for seed in range(4):
+        compared(one, "outer_product", seed)
+
+
 def test_sums_that_keep_their_order():
     a, b = (placeholder((8, 8), f32, name=name) for name in "xw")
     k = reduce_axis((0, 8), name="k")

@@ -59,12 +59,17 @@ def test_load_pads_rows_and_steps_over_main_memory(
     np.testing.assert_array_equal(sram, expected)
 
 
-def test_micro_operations_are_loaded_in_one_row(machine: tuple[Config, Accelerator]) -> None:
+@pytest.mark.parametrize("rows", [0, 1])
+def test_micro_operations_are_loaded_in_one_row(
+    machine: tuple[Config, Accelerator], rows: int
+) -> None:
+    """No row is nothing."""
     _, target = machine
     sram, dram = memory(target, "uop", 0), memory(target, "dram_uop", 50, 1)
     expected = sram.copy()
-    expected[3:13] = dram[30:40]
-    run(target, "load_uop", {"uop": sram, "dram_uop": dram}, sram_base=3, dram_base=30, x_size=10)
+    expected[3 : 3 + 10 * rows] = dram[30 : 30 + 10 * rows]
+    run(target, "load_uop", {"uop": sram, "dram_uop": dram}, sram_base=3, dram_base=30, x_size=10,
+        y_size=rows)  # fmt: skip
     np.testing.assert_array_equal(sram, expected)
 
 
