@@ -45,21 +45,20 @@ def loops_through(scheduled: Scheduled, loop: str, statements: Seq[str]) -> tupl
     Raises ``IllegalScheduleError`` (WEFT-E0450, E0451, E0470) where there is no such loop or
     statement, or one of the ``statements`` is outside the loop.
     """
-    if not loop:
-        return ()
-    scheduled.loop(loop)
+    if loop:
+        scheduled.loop(loop)
     names: list[str] = []
     above: tuple[Loop, ...] = ()
     for name in statements:
         above = loops_above(scheduled.tree, name)
         names = [x.name for x in above]
-        if loop not in names:
+        if loop and loop not in names:
             raise IllegalScheduleError(
                 "WEFT-E0470",
                 f"{name} is not inside loop {loop}",
                 hint=f"statements inside: {', '.join(scheduled.below(loop))}",
             )
-    return above[: names.index(loop) + 1]
+    return above[: names.index(loop) + 1] if loop else ()
 
 
 def tile_for(
