@@ -1,4 +1,4 @@
-"""``automatic()`` of programs that nobody wrote for it: a script that rebuilds what ``compile`` does."""
+"""``automatic()`` of programs that it was not written for: a script that rebuilds what is compiled."""
 
 from __future__ import annotations
 
