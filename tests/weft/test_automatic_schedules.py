@@ -1,4 +1,4 @@
-"""``automatic()`` of programs that it was not written for: a script that rebuilds what is compiled."""
+"""``automatic()`` of programs of all kinds: a script that rebuilds what ``compile`` runs."""
 
 from __future__ import annotations
 
