@@ -110,6 +110,9 @@ def with_copy(
 ) -> Scheduled:
     """``scheduled`` with a statement at ``place`` that copies what ``uses`` touch of the source
     into ``tile``, or, to ``store``, back: ``copy_…``, ``store_…``, its loops ``…_0``, ``…_1``.
+
+    The last one, along which the tile's elements are neighbours, is a vector loop: no element is
+    copied twice.
     """
     scop = scheduled.scop
     stem = f"{tile.tensor.name}_out" if store else tile.tensor.name
@@ -121,7 +124,8 @@ def with_copy(
     taken = {*scop.parameters, *own}
     outer = [fresh(loop.name, taken) for loop in tile.loops]
     copy = _copy(name, tile, copying(scop, tile, uses, (*outer, *own), pad=pad), store)
-    nest = Band(tuple(Loop(d, {name: Var(d)}) for d in own), Leaf(name))
+    loops = [Loop(d, {name: Var(d)}, "vector" if d == own[-1] else "serial") for d in own]
+    nest = Band(tuple(loops), Leaf(name))
     tree = insert(scheduled.tree, place, nest, [{name: Var(d)} for d in outer])
     return replace(scheduled, scop=replace(scop, statements=(*scop.statements, copy)), tree=tree)
 
