@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import islpy as isl
-
+from weft.polyhedral.analysis.in_bounds import constraints_for, needs
 from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import access_map, constraints_of, context_set, tensor_box
 from weft.polyhedral.scop import Scop
 
 
@@ -23,17 +21,5 @@ def assume_in_bounds(scop: Scop) -> Scop:
     with an explanation. Data-dependent accesses are checked when they happen.
     """
     with bounded(what="the choice of sizes"):
-        context = context_set(scop)
-        good = context
-        for statement in scop.statements:
-            for access in (*statement.reads, *statement.writes):
-                if not access.may:
-                    touched = access_map(scop, statement, access)
-                    outside = touched.subtract_range(tensor_box(scop, access.tensor))
-                    if not outside.is_empty():
-                        good = good.subtract(outside.params())
-        good = good.coalesce()
-        if good.is_equal(context) or good.is_empty() or good.n_basic_set() != 1:
-            return scop
-        found = isl.BasicSet.from_params(good.gist(context).get_basic_sets()[0])
-        return replace(scop, context=(*scop.context, *constraints_of(found, ())))
+        found = constraints_for(scop, [need.sizes for need in needs(scop)])
+    return replace(scop, context=tuple(dict.fromkeys((*scop.context, *found)))) if found else scop

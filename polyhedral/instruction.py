@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from weft.dtypes import DType
 from weft.frontend.scalar_expr import Cast, Expr, Load, Var, literal, rewrite, walk
@@ -188,6 +189,16 @@ class Instruction:
     def rows(self) -> int:
         """How many rows of results one issue has."""
         return self.extents.get(ROW, 1)
+
+    @property
+    def lanes(self) -> int:
+        """How many results one issue has in each row."""
+        return prod(self.extents[d] for d in self.across)
+
+    @property
+    def per_cycle(self) -> float:
+        """How many points it computes in a cycle."""
+        return prod(self.extents.values()) / self.cycles
 
     def __str__(self) -> str:
         return self.name

@@ -75,7 +75,7 @@ class Machine:
         return max(1, self.vector_bytes // dtype.itemsize)
 
     def instructions(self, dtype: DType) -> tuple[Instruction, ...]:
-        """What register tiles of ``dtype`` may be made of, the cheapest first."""
+        """What register tiles of ``dtype`` may be made of (``policy/instruction_choice.py``)."""
         own = tuple(x for x in self.extensions if x.dtype == dtype)
         fused = outer_product(self, dtype)
         other = outer_product(self, dtype, any_update=True)

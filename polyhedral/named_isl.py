@@ -207,8 +207,8 @@ def domain_set(scop: Scop, statement: Statement) -> isl.Set:
     return derived(make, "domain", scop.parameters, scop.context, statement)
 
 
-def tensor_box(scop: Scop, name: str) -> isl.Set:
-    """The elements of tensor ``name``."""
+def tensor_box(scop: Scop, name: str, axis: int | None = None) -> isl.Set:
+    """The elements of tensor ``name``; with ``axis``, whatever fits along that one."""
     tensor = scop.tensor(name)
 
     def make() -> isl.Set:
@@ -216,12 +216,13 @@ def tensor_box(scop: Scop, name: str) -> isl.Set:
         axes = [f"axis {k}" for k in range(len(tensor.shape))]  # no user name has a space
         limits = [
             Constraint(bound)
-            for axis, size in zip(axes, tensor.shape, strict=True)
-            for bound in (Var(axis), size - 1 - Var(axis))
+            for k, size in enumerate(tensor.shape)
+            if axis in (None, k)
+            for bound in (Var(axes[k]), size - 1 - Var(axes[k]))
         ]
         return isl.Set.from_basic_set(constrained(space, axes, limits))
 
-    return derived(make, "box", scop.parameters, tensor)
+    return derived(make, "box", scop.parameters, tensor, axis)
 
 
 def access_map(scop: Scop, statement: Statement, access: Access) -> isl.Map:

@@ -33,7 +33,7 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.quantization import Inputs, Quantized, integers_of, model_graph, quantized
 from weft.schedule_value import Schedule, Subject, not_a_schedule
-from weft.targets import target_for
+from weft.targets import target_for, thread_count
 from weft.verify_full import compile_and_verify
 from weft.verify_kernel import compile_and_verify_kernel
 
@@ -180,7 +180,7 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
         return Subject(
             whole if len(scops) == 1 else part,
             lambda made, options: compile(source, options=options, schedule=made),
-            lambda scop: automatic(scop, machine),
+            lambda scop: automatic(scop, machine, threads=thread_count(chosen)),
         )
 
     return {name: Schedule(initial(scop), subject(name)) for name, scop in scops.items()}

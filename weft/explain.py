@@ -19,8 +19,10 @@ from weft.lowered import Lowered
 from weft.polyhedral.analysis.costs import costs
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.tile_costs import tile_costs
+from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.isl_context import exclusively
 from weft.polyhedral.machine import Machine
+from weft.polyhedral.policy.instruction_choice import unused
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.scop_printer import tensor_text
@@ -104,9 +106,8 @@ def _explained(lowered: Lowered) -> Lines:
         lines += _cluster(cluster, code, seen)
         if new and code is not None:
             estimated += len(code.scheduled.scop.statements)
-            within = estimated <= ESTIMATED
-            told = partial(cost_lines, code.scheduled, lowered.machine)
-            lines += [told if within else "  costs: not estimated"]
+            told = cost_lines if estimated <= ESTIMATED else _without_costs
+            lines += [partial(told, code.scheduled, lowered.machine)]
     lines += ["", "why neighbouring operators were or were not fused"]
     lines += [
         f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
@@ -166,6 +167,18 @@ def statement_line(s: Statement) -> str:
     return f"{s.name}[{', '.join(s.dims)}] writes {written}{kind}{source}"
 
 
+def instruction_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
+    """Which of the target's instructions compute no sum of the program, and why."""
+    tiles = {name: tile.payload for name, tile in marked_tiles(scheduled.tree).items()}
+    lines = []
+    for s in scheduled.original.statements:
+        parts = (n for n in tiles if n == s.name or n.startswith(f"{s.name}_edge"))
+        tile = tiles[first] if (first := next(parts, None)) else None
+        found = unused(scheduled.original, s, machine, tile)
+        lines += [f"    {u.statement} not by {u.instruction}: {u.why}" for u in found]
+    return ["  instructions that are not used", *lines] if lines else []
+
+
 def cost_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
     """What the schedule costs on ``machine``, in the symbolic sizes."""
     tiles = tile_costs(scheduled.scop, scheduled.tree, machine)
@@ -173,9 +186,14 @@ def cost_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
     found = costs(scheduled, machine).text().splitlines()
     return [
         *(["  sums in registers", *mapped] if mapped else []),
+        *instruction_lines(scheduled, machine),
         "  costs, estimated",
         *(f"    {line}" for line in found),
     ]
+
+
+def _without_costs(scheduled: Scheduled, machine: Machine) -> list[str]:
+    return [*instruction_lines(scheduled, machine), "  costs: not estimated"]
 
 
 def memory_lines(program: Program) -> list[str]:

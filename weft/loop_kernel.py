@@ -25,7 +25,7 @@ from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.schedule_value import Schedule, Subject, not_a_schedule
-from weft.targets import target_for
+from weft.targets import target_for, thread_count
 from weft.verify_kernel import compile_and_verify_kernel
 
 
@@ -115,8 +115,12 @@ class Kernel(LoopFunction):
         return Subject(
             f"weft.schedule({self.__name__})",
             lambda schedule, options: self.compile(schedule, options=options),
-            lambda scop: schedule_loops(scop, target_for(self.options).machine),
+            self._automatic,
         )
+
+    def _automatic(self, scop: Scop) -> Scheduled:
+        machine, threads = target_for(self.options).machine, thread_count(self.options)
+        return schedule_loops(scop, machine, threads=threads)
 
     def explain(self) -> str:
         """Statements, dependences and the schedule, and what depends on data."""

@@ -152,17 +152,16 @@ class Schedule(StaysHere):
     # ---- steps ------------------------------------------------------------------------------
 
     def automatic(self) -> Schedule:
-        """The schedule that Weft chooses when nobody says anything; steps so far are dropped.
+        """The schedule that Weft chooses when nobody says anything, for as many threads as its
+        options say; steps so far are dropped.
 
         Its script is one of transformations where these lead there, else ``automatic`` again.
         """
         start = self.unscheduled()
         made = exclusively(self.subject.automatic)(start.scheduled.original)
-        explained = (
-            with_steps(made) if made.start is None or made.start != start.scheduled else None
-        )
-        begun = start if explained is None else replace(start, scheduled=explained)
-        found = begun._replayed(made) or replace(made, steps=(Step("automatic", ""),), start=None)
+        begun = start.scheduled if made.start == start.scheduled else with_steps(made)
+        found = begun and replace(start, scheduled=begun)._replayed(made)
+        found = found or replace(made, steps=(Step("automatic", ""),), start=None)
         _prove(start.scheduled, found)
         return replace(self, scheduled=found)
 

@@ -25,7 +25,7 @@ TRIAL_SECONDS = 60.0
 
 
 def with_instructions(target: Target, instructions: Sequence[Instruction]) -> Target:
-    """``target`` with ``instructions`` before its own, each tried out.
+    """``target`` with ``instructions`` before its own, each tried out: of equal ones they are used.
 
     Raises ``CompileError`` (WEFT-E0021) where what is emitted is no code for ``target``; and, if
     such code runs on this processor, where it computes something else than the semantics.

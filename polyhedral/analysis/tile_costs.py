@@ -89,7 +89,7 @@ def _costs(
     dtype = scop.tensor(s.writes[0].tensor).dtype
     plain = s.update is not None and s.update.monoid.name == "add"
     instruction = payload.instruction or outer_product(machine, dtype, any_update=not plain)
-    width = machine.lanes(dtype)
+    width = instruction.lanes
     vectors = ceil(payload.lanes / width)
     sums = vectors * prod(rows.values())
     issues = vectors * ceil(prod(rows.values()) / instruction.rows)

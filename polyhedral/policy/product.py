@@ -7,15 +7,15 @@ y[i, j, g] += x[i, k, g] * w[k, j, g]      upright: lanes g are of all of them (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Literal, Load
-from weft.polyhedral.analysis.linear import is_box, mentions
-from weft.polyhedral.instruction import Instruction, with_rows
+from weft.frontend.scalar_expr import Literal
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.instruction import Instruction
 from weft.polyhedral.machine import Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
+from weft.polyhedral.policy.instruction_choice import alternatives, fitting, least, unfit
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest
@@ -23,7 +23,7 @@ from weft.polyhedral.policy.reuse import in_one_part
 from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.policy.vertical import vertical
 from weft.polyhedral.policy.window_costs import window_tile
-from weft.polyhedral.scop import Access, Scop, Statement, Update
+from weft.polyhedral.scop import Access, Scop, Statement
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums
@@ -61,34 +61,16 @@ def find_product(
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
-    for instructions in _alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
-        fit = _fitting(scop, statement, instructions, free)
+    for instructions in alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
+        fit = fitting(scop, statement, instructions, free)
         known = _cheapest(scop, statement, fit, machine)
         if known is not None:
             return _tiled(statement, known[1], known[0])
         still = (a for a in fit if all(m.number is not None for m in a.packs))
-        first = min(still, key=lambda a: _left_over(statement, a), default=None)
+        first = least(statement, still)
         if first is not None:
             return _product(statement, first)
     return None
-
-
-def _alternatives(machine: Machine, dtype: DType) -> Iterator[list[Instruction]]:
-    """Instructions row by row: those that the target has besides multiply-adds, which differ in
-    what their operands may be, then one after the other."""
-    rows = [i for i in map(with_rows, machine.instructions(dtype)) if i is not None]
-    yield [i for i in rows if i.emission is not None]
-    yield from ([i] for i in rows if i.emission is None)
-
-
-def _fitting(
-    scop: Scop, statement: Statement, instructions: Sequence[Instruction], free: Sequence[str]
-) -> list[Assignment]:
-    """The ways in which one of ``instructions`` computes ``statement`` that make register tiles."""
-    update = statement.update
-    assert update is not None, "a product is an update"
-    mapped = (map_instruction(scop, statement, i, free, reasons=False) for i in instructions)
-    return [a for m in mapped for a in m.assignments if _fits(statement, update, a)]
 
 
 def _cheapest(
@@ -116,8 +98,8 @@ def _product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
-    for instructions in _alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
-        fit = _fitting(scop, statement, instructions, statement.dims)
+    for instructions in alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
+        fit = fitting(scop, statement, instructions, statement.dims)
         if fit:
             known = _cheapest(scop, statement, fit, machine)
             own = known is not None and known[1].instruction.emission is None
@@ -168,27 +150,6 @@ def _stays(scop: Scop, statement: Statement, found: Assignment, machine: Machine
     return contiguous or in_one_part(scop, statement, _inner_last(found), machine)
 
 
-def _fits(statement: Statement, update: Update, found: Assignment) -> bool:
-    """Whether streams may be reordered, and at least one issue of the instruction is full."""
-    instruction = found.instruction
-    if not found.streams or not set(found.streams) <= set(update.dims):
-        return False
-    if len(instruction.summed) > 1:
-        return False
-    if instruction.emission and not all(isinstance(e, Load) for e in found.operands.values()):
-        return False  # it takes its operands from memory as they are
-    if instruction.unit and not is_box(statement):
-        return False  # its tiles have all steps for all of their rows and lanes
-    sizes = (size_of(statement, found.dims[name][0]) for name in instruction.summed)
-    return all(size is None or size >= instruction.depth for size in sizes)
-
-
-def _left_over(statement: Statement, found: Assignment) -> int:
-    """Steps of the stream that make no full issue; where sizes are not known, none."""
-    inner = [d for name in found.instruction.summed for d in found.dims[name]]
-    return sum((size_of(statement, d) or 0) % found.instruction.depth for d in inner)
-
-
 def _inner_last(found: Assignment) -> tuple[str, ...]:
     """The streams, the one that the instruction sums up over innermost."""
     inner = [d for name in found.instruction.summed for d in found.dims[name]]
@@ -208,20 +169,21 @@ def find_row(
     constant = {
         n for n, r in enumerate(statement.reads) if scop.tensor(r.tensor).role == "constant"
     }
-    for instruction in machine.instructions(dtype):
-        if instruction.emission is not None and instruction.unit is None:
-            mapped = map_instruction(scop, statement, instruction, free, reasons=False)
-            fit = (
-                a
-                for a in mapped.assignments
-                if _fits(statement, update, a)
-                and {m.number for m in a.packs} <= constant | _in_rows(statement, a)
-            )
-            first = min(fit, key=lambda a: _left_over(statement, a), default=None)
-            if first is not None:
-                p = _product(statement, first)
-                return replace(p, jumping=tuple(n for n in p.jumping if n in constant))
-    return None
+    every = machine.instructions(dtype)
+    plain = max(i.per_cycle for i in every if i.emission is None)
+    fit = [
+        a
+        for instruction in every
+        if instruction.emission and not instruction.unit and instruction.per_cycle >= plain
+        for a in map_instruction(scop, statement, instruction, free, reasons=False).assignments
+        if not unfit(statement, a)
+        and {m.number for m in a.packs} <= constant | _in_rows(statement, a)
+    ]
+    first = least(statement, fit)
+    if first is None:
+        return None
+    p = _product(statement, first)
+    return replace(p, jumping=tuple(n for n in p.jumping if n in constant))
 
 
 def _in_rows(statement: Statement, found: Assignment) -> set[int]:

@@ -107,7 +107,8 @@ class _Cost:
 
     @property
     def vector(self) -> int:
-        return self.machine.lanes(self.scop.tensor(self.statement.writes[0].tensor).dtype)
+        """Lanes of one issue."""
+        return self.assignment.instruction.lanes
 
     def depth(self, dim: str) -> int:
         """How many steps of a stream one issue takes."""

@@ -43,7 +43,7 @@ def contract(
     What one iteration touches along each dim is a window (``analysis.window``) whose size is the
     dim's new size; a dim of size 1 disappears. Where nothing becomes smaller, only the order does.
     Raises ``IllegalScheduleError`` (WEFT-E0464) for a tensor that outlives the Scop, is local
-    already, or is accessed at data-dependent indices.
+    already, or is accessed at data-dependent indices, and for an ``order`` that is none.
     """
     old = scheduled.tensor(tensor)
     uses = [(s, a) for s, a, _ in accesses_of(scheduled.scop, tensor)]
@@ -54,6 +54,8 @@ def contract(
         why = f"{tensor} is local already"
     elif any(a.may for _, a in uses):
         why = f"{tensor} is accessed at data-dependent indices"
+    elif order is not None and sorted(order) != list(range(len(old.shape))):
+        why = f"the order {list(order)} does not name each of its {len(old.shape)} dims once"
     if why:
         raise IllegalScheduleError("WEFT-E0464", f"{tensor} cannot be contracted", why=why)
     if not uses:

@@ -45,21 +45,20 @@ def loops_through(scheduled: Scheduled, loop: str, statements: Seq[str]) -> tupl
     Raises ``IllegalScheduleError`` (WEFT-E0450, E0451, E0470) where there is no such loop or
     statement, or one of the ``statements`` is outside the loop.
     """
-    if not loop:
-        return ()
-    scheduled.loop(loop)
+    if loop:
+        scheduled.loop(loop)
     names: list[str] = []
     above: tuple[Loop, ...] = ()
     for name in statements:
         above = loops_above(scheduled.tree, name)
         names = [x.name for x in above]
-        if loop not in names:
+        if loop and loop not in names:
             raise IllegalScheduleError(
                 "WEFT-E0470",
                 f"{name} is not inside loop {loop}",
                 hint=f"statements inside: {', '.join(scheduled.below(loop))}",
             )
-    return above[: names.index(loop) + 1]
+    return above[: names.index(loop) + 1] if loop else ()
 
 
 def tile_for(
@@ -111,6 +110,9 @@ def with_copy(
 ) -> Scheduled:
     """``scheduled`` with a statement at ``place`` that copies what ``uses`` touch of the source
     into ``tile``, or, to ``store``, back: ``copy_…``, ``store_…``, its loops ``…_0``, ``…_1``.
+
+    The last one, along which the tile's elements are neighbours, is a vector loop: no element is
+    copied twice.
     """
     scop = scheduled.scop
     stem = f"{tile.tensor.name}_out" if store else tile.tensor.name
@@ -122,7 +124,8 @@ def with_copy(
     taken = {*scop.parameters, *own}
     outer = [fresh(loop.name, taken) for loop in tile.loops]
     copy = _copy(name, tile, copying(scop, tile, uses, (*outer, *own), pad=pad), store)
-    nest = Band(tuple(Loop(d, {name: Var(d)}) for d in own), Leaf(name))
+    loops = [Loop(d, {name: Var(d)}, "vector" if d == own[-1] else "serial") for d in own]
+    nest = Band(tuple(loops), Leaf(name))
     tree = insert(scheduled.tree, place, nest, [{name: Var(d)} for d in outer])
     return replace(scheduled, scop=replace(scop, statements=(*scop.statements, copy)), tree=tree)
 

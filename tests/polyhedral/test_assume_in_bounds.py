@@ -43,6 +43,21 @@ def test_two_sizes_that_have_to_fit():
         interpret(fixed, {"a": np.zeros(3, np.float32), "b": np.zeros(2, np.float32)})
 
 
+def test_a_window_that_has_to_fit_into_what_is_cut_off():
+    x, k = w.placeholder((n, m), name="x"), w.placeholder((w.var("f"),), name="k")
+    p = w.reduce_axis((0, w.var("f")), name="p")
+    y = w.compute((8, m - 4), lambda b, i: w.sum(x[b, i + p] * k[p], [p]), name="y")
+    fixed = assume_in_bounds(lowered(y, x, k))
+    check_bounds(fixed)
+    data, ones = np.arange(56, dtype=np.float32).reshape(8, 7), np.ones(5, np.float32)
+    found = interpret(fixed, {"x": data, "k": ones})["y"]
+    np.testing.assert_array_equal(found, sum(data[:, q : q + 3] for q in range(5)))
+    for images, taps in ((7, 5), (8, 6)):
+        wrong = {"x": np.zeros((images, 7), np.float32), "k": np.zeros(taps, np.float32)}
+        with pytest.raises(CallError, match="the context does not hold"):
+            interpret(fixed, wrong)
+
+
 def test_nothing_changes_where_nothing_is_wrong_or_nothing_helps():
     a = w.placeholder((n,), name="a")
     fine = lowered(w.compute((n,), lambda i: a[n - 1 - i], name="t"), a)

@@ -45,13 +45,45 @@ def guarded(A: weft.f64["N"], where: weft.i64["M"]):
         A[where[i]] = 0.0
 
 
+def window(x: weft.f64["N", "S"], w: weft.f64["F"], y: weft.f64["N", "S - 4"]):
+    for n in range(8):
+        for i in range(S - 4):
+            for p in range(F):
+                y[n, i] += x[n, i + p] * w[p]
+
+
+def square_window(x: weft.f64["S", "T"], w: weft.f64["F", "F"]):
+    for i in range(S - 4):
+        for j in range(T - 3):
+            for p in range(F):
+                for q in range(F):
+                    x[i + p, j + q] = w[p, q]
+
+
+def into_three(x: weft.f64[3], y: weft.f64["N"]):
+    for i in range(N):
+        x[i] = y[i]
+
+
+def window_of(x: weft.f64["S"], w: weft.f64["F"], y: weft.f64["M"]):
+    for i in range(S - 4):
+        for p in range(F):
+            x[i + p] = 0.0
+    for m in range(M):
+        w[m] = y[m]
+
+
 ASSUMED: dict[Callable[..., Any], str] = {
     corner: "N - 1 >= 0",
     diagonal: "M - N >= 0",
     interior: "M - N >= 0",
     steps: "T - tmax >= 0",
-    of_three: "n >= 0 and 2 - n >= 0",
+    of_three: "2 - n >= 0 and n >= 0",
     guarded: "",
+    window: "N - 8 >= 0 and 5 - F >= 0",
+    square_window: "4 - F >= 0",
+    into_three: "3 - N >= 0",
+    window_of: "5 - F >= 0 and F - M >= 0",
 }
 
 
@@ -78,7 +110,28 @@ def before(A: weft.f64["N"]):
         A[i - 1] = 1.0
 
 
-@pytest.mark.parametrize("function", [beyond, doubled, before])
+def each_other(A: weft.f64["N"], B: weft.f64["M"]):
+    for i in range(M):
+        A[2 * i] = 1.0
+    for i in range(N):
+        B[i] = 1.0
+
+
+def never(x: weft.f64[3], y: weft.f64["N"]):
+    for i in range(N):
+        x[i + 3] = y[i]
+
+
+def window_on_itself(x: weft.f64["S"]):
+    for i in range(S - 4):
+        for p in range(S):
+            x[i + p] = 1.0
+
+
+MISTAKES = [beyond, doubled, before, each_other, never, window_on_itself]
+
+
+@pytest.mark.parametrize("function", MISTAKES)
 def test_mistakes_are_not_assumed_away(function: Callable[..., Any]) -> None:
     scop = weft.kernel(function).lowered.scop
     assert assume_sizes(scop) is scop

@@ -8,8 +8,8 @@ FMA = weft.Intrinsic("llvm.fma.v8f32", ("a", "b", "acc"))
 WIDE = weft.Assembly("vfmadd231ps $2, $1, $0", "=v,v,v,0", ("a", "b", "acc"))
 
 
-def fused(emit: object = FMA, name: str = "fused") -> weft.Instruction:
-    @weft.instruction(emit=emit, name=name)  # type: ignore[arg-type]
+def fused(emit: object = FMA, name: str = "fused", cycles: float = 0.5) -> weft.Instruction:
+    @weft.instruction(emit=emit, name=name, cycles=cycles)  # type: ignore[arg-type]
     def step(acc: weft.f32[8], a: weft.f32[1], b: weft.f32[8]):
         for lane in range(8):
             acc[lane] += a[0] * b[lane]

@@ -155,3 +155,38 @@ def test_a_negative_step_count_runs_nothing() -> None:
     A = np.ones((4, 4))
     jacobi(-3, A, A.copy())
     assert (A == 1).all()
+
+
+def test_a_window_of_open_size_has_to_fit_into_what_is_cut_off() -> None:
+    """What is assumed is said, by ``explain`` and by the call that it refuses."""
+
+    @weft.kernel
+    def conv(
+        x: weft.f64["N", "C", "S", "S"],
+        w: weft.f64["K", "C", "F", "F"],
+        y: weft.f64["N", "K", "S - 4", "S - 4"],
+    ):
+        for n in range(8):
+            for k in range(K):
+                for i in range(S - 4):
+                    for j in range(S - 4):
+                        for c in range(C):
+                            for p in range(F):
+                                for q in range(F):
+                                    y[n, k, i, j] += x[n, c, i + p, j + q] * w[k, c, p, q]
+
+    r = np.random.default_rng(0)
+    for images, size, taps in itertools.product((7, 8, 9), (5, 8), (0, 1, 5, 6)):
+        x, w = r.normal(size=(images, 2, size, size)), r.normal(size=(3, 2, taps, taps))
+        y, wanted = np.zeros((2, images, 3, size - 4, size - 4))
+        if images < 8 or taps > 5:
+            with pytest.raises(CallError, match="E0608.*" + ("N - 8" if images < 8 else "5 - F")):
+                conv(x, w, y)
+            assert not y.any()
+            continue
+        conv(x, w, y)
+        for p, q in np.ndindex(taps, taps):
+            part = x[:8, :, p : p + size - 4, q : q + size - 4]
+            wanted[:8] += np.einsum("ncij,kc->nkij", part, w[:, :, p, q])
+        np.testing.assert_allclose(y, wanted, atol=1e-12)
+    assert "5 - F >= 0" in conv.explain() and "N - 8 >= 0" in conv.explain()

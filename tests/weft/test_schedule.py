@@ -99,6 +99,34 @@ def test_buffers_inside_a_loop_that_a_number_of_the_caller_bounds(loop: str) -> 
         np.testing.assert_array_equal(b, expected)
 
 
+COPIES = {
+    "pack": (lambda s: s.pack("B", "S1", "k_t", {1: 4}, order=[1, 0], name="T"), "copy_T"),
+    "pack once": (lambda s: s.pack("A", "S1", "", {0: 4}, name="T"), "copy_T"),
+    "cache_read": (lambda s: s.cache_read("A", "S1", "k_t", name="T"), "copy_T"),
+    "cache_write": (lambda s: s.cache_write("C", "S1", "k_t", name="T"), "store_T"),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_run_as_vectors(name: str) -> None:
+    """Nobody has to say so; who wants other loops says that."""
+    step, copy = COPIES[name]
+    start = matmul.schedule().distribute("i").tile({"j_S1": 8, "k": 8})
+    made = step(start.reorder(["j_S1_t", "k_t", "i_S1"]))
+    own = [x for x in made.scheduled.loops() if list(x.at) == [copy]]
+    assert [x.kind for x in own] == ["serial"] * (len(own) - 1) + ["vector"]
+    last = own[-1].name
+    turned = [x.name for x in reversed(own)]
+    others = (made, made.reorder(turned), made.split(last, 2), made.set_kinds({last: "serial"}))
+    for s in others:
+        run = s.compile(weft.Options(threads=1, cache=False))
+        for m, k, n in ((7, 19, 17), (1, 1, 1), (0, 3, 8), (8, 0, 2)):
+            a, b = np.arange(m * k).reshape(m, k), np.arange(k * n).reshape(k, n) - 5
+            c = np.full((m, n), 5)
+            run(a, b, c)
+            np.testing.assert_array_equal(c, a @ b)
+
+
 def test_ways_to_compile() -> None:
     a, b, c = np.arange(6).reshape(2, 3), np.arange(12).reshape(3, 4), np.zeros((2, 4), int)
     for compiled in (matmul.compile(tiled()), weft.compile(matmul, schedule=tiled())):

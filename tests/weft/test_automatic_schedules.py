@@ -1,0 +1,71 @@
+"""``automatic()`` of programs of all kinds: a script that rebuilds what ``compile`` runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from tests.weft.scheduled_kernels import smooth
+from weft.benchmarks.polybench.registry import SUITE
+from weft.dtypes import as_dtype
+from weft.errors import IllegalScheduleError
+from weft.schedule_value import Schedule
+
+STRANGE = ("gemm", "symm", "2mm", "deriche")  # with temporaries that no step makes
+KNOWN = ("gemver", "atax", "durbin", "trmm", "jacobi-2d", "covariance", "doitgen", "trisolv")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", STRANGE + KNOWN)
+def test_its_script_leads_to_what_compile_runs(name: str, threads: int) -> None:
+    kernel = SUITE[name].make(as_dtype(SUITE[name].dtype))
+    options = weft.Options(threads=threads, cache=False)
+    mine = weft.kernel(kernel.function, options=options)
+    found = mine.schedule().automatic()
+    assert found.tree_text() == mine.lower()["schedule"]
+    again = Schedule.from_script(str(found), mine)
+    assert again == found and again.tree_text() == found.tree_text()
+    assert ([step.name for step in found.steps] == ["automatic"]) == (name in (*STRANGE, "doitgen"))
+
+
+def test_it_computes_what_the_program_does() -> None:
+    gemm = SUITE["gemm"]
+    kernel = gemm.make(as_dtype("float64"))
+    arguments = gemm.inputs(np.dtype("float64"), NI=33, NJ=31, NK=40)
+    wanted = gemm.oracle(**{name: np.copy(value) for name, value in arguments.items()})
+    kernel.compile(kernel.schedule().automatic())(*arguments.values())
+    for name, value in wanted.items():
+        np.testing.assert_allclose(arguments[name], value, rtol=1e-12)
+
+
+def test_clusters_are_planned_for_as_many_threads() -> None:
+    x, r = weft.placeholder((4096, 512), name="x"), weft.reduce_axis((0, 512), name="r")
+    rows = weft.compute((4096,), lambda i: weft.sum(x[i, r], r), name="rows")
+    for threads in (1, 2):
+        options = weft.Options(threads=threads, cache=False)
+        found = weft.schedule(rows, options=options).automatic()
+        assert found.tree_text() == weft.lower(rows, options=options).as_text("schedule")
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (("cache_read", "B", "S9", ""), "E0451: the schedule has no statement 'S9'"),
+        (("cache_write", "C", "S9", ""), "E0451: the schedule has no statement 'S9'"),
+        (("pack", "B", "S9", "", {0: 4}), "E0451: the schedule has no statement 'S9'"),
+    ],
+    ids=str,
+)
+def test_copies_outside_of_all_loops_for_statements_that_do_not_exist(
+    step: tuple[str, *tuple[object, ...]], why: str
+) -> None:
+    found = smooth.schedule().why_not(*step)
+    assert found is not None and found.splitlines()[0] == f"WEFT-{why}"
+
+
+@pytest.mark.parametrize("order", [[0, 0], [1, 0], [], [-1]], ids=str)
+def test_an_order_that_is_none(order: list[int]) -> None:
+    with pytest.raises(IllegalScheduleError, match="E0464") as caught:
+        smooth.schedule().contract("B", order=order)
+    assert caught.value.why == f"the order {order} does not name each of its 1 dims once"
