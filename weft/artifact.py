@@ -32,7 +32,7 @@ from weft.errors import ArtifactError
 from weft.files import write_atomically
 
 MAGIC = b"\x89WEFT\r\n\x1a"
-FORMAT = 3  # of this file and of the entry point's calling convention
+FORMAT = 4  # of this file and of the entry point's calling convention
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sIIQQ32s")
 _DIGEST_AT = 32

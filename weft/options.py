@@ -3,7 +3,8 @@
 Only ``Options.from_environment`` reads the environment, and only the API's edge calls it; below
 that nothing is ambient.
 
-    WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count
+    WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count;
+                             denormals as IEEE 754 has them, not as zeros
     WEFT_TARGET=x86-64-v3    the processor to compile for: a name of `weft targets`, by default host
     WEFT_WINOGRAD=off        convolutions by direct sums alone, for smaller errors
     WEFT_ONLINE=off          softmax and attention with whole rows, however long these are
@@ -38,7 +39,7 @@ _TOPIC = re.compile(r"[+-]?[A-Za-z_][A-Za-z0-9_.-]*")
 class Options:
     """Raises ``CompileError`` (WEFT-E0001) for a value that is out of range."""
 
-    strict: bool = False  # keep the order of every sum
+    strict: bool = False  # keep the order of every sum, and denormals
     target: str = "host"  # the processor to compile for
     winograd: Literal["on", "off"] = "on"  # convolutions by fewer multiplications; not if strict
     memory: int | None = None  # bytes that one such convolution may take for intermediates
