@@ -17,6 +17,7 @@ from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
 from weft.polyhedral.assume_in_bounds import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
+from weft.polyhedral.cut_domains import cut_domains
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
@@ -76,7 +77,8 @@ def cluster_scop(
         verify=verify_scop,
     )
     assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
-    scop = passes.run("coalesce", lambda: coalesce(assumed), show=scop_text, verify=verify_scop)
+    joined = passes.run("coalesce", lambda: coalesce(assumed), show=scop_text, verify=verify_scop)
+    scop = passes.run("cut", lambda: cut_domains(joined), show=scop_text, verify=verify_scop)
     if passes.options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))

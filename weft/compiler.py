@@ -49,6 +49,7 @@ from weft.graph.operator_graph import Graph, Value
 from weft.graph.own_outputs import own_outputs
 from weft.graph.partition import Cluster, partition
 from weft.graph.printer import print_graph
+from weft.graph.ruled_out import ruled_out
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph
 from weft.graph.winograd import Effort, winograd
@@ -187,6 +188,7 @@ def graph_stages(
         ("dead", eliminate_dead),
         *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
         *([("online", partial(online, machine=machine))] if blocks else []),
+        *([] if options.strict else [("ruled out", ruled_out)]),
         ("outputs", own_outputs),
         ("layouts", partial(layouts, machine=machine)),
     )
