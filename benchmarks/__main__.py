@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.benchmarks import (
+    attention,
     avx2_only,
     blind,
     chain,
@@ -133,6 +134,13 @@ def _gemm(settings: suite.Settings, path: Path | None) -> None:
 def _conv(settings: suite.Settings, path: Path | None) -> None:
     """Convolutions of ResNet-18, ResNet-50 and MobileNetV2, with what follows them."""
     _beside("conv", conv.cases(settings.quick), conv.PEERS, settings, path)
+
+
+@main.command("attention", cls=_Apart)
+@_measured
+def _attention(settings: suite.Settings, path: Path | None) -> None:
+    """Causal attention beside onnxruntime and PyTorch's scaled_dot_product_attention."""
+    _beside("attention", attention.cases(settings.quick), attention.PEERS, settings, path)
 
 
 @main.command("memory", cls=_Apart)

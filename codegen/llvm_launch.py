@@ -42,6 +42,9 @@ spread:
   store i64 %extent, ptr %extent.p, align 8
   %team.p = getelementptr %Job, ptr @job, i32 0, i32 7
   store i64 %n, ptr %team.p, align 8
+  %mode.p = getelementptr %Job, ptr @job, i32 0, i32 8
+  %mode = call i64 @read_mode()
+  store i64 %mode, ptr %mode.p, align 8
   %helpers = sub i64 %n, 1
   %helpers32 = trunc i64 %helpers to i32
   store atomic i32 %helpers32, ptr @pending seq_cst, align 4

@@ -40,11 +40,17 @@ class KernelSymbols:
 
 
 def emit_program(
-    program: Program, symbols: Mapping[str, KernelSymbols], entry: str, *, grain: int = GRAIN
+    program: Program,
+    symbols: Mapping[str, KernelSymbols],
+    entry: str,
+    *,
+    grain: int = GRAIN,
+    strict: bool = False,
 ) -> str:
     """The module that defines ``entry``, ``entry_arena`` and ``entry_threads`` for ``program``.
 
-    ``grain``: how many operations of a kernel are worth a thread.
+    ``grain``: how many operations of a kernel are worth a thread. ``strict``: denormals are as
+    IEEE 754 has them; else they count as zeros (``llvm_float_mode``).
     """
     used = [symbols[kernel.name] for kernel in program.kernels]
     lines = [
@@ -53,6 +59,8 @@ def emit_program(
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         "declare i32 @weft_acquire(i32)",
         "declare void @weft_release(i32)",
+        "declare i64 @weft_enter(i32)",
+        "declare void @weft_leave(i64)",
         "declare i32 @weft_team(i32, i32)",
         "declare i32 @weft_launch(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
         *(
@@ -67,7 +75,8 @@ def emit_program(
     }
     for each in teams.values():
         lines += each.lines
-    lines += _entry(program, symbols, entry, teams) + _arena(program, symbols, entry)
+    lines += _entry(entry, strict) + _steps(program, symbols, entry, teams)
+    lines += _arena(program, symbols, entry)
     lines += _threads(program, entry, teams)
     return "\n".join(lines) + "\n"
 
@@ -110,7 +119,25 @@ def _round_up(size: Expr) -> Expr:
     return (size + 63) // 64 * 64
 
 
-def _entry(
+_PARAMETERS = (
+    "ptr %inputs, ptr %outputs, ptr %constants, ptr %arena, ptr %parameters, ptr %status,"
+    " i32 %threads"
+)
+
+
+def _entry(entry: str, strict: bool) -> list[str]:
+    """The steps in the mode of compiled code; the caller's is given back whatever they return."""
+    return [
+        f"define i32 {_symbol(entry)}({_PARAMETERS}) {{",
+        f"  %caller = call i64 @weft_enter(i32 {int(strict)})",
+        f"  %code = call i32 {_symbol(entry + '_steps')}({_PARAMETERS})",
+        "  call void @weft_leave(i64 %caller)",
+        "  ret i32 %code",
+        "}",
+    ]
+
+
+def _steps(
     program: Program, symbols: Mapping[str, KernelSymbols], entry: str, teams: Mapping[str, Teams]
 ) -> list[str]:
     function = SizeFunction(program.parameters)
@@ -162,8 +189,7 @@ def _entry(
             f"step{number + 1}:",
         ]
     return [
-        f"define i32 {_symbol(entry)}(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena,"
-        " ptr %parameters, ptr %status, i32 %threads) {",
+        f"define internal i32 {_symbol(entry + '_steps')}({_PARAMETERS}) {{",
         "begin:",
         *function.lines,
         f"  call void @weft_release(i32 {team})",

@@ -9,6 +9,9 @@
     void weft_barrier(i64 thread, i64 team)    inside a region: all threads of its team meet
     void weft_release(i32 team)         give the pool back
     i32  weft_workers()                 worker threads of this process
+    i64  weft_enter(i32 strict)         this thread computes as compiled code does: the caller's
+                                        mode of floats (``llvm_float_mode``)
+    void weft_leave(i64 caller)         it computes as its caller does
 
 A kernel is ``void kernel(ptr buffers, ptr params, ptr status, ptr scratch, i64 begin, i64 end)``. A
 launch gives thread t of n the iterations [extent * t / n, extent * (t + 1) / n) and the scratch
@@ -36,6 +39,7 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 from __future__ import annotations
 
 from weft.codegen.llvm_barrier import BARRIER_TEMPLATE
+from weft.codegen.llvm_float_mode import float_mode_ir
 from weft.codegen.llvm_launch import LAUNCH_TEMPLATE
 
 MAX_WORKERS = 255
@@ -79,7 +83,7 @@ def runtime_ir(triple: str) -> str:
         "PATIENCE": str(PATIENCE),
         "MISSED": str(MISSED),
     }
-    text = _TEMPLATE + LAUNCH_TEMPLATE + BARRIER_TEMPLATE
+    text = _TEMPLATE + LAUNCH_TEMPLATE + BARRIER_TEMPLATE + float_mode_ir(machine)
     for key, value in values.items():
         text = text.replace(f"${key}", value)
     return text
@@ -89,7 +93,8 @@ _TEMPLATE = r"""
 target triple = "$TRIPLE"
 
 %Slot = type { i32, i32, [56 x i8] }  ; mailbox (odd: a share is to be taken), worker sleeps
-%Job = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i64 }  ; launch's arguments, team as i64
+; launch's arguments, team as i64, its leader's mode of floats
+%Job = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64 }
 
 @slots = internal global [$WORKERS x %Slot] zeroinitializer, align 64
 @holder = internal global i32 0, align 64          ; pid of the caller that has the pool, or 0
@@ -202,6 +207,9 @@ take:
   %mine = extractvalue { i32, i1 } %pair, 1
   br i1 %mine, label %work, label %look
 work:
+  %mode.p = getelementptr %Job, ptr @job, i32 0, i32 8
+  %mode = load i64, ptr %mode.p, align 8
+  call void @write_mode(i64 %mode)
   call void @share(i64 %t)
   %left = atomicrmw sub ptr @pending, i32 1 seq_cst, align 4
   %is.last = icmp eq i32 %left, 1

@@ -2,7 +2,8 @@
 
 Arithmetic happens in float32 and ``round_to`` brings each result back into the type, ties to even,
 so between operations nothing is packed. All of it is integer and float32 arithmetic, alike on
-scalars and vectors and on every target.
+scalars and vectors and on every target, and none of that meets a denormal float32, which may count
+as 0 (``llvm_float_mode``): denormals of these types, but for bfloat16, are normal there.
 """
 
 from __future__ import annotations
@@ -60,11 +61,7 @@ def decode(b: Builder, stored: Value, dtype: DType, half: bool) -> Value:
     width = f.exponent + f.mantissa
     magnitude = b.binary("and", bits, integer((1 << width) - 1, "i32"))
     shifted = b.binary("shl", magnitude, integer(23 - f.mantissa, "i32"))
-    raw = b.cast("bitcast", shifted, "float")
-    # A subnormal float32 operand makes the multiplication also right for subnormals of the type.
-    value = (
-        raw if f.bias == 127 else b.binary("fmul", raw, floating(2.0 ** (127 - f.bias), "float"))
-    )
+    value = _with_exponent(b, magnitude, shifted, f)
     if f.mantissa == 0:
         value = b.select(
             b.compare("icmp eq", magnitude, integer(0, "i32")), floating(2.0**-127, "float"), value
@@ -89,6 +86,38 @@ def decode(b: Builder, stored: Value, dtype: DType, half: bool) -> Value:
     return signed
 
 
+def _with_exponent(b: Builder, magnitude: Value, shifted: Value, f: Format) -> Value:
+    """The float32 that is not negative with these bits, already ``shifted`` to where its own are;
+    below the normal range the first bit of the mantissa, which is not there, is taken off again."""
+    if f.bias == 127:
+        return b.cast("bitcast", shifted, "float")
+    bias = (127 - f.bias) << 23
+    normal = b.cast("bitcast", b.binary("add", shifted, integer(bias, "i32")), "float")
+    more = b.cast("bitcast", b.binary("add", shifted, integer(bias + (1 << 23), "i32")), "float")
+    below = b.binary("fsub", more, floating(2.0 ** (1 - f.bias), "float"))
+    tiny = b.compare("icmp ult", magnitude, integer(1 << f.mantissa, "i32"))
+    return b.select(tiny, below, normal)
+
+
+def _without_exponent(b: Builder, absolute: Value, f: Format) -> Value:
+    """The bits of a number of the type that is not negative."""
+    bits, drop = b.cast("bitcast", absolute, "i32"), integer(23 - f.mantissa, "i32")
+    if f.bias == 127:
+        return b.binary("lshr", bits, drop)
+    normal = b.binary("lshr", b.binary("sub", bits, integer((127 - f.bias) << 23, "i32")), drop)
+    # Behind a number whose ulp it is, the least number of the type counts up the last bit.
+    magic = floating(_spacing(f), "float")
+    more = b.cast("bitcast", b.binary("fadd", absolute, magic), "i32")
+    below = b.binary("sub", more, b.cast("bitcast", magic, "i32"))
+    tiny = b.compare("fcmp olt", absolute, floating(2.0 ** (1 - f.bias), "float"))
+    return b.select(tiny, below, normal)
+
+
+def _spacing(f: Format) -> float:
+    """The number whose ulp in float32 is the least number of the type."""
+    return 2.0 ** (24 - f.bias - f.mantissa)
+
+
 def encode(b: Builder, value: Value, dtype: DType, half: bool) -> Value:
     """Stored bits of a float32 that ``round_to`` has put into the type."""
     if dtype.name == "float16" and half:
@@ -101,12 +130,7 @@ def encode(b: Builder, value: Value, dtype: DType, half: bool) -> Value:
         return b.cast("trunc", b.binary("lshr", bits, integer(16, "i32")), storage)
     width = f.exponent + f.mantissa
     absolute = b.intrinsic("fabs", value)
-    scaled = (
-        absolute
-        if f.bias == 127
-        else b.binary("fmul", absolute, floating(2.0 ** (f.bias - 127), "float"))
-    )
-    magnitude = b.binary("lshr", b.cast("bitcast", scaled, "i32"), integer(23 - f.mantissa, "i32"))
+    magnitude = _without_exponent(b, absolute, f)
     if f.infinity is not None:
         infinite = b.compare("fcmp oeq", absolute, floating(float("inf"), "float"))
         magnitude = b.select(infinite, integer(f.infinity, "i32"), magnitude)
@@ -138,7 +162,8 @@ def round_to(b: Builder, value: Value, dtype: DType, half: bool, saturate: bool 
     rounded = b.select(beyond, limit, rounded)
     if not f.signed:
         # Neither zero nor a negative number has a place in an unsigned exponent.
-        positive = b.compare("fcmp ogt", value, floating(0.0, "float"))
+        before = b.binary("sub", b.cast("bitcast", value, "i32"), integer(1, "i32"))
+        positive = b.compare("icmp ult", before, integer(0x7F800000, "i32"))
         return b.select(positive, rounded, floating(float("nan"), "float"))
     signed = b.intrinsic("copysign", rounded, value)
     if not f.signed_zero:
@@ -174,12 +199,12 @@ def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:
     if f.exponent == 8 and f.mantissa:
         return rounded
     # Below the normal range the spacing is constant: adding a number whose ulp it is rounds to it.
-    magic = floating(2.0 ** (24 - f.bias - f.mantissa), "float")
-    if f.exponent == 8:
+    if f.exponent == 8:  # all are denormal here, and compared as integers
         least = floating(2.0**-127, "float")
-        tiny = b.compare("fcmp olt", absolute, floating(2.0**-126, "float"))
-        big = b.compare("fcmp oge", absolute, floating(1.5 * 2.0**-127, "float"))
+        tiny = b.compare("icmp ult", bits, integer(1 << 23, "i32"))
+        big = b.compare("icmp uge", bits, integer(3 << 21, "i32"))  # 1.5 * 2**-127
         return b.select(tiny, b.select(big, floating(2.0**-126, "float"), least), rounded)
+    magic = floating(_spacing(f), "float")
     subnormal = b.binary("fsub", b.binary("fadd", absolute, magic), magic)
     tiny = b.compare("fcmp olt", absolute, floating(2.0 ** (1 - f.bias), "float"))
     return b.select(tiny, subnormal, rounded)

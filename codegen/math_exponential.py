@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.codegen.math_common import clamped, table
+from weft.codegen.math_common import at_most, clamped, nothing_below, table
 from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product
 from weft.codegen.register_tables import entries, pick
 
@@ -13,7 +13,10 @@ _LEAST = {"float": -104.0, "double": -746.0}  # below it exp is 0
 def exp(x: Number) -> Number:
     """e**x = 2**k * e**r, |r| <= ln(2) / 2; with n powers of two in a register
     e**x = 2**k * 2**(j / n) * e**r, |r| <= ln(2) / 2n, which is a shorter polynomial."""
-    x = clamped(x, _LEAST[x.type], _LARGEST[x.type])
+    return nothing_below(_LEAST[x.type], at_most(x, _LARGEST[x.type]), _exp_within)
+
+
+def _exp_within(x: Number) -> Number:
     ln2, n = table(x, "LN2"), entries(x)
     whole, k, bits = x.nearest(table(x, "LOG2_E")[0], n or 1)
     r = (-whole).fma(ln2[1], (-whole).fma(ln2[0], x))  # the inner one is exact
@@ -36,7 +39,10 @@ def reduce_ln2(x: Number) -> tuple[Number, Number, Number]:
 
 def exp2(x: Number) -> Number:
     bits, least = BIAS[x.type] + 1.0, -BIAS[x.type] - MANTISSA[x.type] - 2.0
-    x = clamped(x, least, bits)
+    return nothing_below(least, at_most(x, bits), _exp2_within)
+
+
+def _exp2_within(x: Number) -> Number:
     whole, k = x.whole()
     r = x - whole
     head, tail = table(x, "LN2")[0], table(x, "LN2")[1]
@@ -52,7 +58,7 @@ def expm1(x: Number) -> Number:
     # expm1(r + low) = expm1(r) + low * e**r; low is below half an ulp of r
     p = r + (r * r).fma(r.polynomial(table(x, "EXP")), low)
     one = r.literal(1.0)
-    up = (p + (one - one.scaled(-k))).scaled(k)
+    up = (p + (one - one.scaled(-(k < 64).where(k, 64)))).scaled(k)  # beyond that it is 1
     power = one.scaled(k)
     down = power.fma(p, power - 1.0)
     result = (k > 0).where(up, down)
@@ -88,15 +94,10 @@ def _piece(a: Number, name: str, parts: int) -> Number:
     """A function of a >= 0: around each multiple of 1 / ``parts`` another polynomial, whose
     coefficients are picked from the tables ``name``; beyond the last of these it stays."""
     values, count = table(a, name), 2 * entries(a)
-    a = _at_most(a, (count - 1) / parts)
+    a = at_most(a, (count - 1) / parts)
     near, _, bits = a.nearest(parts=parts)
     rows = [values[start : start + count] for start in range(0, len(values), count)]
     return (a - near).polynomial([pick(row, bits, a.type) for row in rows])
-
-
-def _at_most(x: Number, high: float) -> Number:
-    """NaN stays."""
-    return (x > high).where(high, x)
 
 
 def _tanh_single(x: Number) -> Number:
@@ -125,7 +126,7 @@ def erf(x: Number) -> Number:
 def _erf_single(x: Number) -> Number:
     if not entries(x):
         return _erf_quotient(x)
-    a = _at_most(abs(x), 31 / 8)
+    a = at_most(abs(x), 31 / 8)
     return (a * _piece(a, "ERF_32", 8)).copysign(x)
 
 

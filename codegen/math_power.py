@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.codegen.math_common import INFINITY, NAN, clamped, table
+from weft.codegen.math_common import INFINITY, NAN, at_most, nothing_below, table
 from weft.codegen.math_exponential import reduce_ln2
 from weft.codegen.math_logarithm import normalised
 from weft.codegen.math_values import Number, quick_two_sum, two_product
@@ -15,10 +15,10 @@ def pow(x: Number, y: Number) -> Number:
     a = abs(x)
     head, low = _log_pair(a)
     product, error = two_product(y, head)
-    bounded = clamped(product, -_LIMIT, _LIMIT)
-    error = bounded.equals(product).where(y.fma(low, error), 0.0)
-    bounded = product.is_nan().where(0.0, bounded)
-    value = _exp_pair(bounded, error.is_nan().where(0.0, error))
+    error = (abs(product) > _LIMIT).where(0.0, y.fma(low, error))
+    error = error.is_nan().where(0.0, error)
+    bounded = product.is_nan().where(0.0, at_most(product, _LIMIT))
+    value = nothing_below(-_LIMIT, bounded, lambda within: _exp_pair(within, error))
     return _pow_special(x, y, a, value)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 from typing import Protocol
@@ -38,6 +39,8 @@ _RUNTIME = (
     "weft_barrier",
     "weft_release",
     "weft_workers",
+    "weft_enter",
+    "weft_leave",
 )
 _lock = Lock()
 _pool: dict[str, int] = {}
@@ -90,6 +93,19 @@ def runtime(pool: bytes = b"") -> Mapping[str, int]:
 def workers() -> int:
     """Worker threads that this process has started."""
     return int(ctypes.CFUNCTYPE(ctypes.c_int32)(runtime()["weft_workers"])())
+
+
+@contextmanager
+def compiled_floats(*, strict: bool) -> Iterator[None]:
+    """Meanwhile this thread computes with floats as compiled code does (``llvm_float_mode``)."""
+    functions = runtime()
+    enter = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int32)(functions["weft_enter"])
+    leave = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["weft_leave"])
+    caller = enter(strict)
+    try:
+        yield
+    finally:
+        leave(caller)
 
 
 class NativeProgram:

@@ -23,11 +23,12 @@ from weft.frontend.scalar_expr import Apply, walk
 from weft.frontend.tensor_expr import Compute, Operation, Program, Tensor, operations
 from weft.graph.access_pattern import steps_of
 from weft.graph.eliminate_dead import eliminate_dead
-from weft.graph.exponentials import families
+from weft.graph.exponentials import Family, families
 from weft.graph.in_blocks import in_blocks
 from weft.graph.online_costs import around, choose
 from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.rebuild import rebuilt
+from weft.graph.ruled_out import cuts
 from weft.graph.split_node import split_node
 from weft.graph.whole_program import Key, WholeProgram, key_of
 from weft.graph.with_makers import with_makers
@@ -40,7 +41,10 @@ def online(graph: Graph, machine: Machine) -> Graph:
         return graph
     program = WholeProgram(graph)
     found = families(program.operations)
-    chosen = [(f, *choose(f, around(f, program), machine)) for f in found]
+    cut = cuts(graph) if found else frozenset()
+    chosen = [
+        (f, *choose(f, around(f, program), machine, cut=_home(f, program) in cut)) for f in found
+    ]
     notes = {program.home[f.maximum.operation]: note for f, blocks, note in chosen if not blocks}
     graph = _noted(graph, notes)
     homes = {program.home[o] for f, blocks, _ in chosen if blocks for o in f.operations}
@@ -50,6 +54,11 @@ def online(graph: Graph, machine: Machine) -> Graph:
     read = {o for f, blocks, _ in chosen if blocks for s in f.sums for o in s.through}
     parts |= {v.name for o in read if (v := program.value_of(o))}
     return _joined(_rewritten(graph, machine), parts)
+
+
+def _home(family: Family, program: WholeProgram) -> int:
+    """The number of the node that computes the maximum."""
+    return program.home[family.maximum.operation]
 
 
 def _noted(graph: Graph, notes: Mapping[int, str]) -> Graph:
@@ -97,11 +106,12 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
     program = WholeProgram(graph)
     cores: dict[int, _Core] = {}
     gone: set[int] = set()
+    cut = cuts(graph)
     for family in families(program.operations):
         known = {o: program.value_of(o) for o in family.operations}
         homes = {program.home[o] for o in known}
         near_by = around(family, program)
-        blocks, note = choose(family, near_by, machine)
+        blocks, note = choose(family, near_by, machine, cut=_home(family, program) in cut)
         if blocks is None or near_by is None or None in known.values() or homes & gone:
             continue
         made = in_blocks(family, blocks, near_by.alone, near_by.between)

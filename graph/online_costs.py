@@ -96,8 +96,13 @@ def _elements(operation: Compute) -> int:
     return prod(extent(a.extent) for a in operation.axes)
 
 
-def choose(family: Family, near_by: Around | None, machine: Machine) -> tuple[Blocks | None, str]:
-    """The blocks in which ``family`` moves fewer bytes, if there are any, and, for people, why."""
+def choose(
+    family: Family, near_by: Around | None, machine: Machine, *, cut: bool = False
+) -> tuple[Blocks | None, str]:
+    """The blocks in which ``family`` moves fewer bytes, if there are any, and, for people, why.
+
+    ``cut``: constants rule some of x out, which is not computed where it is used as it is made.
+    """
     if near_by is None:
         return None, "whole rows, since terms of one sum depend on another"
     m = family.maximum
@@ -111,7 +116,7 @@ def choose(family: Family, near_by: Around | None, machine: Machine) -> tuple[Bl
     elif scores.rows is None:
         return None, "whole rows, since how many there are is not known"
     else:
-        why = _stays(scores.rows, row, scores.shared * length, machine)
+        why = _stays(scores.rows, row, scores.shared * length, machine, cut=cut)
     if why:
         return None, f"whole rows, {why}, which stay in a cache"
     room = machine.caches[0].size // 4 // m.fold.dtype.itemsize
@@ -193,10 +198,11 @@ def _bytes(load: Load, without: Collection[str]) -> int:
     return turns * load.dtype.itemsize
 
 
-def _stays(rows: int, row: int, held: int, machine: Machine) -> str:
+def _stays(rows: int, row: int, held: int, machine: Machine, *, cut: bool) -> str:
     """Why scores, and what is made of them, stay in a cache from product to product; '' if they do
-    not. What the last one holds is as fast as blocks, which rescale their sums."""
-    if 2 * rows * row <= machine.caches[-1].size:
+    not. What the last one holds is as fast as blocks, which rescale their sums, if it is all of x:
+    it waits there, all of it, for another loop."""
+    if not cut and 2 * rows * row <= machine.caches[-1].size:
         return f"{size_text(rows * row)} in all"
     together = rows_together(machine.near, rows, 2 * row, held)
     return f"{together} at a time" if together else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.polyhedral.analysis.linear import box, extent
+from weft.polyhedral.analysis.linear import extent, hull
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
@@ -64,5 +64,5 @@ def _uses(scop: Scop, producer: Statement) -> list[tuple[Statement, Access]]:
 
 
 def _instances(s: Statement) -> int:
-    bounds = box(s)
+    bounds = hull(s)
     return prod(extent(bounds[d]) if d in bounds else 16 for d in s.dims)

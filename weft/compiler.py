@@ -23,6 +23,7 @@ from weft.cache import open_cache
 from weft.cluster_code import ClusterCode, cluster_code, cluster_scop
 from weft.codegen.llvm_target import host_target
 from weft.codegen.loop_ir import Kernel
+from weft.codegen.native_library import compiled_floats
 from weft.codegen.program import Program as HostProgram
 from weft.codegen.program_printer import print_program
 from weft.codegen.program_verifier import verify_program
@@ -48,6 +49,7 @@ from weft.graph.operator_graph import Graph, Value
 from weft.graph.own_outputs import own_outputs
 from weft.graph.partition import Cluster, partition
 from weft.graph.printer import print_graph
+from weft.graph.ruled_out import ruled_out
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph
 from weft.graph.winograd import Effort, winograd
@@ -175,21 +177,27 @@ def graph_stages(
     options: Options, machine: Machine
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
     """The passes over the operator graph, in order."""
-    budget = FoldBudget(bytes=options.fold_bytes)
     effort = Effort(options.memory)
     cheaper = options.winograd == "on" and not options.strict
     blocks = options.online == "on" and not options.strict
     return (
-        ("fold", lambda graph: fold_constants(graph, budget)),
+        ("fold", lambda graph: _folded(graph, options)),
         ("scalars", inline_scalars),
         ("simplify", simplify),
         ("differences", differences),
         ("dead", eliminate_dead),
         *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
         *([("online", partial(online, machine=machine))] if blocks else []),
+        *([] if options.strict else [("ruled out", ruled_out)]),
         ("outputs", own_outputs),
         ("layouts", partial(layouts, machine=machine)),
     )
+
+
+def _folded(graph: Graph, options: Options) -> Graph:
+    """What constants determine, computed as compiled code would."""
+    with compiled_floats(strict=options.strict):
+        return fold_constants(graph, FoldBudget(bytes=options.fold_bytes))
 
 
 # ---- clusters -----------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ it leaves alone the environment decides (docs/decisions/044). The environment is
 is made, and only then; below the API's edge, which makes one where none is passed, nothing is
 ambient.
 
-    WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count
+    WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count;
+                             denormals as IEEE 754 has them, not as zeros
     WEFT_TARGET=x86-64-v3    the processor to compile for: a name of `weft targets`, by default host
     WEFT_WINOGRAD=off        convolutions by direct sums alone, for smaller errors
     WEFT_ONLINE=off          softmax and attention with whole rows, however long these are
@@ -53,7 +54,7 @@ class Options:
     Raises ``CompileError`` (WEFT-E0001) for a value that is out of range.
     """
 
-    strict: bool = _said("strict", False)  # keep the order of every sum
+    strict: bool = _said("strict", False)  # keep the order of every sum, and denormals
     # The processor to compile for: a name or a record.
     target: str | Cpu = _said("target", "host")  # noqa: RUF009 (a field)
     # Convolutions by fewer multiplications; not if strict.

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.codegen.native_library import compiled_floats
 from weft.compiler import compile_graph
 from weft.errors import CallError, CompileError
 from weft.executable import Executable
@@ -158,7 +159,8 @@ def model_graph(source: Source, shapes: Shapes | None = None) -> Graph:
 
 def prepared(graph: Graph, options: Options) -> Graph:
     """``graph`` with constants folded, weights of few bits too, and copies gone."""
-    folded = fold_constants(graph, FoldBudget(bytes=options.fold_bytes, growth=8))
+    with compiled_floats(strict=options.strict):
+        folded = fold_constants(graph, FoldBudget(bytes=options.fold_bytes, growth=8))
     return eliminate_dead(simplify(inline_scalars(folded)))
 
 

@@ -119,6 +119,10 @@ def _normalised(torch: Any, op: str, attributes: Attributes) -> Step:
             return lambda x, s, b=None: functional.layer_norm(x, x.shape[-1:], s, b, epsilon)
         case "RMSNormalization" if axis == -1:
             return lambda x, s: functional.rms_norm(x, x.shape[-1:], s, epsilon)
+        case "Attention" if attributes.keys() <= {"is_causal"}:
+            causal = bool(attributes.get("is_causal"))
+            attend = functional.scaled_dot_product_attention
+            return lambda q, k, v: attend(q, k, v, is_causal=causal)
         case "Gelu":
             how = attributes.get("approximate", b"none").decode()
             return lambda x: functional.gelu(x, approximate=how)

@@ -131,9 +131,11 @@ class GraphBuilder:
         if not is_small(program) or _dequantises(program):
             return None
         try:
-            return interpret(program, known)
+            found = interpret(program, known)
         except ExecutionError as error:
             raise ModelError("WEFT-E0223", error.what, where=error.where, why=error.why) from error
+        # What denormals count as the compiler knows: it folds what is left.
+        return None if any(map(_has_denormals, (*known, *found))) else found
 
     def rename(self, since: int, names: Mapping[str, str]) -> None:
         """Rename values that nodes from ``since`` on define; a known one keeps its data."""
@@ -227,3 +229,11 @@ def _elements(shapes: Iterable[Sequence[Size]]) -> int:
             return FOLD_WORK + 1
         total += math.prod(s for s in sizes if s is not None)
     return total
+
+
+def _has_denormals(array: np.ndarray) -> bool:
+    """Whether numbers are denormal where they are computed with: float32 or float64."""
+    if not as_dtype(array.dtype).is_float:
+        return False
+    least = np.finfo(np.float64 if array.dtype == np.float64 else np.float32).tiny
+    return bool(((array != 0) & (abs(array.astype(np.float64)) < least)).any())

@@ -65,12 +65,24 @@ def box(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
     return derived(lambda: _box(statement), "box", (), statement)
 
 
+def hull(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
+    """The same for each dim that constants and parameters bound, whatever else ties it to others:
+    for guesses and costs alone, for there may be less between them."""
+    return derived(lambda: _bounds(statement)[0], "hull", (), statement)
+
+
 def is_box(statement: Statement) -> bool:
     """Whether constants and parameters alone bound every dim."""
     return box(statement).keys() == {*statement.dims}
 
 
 def _box(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
+    bounds, tied = _bounds(statement)
+    return MappingProxyType({d: both for d, both in bounds.items() if d not in tied})
+
+
+def _bounds(statement: Statement) -> tuple[Mapping[str, tuple[Expr, Expr]], set[str]]:
+    """The bounds of dims by constants and parameters, and the dims that others bound as well."""
     lower: dict[str, Expr] = {}
     upper: dict[str, Expr] = {}
     tied: set[str] = set()
@@ -84,13 +96,8 @@ def _box(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
             lower[dim] = _tighter(lower.get(dim), value, "max")
         else:
             upper[dim] = _tighter(upper.get(dim), value, "min")
-    return MappingProxyType(
-        {
-            d: (lower[d], upper[d])
-            for d in statement.dims
-            if d in lower and d in upper and d not in tied
-        }
-    )
+    both = {d: (lower[d], upper[d]) for d in statement.dims if d in lower and d in upper}
+    return MappingProxyType(both), tied
 
 
 def _bound(constraint: Constraint, dims: tuple[str, ...]) -> tuple[str, bool, Expr] | None:

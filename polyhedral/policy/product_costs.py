@@ -16,7 +16,7 @@ from math import ceil, inf, prod
 
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.linear import hull, mentions
 from weft.polyhedral.instruction import Tiles
 from weft.polyhedral.machine import Machine
 from weft.polyhedral.map_instruction import Assignment
@@ -70,7 +70,7 @@ def cheapest(
 def extents(statement: Statement) -> dict[str, int] | None:
     """How many values each dim has; None unless all are constants."""
     found = {}
-    for dim, (low, high) in box(statement).items():
+    for dim, (low, high) in hull(statement).items():
         if isinstance(low, Literal) and isinstance(high, Literal):
             found[dim] = max(1, int(high.value) - int(low.value))
     return found if len(found) == len(statement.dims) else None
