@@ -41,6 +41,7 @@ from weft.frontend.scalar_expr import (
     literal,
     rewrite,
     substitute,
+    walk,
 )
 from weft.frontend.scalar_interpreter import evaluate
 from weft.frontend.tensor_expr import Axis, Compute, Operation, Reduce, Tensor, constant_size
@@ -206,9 +207,13 @@ class _State:
                     yield Fact(form.replaced(names), result)
 
     def forms(self, exprs: Iterable[Expr]) -> list[Affine]:
-        """The forms that may say something about ``exprs``."""
+        """The forms that may say something about ``exprs``. A program that itself says where a
+        finite number stands, as padding does, rules out nothing: it asks for 0 times a weight."""
         found: dict[Affine | None, None] = {}
-        for node in (n for e in exprs for n in at_most(e, MAX_NODES)):
+        nodes = [n for e in exprs for n in at_most(e, MAX_NODES)]
+        padded = [n.condition for n in nodes if isinstance(n, Select) and _has_finite(n)]
+        finite = {n for condition in padded for n in walk(condition)}
+        for node in nodes:
             match node:
                 case Load(Tensor() as source, indices):
                     facts = self.about(source).facts
@@ -217,7 +222,7 @@ class _State:
                     found |= dict.fromkeys(conjunction(condition).at_least)
                 case Select(condition, Literal(value), _) if value == -inf:
                     found |= dict.fromkeys(conjunction(condition, False).at_least)
-                case Apply() if node.dtype == dtypes.bool_:
+                case Apply() if node.dtype == dtypes.bool_ and node not in finite:
                     found |= dict.fromkeys(conjunction(node).at_least)
         return [f for f in found if f is not None and f.terms][:MAX_FORMS]
 
@@ -284,6 +289,12 @@ class _Folds:
         for other in others:
             total = total & other
         return replace(node, condition=total)
+
+
+def _has_finite(node: Select) -> bool:
+    """Whether a branch of ``node`` is a finite number."""
+    branches = (node.if_true, node.if_false)
+    return any(isinstance(b, Literal) and b.dtype.is_float and not isinf(b.value) for b in branches)
 
 
 def _moved(form: Affine, indices: tuple[Expr, ...]) -> Affine | None:
