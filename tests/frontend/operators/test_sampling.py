@@ -71,6 +71,18 @@ def test_grid_sample(mode, padding, align_corners, spatial):
         np.testing.assert_allclose(result[(n, slice(None), *out)], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["bool", "uint8", "int64", "float16", "float64"])
+@pytest.mark.parametrize("place", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_images_and_grids_of_any_types(kind, place, mode):
+    """Coordinates are exact in both; what is interpolated is cut to whole numbers at the end."""
+    x = (rng.standard_normal((1, 2, 3, 5)) * 20).astype(np.int64) % 100
+    grid = rng.integers(-4, 5, (1, 4, 2, 2)) / 4
+    result = run("grid_sample", x.astype(kind), grid.astype(place), mode=mode, align_corners=True)
+    wide = run("grid_sample", x.astype(kind).astype(float), grid, mode=mode, align_corners=True)
+    np.testing.assert_allclose(result, wide.astype(kind), rtol=1e-3 if kind == "float16" else 1e-6)
+
+
 def test_infinite_coordinates_stay_inside():
     x = rng.standard_normal((1, 1, 3, 3))
     grid = np.array([np.inf, -np.inf, 1e30, np.nan, 0, 0]).reshape(1, 1, 3, 2)
