@@ -123,3 +123,20 @@ def test_malformed_nodes_are_refused(what):
     with pytest.raises(ModelError) as caught:
         one_node(op_type, inputs, opset=21, **attributes)
     assert caught.value.where == f"node 'it' ({op_type})"
+
+
+def test_attributes_of_a_definition_have_their_defaults():
+    """AffineGrid is a function of the standard, which reads ``align_corners`` in any case."""
+    theta = rng.standard_normal((2, 2, 3)).astype(np.float32)
+    size = np.int64([2, 1, 3, 4])
+    (y,) = one_node("AffineGrid", [theta, size], opset=20)
+    (same,) = one_node("AffineGrid", [theta, size], opset=20, align_corners=0)
+    np.testing.assert_array_equal(y, same)
+
+
+def test_a_default_is_the_float32_that_the_standard_has():
+    x = np.array([-1.0, 2.0])
+    (y,) = one_node("LeakyRelu", [x])
+    np.testing.assert_array_equal(y, [-float(np.float32(0.01)), 2.0])
+    (same,) = one_node("LeakyRelu", [x], alpha=0.01)
+    np.testing.assert_array_equal(y, same)
