@@ -30,9 +30,6 @@ def expand(node: OnnxNode, values: Sequence[Value | None]) -> list[OnnxNode] | N
         return None
     function = onnx.FunctionProto()
     function.ParseFromString(data)
-    known = {a.name for a in function.attribute_proto}
-    defaults = (a.default_value for a in schema.attributes.values() if a.name not in known)
-    function.attribute_proto.extend(a for a in defaults if a.name)
     return list(inlined(node, function))
 
 

@@ -78,6 +78,33 @@ def grid_sample(
     return compute((*x.shape[:2], *grid.shape[1:-1]), lambda *i: body(*i), name="grid_sample")
 
 
+@operator("affine_grid")
+def affine_grid(theta: Tensor, *, sizes: Sequence[int], align_corners: bool = False) -> Tensor:
+    """The grid (n, outputs…, d) for ``grid_sample`` that ``theta`` (n, d, d + 1) maps ``sizes`` to.
+
+    ``sizes`` are those of the outputs' dimensions; each is cut into as many cells from -1 to 1, of
+    which the grid has the centres, or the ends (``align_corners``; -1 if there is one).
+    """
+    rank = len(sizes)
+    require(rank in (2, 3), f"a grid of {rank} dimensions, must be 2 or 3")
+    require_rank(theta, "the maps of an affine grid", 3, 3)
+    unify(theta.shape[1], rank, "the rows of a map and its coordinates")
+    unify(theta.shape[2], rank + 1, "the columns of a map and its coordinates")
+
+    def place(i: Expr, size: int) -> Expr:
+        at = cast(i, theta.dtype.compute) * 2.0
+        return at / float(max(size - 1, 1)) - 1.0 if align_corners else (at + 1.0) / size - 1.0
+
+    def body(n: Expr, *rest: Expr) -> Expr:
+        *out, row = rest
+        value = wide(theta[n, row, rank])
+        for column, (i, size) in enumerate(zip(reversed(out), reversed(sizes), strict=True)):
+            value = value + wide(theta[n, row, column]) * place(i, size)
+        return cast(value, theta.dtype)
+
+    return compute((theta.shape[0], *sizes, rank), lambda *i: body(*i), name="affine_grid")
+
+
 class Reader:
     """Reads elements of dimensions ``sizes`` at any integer indices, as ``padding`` says."""
 

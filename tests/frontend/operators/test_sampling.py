@@ -100,6 +100,22 @@ def test_grid_sample_of_symbolic_sizes():
     )
 
 
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("sizes", [(3, 4), (1, 5), (2, 1, 3), (2, 0, 3)])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_affine_grid(align_corners, sizes, batch):
+    rank = len(sizes)
+    theta = rng.standard_normal((batch, rank, rank + 1))
+    result = run("affine_grid", theta, sizes=sizes, align_corners=align_corners)
+    assert result.shape == (batch, *sizes, rank)
+    for n, *index in np.ndindex(batch, *sizes):
+        ends = [np.linspace(-1, 1, s) for s in sizes]
+        cells = [np.linspace(-1 + 1 / s, 1 - 1 / s, s) if s else [] for s in sizes]
+        at = [(ends if align_corners else cells)[d][i] for d, i in enumerate(index)]
+        expected = theta[n] @ [*at[::-1], 1.0]
+        np.testing.assert_allclose(result[(n, *index)], expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("masked", [False, True])
 def test_deform_conv(group, masked):
