@@ -34,7 +34,7 @@ def _dilated_same(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 
 def _dilated(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return max(attribute(node, "dilations") or [1]) > 1
+    return _same(node, reads) or max(attribute(node, "dilations") or [1]) > 1
 
 
 def _double_window(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -108,6 +108,11 @@ def _two_vectors(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return len(attribute(node, "vectors_per_class")) == 2
 
 
+def _inverse_onesided(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    both = attribute(node, "inverse") and attribute(node, "onesided")
+    return bool(both) or _double(node, reads)
+
+
 def _one_score(node: onnx.NodeProto, reads: list[Any]) -> bool:
     post = attribute(node, "post_transform") not in (None, 0, b"NONE")
     return _extreme(node, reads) or (post and attribute(node, "n_targets") in (None, 1))
@@ -121,7 +126,7 @@ def _cropped(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(attribute(node, "coordinate_transformation_mode") == b"tf_crop_and_resize")
 
 
-def _small_kernel(node: onnx.NodeProto, reads: list[Any]) -> bool:
+def _same(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return (attribute(node, "auto_pad") or b"").startswith(b"SAME")
 
 
@@ -154,10 +159,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "LpPool": (_dilated_same, "forgets dilations where it pads to the same size"),
     "Squeeze": (_no_axes, "takes an empty list of axes for none given"),
     "HardSwish": (_double, "takes a sixth for its float32"),
-    "DFT": (_double, "has factors of float32"),
+    "DFT": (_inverse_onesided, "has factors of float32; takes half a spectrum for a whole one"),
     "Gelu": (_double_tanh, "has constants of float32"),
     "Resize": (_cropped, "does not crop where the size stays"),
-    "ConvTranspose": (_small_kernel, "gives less than the size asked for if kernels are small"),
+    "ConvTranspose": (_same, "gives less than the size asked for if kernels are small"),
     "TreeEnsemble": (_one_score, "gives 0 to what no leaf is for, leaves softmax of one out"),
     "TreeEnsembleRegressor": (_one_score, "gives 0 to what no leaf is for, and so on"),
     "TreeEnsembleClassifier": (_two_classes, "transforms two scores as if there were one"),
@@ -170,13 +175,16 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 
 # What onnx.reference 1.23 gets wrong; there is no such node then.
 REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
-    "AveragePool": (_dilated, "ignores dilations"),
+    "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
     "Erf": (_double, "computes in float32"),
     "FlexAttention": (_empty, "takes sizes of 0 for those of another dimension"),
     "GroupNormalization": (_double, "computes in float32"),
     "HammingWindow": (_window_of_one, "divides 0 by 0"),
     "HannWindow": (_window_of_one, "divides 0 by 0"),
+    "LRN": (_always, "takes the number of images for that of channels"),
+    "LpPool": (_same, "pads by less than nothing"),
+    "MaxPool": (_same, "pads by less than nothing"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "QLinearMatMul": (_always, "rounds the sum with the zero point: ties go elsewhere"),
