@@ -46,9 +46,16 @@ def _no_axes(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return axes is not None and not len(axes)
 
 
-def _softmax_of_one(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    post = attribute(node, "post_transform") or b""
-    return post.startswith(b"SOFTMAX")
+def _one_row(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return len(attribute(node, "coefficients")) == reads[0].shape[-1]
+
+
+def _scalar(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return bool(reads[0].ndim == 0)
+
+
+def _whole(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return not is_float(reads[0].dtype)
 
 
 def _narrow_grid(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -115,7 +122,8 @@ def _inverse_onesided(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _one_score(node: onnx.NodeProto, reads: list[Any]) -> bool:
     post = attribute(node, "post_transform") not in (None, 0, b"NONE")
-    return _extreme(node, reads) or (post and attribute(node, "n_targets") in (None, 1))
+    few = attribute(node, "n_targets") in (None, 1, 2)
+    return _extreme(node, reads) or (post and few) or bool(attribute(node, "base_values"))
 
 
 def _two_classes(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -124,6 +132,10 @@ def _two_classes(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _cropped(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(attribute(node, "coordinate_transformation_mode") == b"tf_crop_and_resize")
+
+
+def _cropped_by_scales(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _cropped(node, reads) and len(reads) > 2 and reads[2] is not None
 
 
 def _same(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -164,17 +176,20 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "Resize": (_cropped, "does not crop where the size stays"),
     "ConvTranspose": (_same, "gives less than the size asked for if kernels are small"),
     "TreeEnsemble": (_one_score, "gives 0 to what no leaf is for, leaves softmax of one out"),
-    "TreeEnsembleRegressor": (_one_score, "gives 0 to what no leaf is for, and so on"),
+    "TreeEnsembleRegressor": (_one_score, "gives 0 to what no leaf is for, as TreeEnsemble does"),
     "TreeEnsembleClassifier": (_two_classes, "transforms two scores as if there were one"),
     "AffineGrid": (_corners_of_one, "takes the last corner, where others take the first one"),
     "CausalConvWithState": (_empty, "divides by 0 (SIGFPE)"),
     "Normalizer": (_negative_maximum, "divides by the maximum, not that of magnitudes"),
     "StringSplit": (_no_text, "finds no part in no text"),
-    "LinearClassifier": (_softmax_of_one, "leaves the softmax of a single score out"),
+    "LinearClassifier": (_one_row, "gives 1 - s or -s beside a single score s, untransformed"),
+    "NonZero": (_scalar, "gives a scalar one dimension"),
+    "ReduceLogSumExp": (_whole, "cuts the logarithm of whole numbers before it adds their maximum"),
 }
 
 # What onnx.reference 1.23 gets wrong; there is no such node then.
 REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
+    "Resize": (_cropped_by_scales, "ignores the region where it is given scales"),
     "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
     "Erf": (_double, "computes in float32"),

@@ -292,7 +292,8 @@ def channel_norm(g: Growing, op_type: str) -> None:
         g.add(op_type, x, size=g.choice(1, 2, 3, 5), **g.some(alpha=0.01, beta=0.5, bias=2.0))
         return
     if op_type == "MeanVarianceNormalization":
-        g.add(op_type, x, **g.some(axes=g.axes(x, 1)))
+        axes = {"axes": g.axes(x, 1)}
+        g.add(op_type, x, **(g.some(**axes) if g.values[x].ndim > 3 else axes))
         return
     groups = g.choice(*(d for d in range(1, channels + 1) if channels % d == 0))
     count = groups if op_type == "GroupNormalization" and g.opset < 21 else channels
