@@ -184,6 +184,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "StringSplit": (_no_text, "finds no part in no text"),
     "LinearClassifier": (_one_row, "gives 1 - s or -s beside a single score s, untransformed"),
     "NonZero": (_scalar, "gives a scalar one dimension"),
+    "ReduceMean": (_empty, "gives 0 for the mean of nothing, which ONNX leaves open"),
     "ReduceLogSumExp": (_whole, "cuts the logarithm of whole numbers before it adds their maximum"),
 }
 
