@@ -41,11 +41,14 @@ CHUNK = 50  # models to one process
 def check(case: RandomModel, threads: int) -> None:
     """Raises whatever is wrong: ``AssertionError``, ``WeftWarning`` or ``WeftError``."""
     options = weft.Options(threads=threads, workers=0, cache=False, texts=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", weft.WeftWarning)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", weft.WeftWarning)
         program = weft.compile(case.model, options=options)
         for _ in range(2):  # what a call leaves behind must not disturb the next
             compare(case, program.run(case.inputs))
+    for warning in seen:
+        if isinstance(warning.message, weft.WeftWarning):
+            raise warning.message
 
 
 def compare(case: RandomModel, got: dict[str, np.ndarray]) -> None:
@@ -205,6 +208,10 @@ def words(status: str, message: str) -> str:
     return " ".join([status, *message.split()[:2]]) if status == "crash" else status
 
 
+def tally(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=100, help="models")
@@ -225,7 +232,9 @@ def main(arguments: list[str] | None = None) -> int:
             message = f"{message} || {part[-1]}"
         if status != "good" or options.v:
             print(f"seed {seed}: {status}: {' '.join(message.split())}", flush=True)
-    print(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
+        if counts.total() % 250 == 0:
+            print(f"up to seed {seed}: {tally(counts)}", flush=True)
+    print(tally(counts))
     return int(counts["good"] < sum(counts.values()))
 
 
