@@ -18,6 +18,7 @@ from weft.codegen.llvm_builder import Builder, Value, floating, integer, registe
 from weft.codegen.llvm_expressions import combine, evaluate_all
 from weft.codegen.llvm_frame import Frame
 from weft.codegen.loop_ir import Update
+from weft.frontend.scalar_expr import apply
 from weft.frontend.tensor_expr import Monoid
 
 _ORDER = {"max": "ogt", "min": "olt"}
@@ -125,6 +126,10 @@ def _fold(frame: Frame, monoid: Monoid, values: list[Value]) -> list[Value]:
     if _of_floats(monoid):
         nan = b.any_lane(b.compare("fcmp uno", values[0], values[0]))
         return [_extreme(b, monoid, values[0], nan)]
+    if _is_integer_sum(monoid) and values[0].lanes > 1:
+        # Halved by hand, LLVM 22 takes sums of products or differences of bytes for those of
+        # instructions (vpdpbusd, psadbw) whose lanes it then does not add up.
+        return [b.reduce_lanes("add", values[0])]
     while values[0].lanes > 1:
         half = values[0].lanes // 2
         low = [b.shuffle(v, None, list(range(half))) for v in values]
@@ -151,6 +156,12 @@ def _further(b: Builder, monoid: Monoid, new: Value, old: Value) -> Value:
 def _apart(frame: Frame, monoid: Monoid) -> bool:
     """Whether NaN is looked for apart from the maximum: where no instruction does both."""
     return _of_floats(monoid) and frame.target.triple.startswith("x86_64")
+
+
+def _is_integer_sum(monoid: Monoid) -> bool:
+    if len(monoid.left) > 1 or not monoid.dtypes[0].is_integer:
+        return False
+    return monoid.combined == (apply("add", *monoid.left, *monoid.right),)
 
 
 def _of_floats(monoid: Monoid) -> bool:

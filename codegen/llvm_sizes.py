@@ -51,14 +51,16 @@ class SizeFunction:
                 return str(int(value))
             case Select():
                 c, a, b = operands
-                return self.value(f"select i1 {c}, i64 {a}, i64 {b}")
+                width = _width(node)
+                return self.value(f"select i1 {c}, {width} {a}, {width} {b}")
             case Apply(op) if op in _PLAIN:
                 return self.value(f"{_PLAIN[op]} i64 {operands[0]}, {operands[1]}")
             case Apply(op, (left, _)) if op in _LOGIC:
-                width = "i1" if left.dtype.kind == "bool" else "i64"
-                return self.value(f"{op} {width} {operands[0]}, {operands[1]}")
-            case Apply(op) if op in _COMPARE:
-                return self.value(f"icmp {_COMPARE[op]} i64 {operands[0]}, {operands[1]}")
+                return self.value(f"{op} {_width(left)} {operands[0]}, {operands[1]}")
+            case Apply(op, (left, _)) if op in _COMPARE:
+                return self.value(
+                    f"icmp {_COMPARE[op]} {_width(left)} {operands[0]}, {operands[1]}"
+                )
             case Apply("neg"):
                 return self.value(f"sub i64 0, {operands[0]}")
             case Apply("not"):
@@ -107,6 +109,10 @@ class SizeFunction:
         quotient = self.value(f"sdiv i64 {a}, {b}")
         lower = self.value(f"sext i1 {below} to i64")
         return self.value(f"add i64 {quotient}, {lower}")
+
+
+def _width(expr: Expr) -> str:
+    return "i1" if expr.dtype.kind == "bool" else "i64"
 
 
 class CheckedSizeFunction(SizeFunction):

@@ -88,7 +88,8 @@ class Nest:
         return Rows(turns, self._turns(rows), held)
 
     def _turns(self, loops: Iterable[int]) -> int:
-        return prod(self.extents[loop] for loop in loops)
+        """At least one, so that bytes can be shared out among them even where nothing runs."""
+        return prod(max(1, self.extents[loop]) for loop in loops)
 
     @property
     def parallelism(self) -> int:

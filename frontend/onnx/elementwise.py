@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from weft import dtypes
 from weft.frontend.onnx.arithmetic import binary_handler, unary_handler
 from weft.frontend.onnx.context import NodeContext, Results, handler
 
 for _op_type in (
     "Exp", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh",
-    "Acosh", "Atanh", "Erf", "Relu", "Sigmoid", "Softplus", "Softsign", "Mish", "Not",
+    "Acosh", "Atanh", "Relu", "Sigmoid", "Softplus", "Softsign", "Mish", "Not",
 ):  # fmt: skip
     handler(_op_type)(unary_handler(_op_type.lower()))
 
@@ -15,6 +16,16 @@ for _op_type in ("And", "Or", "Xor", "Equal", "Greater", "Less"):
     handler(_op_type)(binary_handler(_op_type.lower()))
 handler("GreaterOrEqual")(binary_handler("greater_or_equal"))
 handler("LessOrEqual")(binary_handler("less_or_equal"))
+
+
+@handler("Erf")
+def erf(node: NodeContext) -> Results:
+    """Of whole numbers, too, as opsets before 13 have it: cut to whole numbers."""
+    x = node.input(0)
+    if x.dtype.is_float:
+        return node.call("erf", x)
+    return node.call("cast", node.call("erf", node.call("cast", x, to=dtypes.float64)), to=x.dtype)
+
 
 handler("Gelu")(unary_handler("gelu", approximate="none"))
 handler("Swish")(unary_handler("swish", alpha=1.0))

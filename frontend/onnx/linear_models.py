@@ -88,6 +88,15 @@ def best_class(node: NodeContext, scores: Value) -> Value:
     return result
 
 
+def classified(node: NodeContext, scores: Value, kind: str) -> tuple[Value, Value]:
+    """The best class, and the transformed scores, which may be equal where the scores are not.
+
+    The probit is not defined outside of 0 … 1: there the transformed scores decide.
+    """
+    after: Value = node.call("post_transform", scores, kind=kind)
+    return best_class(node, after if kind == "PROBIT" else scores), after
+
+
 # ---- features -----------------------------------------------------------------------------------
 
 
@@ -176,9 +185,9 @@ def linear_classifier(node: NodeContext) -> Results:
     scores = as_float(node, _scores(node, x, weights, floats(node, "intercepts")))
     if len(weights) == 1 and class_count(node, "classlabels_ints") == 2:
         scores = node.call("two_sided", scores, complement=False)
-    scores = node.call("post_transform", scores, kind=kind)
+    best, scores = classified(node, scores, kind)
     if constant_size(scores.shape[1]) != 1:
-        return label_of(node, best_class(node, scores), labels), scores
+        return label_of(node, best, labels), scores
     yes = 1 if labels is None else int(labels[0])
     threshold = 0.0 if kind == "NONE" else 0.5
     return node.call("at_least", scores, threshold=threshold, yes=yes, no=0), scores

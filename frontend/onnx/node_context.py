@@ -92,7 +92,9 @@ class ImportContext:
         return index < len(self.node.outputs) and bool(self.node.outputs[index])
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        return self.node.attributes.get(name, default)
+        """A default, too, is the float32 that ONNX has for it."""
+        absent = float(np.float32(default)) if isinstance(default, float) else default
+        return self.node.attributes.get(name, absent)
 
     def required(self, name: str) -> Any:
         if name not in self.node.attributes:

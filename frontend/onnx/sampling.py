@@ -6,7 +6,9 @@ import numpy as np
 
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.conv import group
+from weft.frontend.onnx.shape import static_ints
 from weft.frontend.onnx.window import integers, spatial, weights_kernel, window_attributes
+from weft.frontend.tensor_expr import constant_size
 
 
 @handler("GridSample")
@@ -26,6 +28,18 @@ def grid_sample(node: NodeContext) -> Results:
         padding=padding,
         align_corners=bool(node.attribute("align_corners", 0)),
     )
+
+
+@handler("AffineGrid")
+def affine_grid(node: NodeContext) -> Results:
+    """The standard's own definition goes wrong for one map, and for empty grids."""
+    theta, size = node.input(0), static_ints(node, node.input(1))
+    if len(size) not in (4, 5) or min(size) < 0:
+        raise node.malformed(f"size {size} is not that of images or volumes")
+    if constant_size(theta.shape[0]) not in (size[0], None):
+        raise node.malformed(f"{theta.shape[0]} maps for a batch of {size[0]}")
+    align = bool(node.attribute("align_corners", 0))
+    return node.call("affine_grid", theta, sizes=tuple(size[2:]), align_corners=align)
 
 
 @handler("DeformConv")

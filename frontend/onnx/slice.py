@@ -41,7 +41,8 @@ def slice_(node: NodeContext) -> Results:
         if extent is None:
             first[axis], sizes[axis] = _symbolic_range(x.shape[axis], start, end, step)
         else:
-            chosen = range(*slice(start, end, step).indices(extent))
+            begin = max(start, -extent) if step < 0 else start  # ONNX clamps to the first element
+            chosen = range(*slice(begin, end, step).indices(extent))
             first[axis], sizes[axis] = chosen.start if chosen else 0, len(chosen)
         stride[axis] = step if constant_size(sizes[axis]) != 1 else 1
     return part_of(node, x, first, stride, sizes)
@@ -62,9 +63,14 @@ def part_of(
 
 def _symbolic_range(size: Size, start: int, end: int, step: int) -> tuple[Size, Size]:
     """First index and number of elements of ``start:end:step`` in a dimension of symbolic size."""
-    least, most = (0, size) if step > 0 else (-1, as_size(size) - 1)
-    low, high = _clamped(start, size, least, most), _clamped(end, size, least, most)
-    distance = high - low if step > 0 else low - high
+    if step > 0:
+        low, high = _clamped(start, size, 0, size), _clamped(end, size, 0, size)
+        distance = high - low
+    else:
+        last = as_size(size) - 1
+        high = _clamped(end, size, -1, last)
+        low = last if start == -1 else minimum(_clamped(start, size, 0, last), last)
+        distance = low - high
     count = (distance + (abs(step) - 1)) // abs(step)
     return low, count if count == as_size(size) else maximum(count, 0)
 

@@ -11,8 +11,8 @@ from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.linear_models import (
     ML,
     as_float,
-    best_class,
     class_count,
+    classified,
     label_of,
     label_values,
     rows_of,
@@ -303,8 +303,7 @@ def tree_ensemble_classifier(node: NodeContext) -> Results:
         column = node.call("gather", scores, node.constant(np.array([only])), axis=1)
         complement = kind in ("NONE", "PROBIT") and classes > 1
         scores = node.call("two_sided", column, complement=complement)
-    scores = node.call("post_transform", scores, kind=kind)
-    index = best_class(node, scores)
+    index, scores = classified(node, scores, kind)
     if classes == 1 and labels is not None:
         if labels[0] != 1:
             raise node.unsupported(f"the single class label {labels[0]}")

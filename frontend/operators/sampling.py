@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from weft.dtypes import bool_, float32, float64, uint8
 from weft.frontend.build import (
     all_of,
     compute,
@@ -41,7 +42,8 @@ def grid_sample(
     The last coordinate of the grid is that of the first spatial dimension. -1 and 1 are the
     centres of the corner elements (``align_corners``) or their outer edges. ``mode`` is 'nearest'
     (ties to even), 'linear' or 'cubic'; ``padding`` says what lies outside: 'zeros', the 'border',
-    or a 'reflection' at -1 and 1.
+    or a 'reflection' at -1 and 1. What is interpolated is so in the wider of the types of ``x`` and
+    the grid, whole numbers in that of the grid.
     """
     rank = x.rank - 2
     require_rank(x, "the input of a grid sampling", 3)
@@ -64,13 +66,43 @@ def grid_sample(
 
     points = compute(grid.shape, lambda *i: coordinate(*i), name="coordinates")
     taps = axes_over([kernel.count] * rank, TAPS[:rank])
+    between = float64 if float64 in (x.dtype, grid.dtype) else float32
+    number = uint8 if x.dtype == bool_ else x.dtype.compute
+    kind = number if mode == "nearest" else between
 
     def body(n: Expr, c: Expr, *out: Expr) -> Expr:
-        at = [points[(n, *out, d)] for d in range(rank)]
-        read = Reader(lambda i: wide(x[(n, c, *i)]), sizes, padding, align_corners)
+        at = [cast(points[(n, *out, d)], between) for d in range(rank)]
+        read = Reader(lambda i: cast(x[(n, c, *i)], kind), sizes, padding, align_corners)
         return cast(read.between(at, kernel, taps), x.dtype)
 
     return compute((*x.shape[:2], *grid.shape[1:-1]), lambda *i: body(*i), name="grid_sample")
+
+
+@operator("affine_grid")
+def affine_grid(theta: Tensor, *, sizes: Sequence[int], align_corners: bool = False) -> Tensor:
+    """The grid (n, outputs…, d) for ``grid_sample`` that ``theta`` (n, d, d + 1) maps ``sizes`` to.
+
+    ``sizes`` are those of the outputs' dimensions; each is cut into as many cells from -1 to 1, of
+    which the grid has the centres, or the ends (``align_corners``; -1 if there is one).
+    """
+    rank = len(sizes)
+    require(rank in (2, 3), f"a grid of {rank} dimensions, must be 2 or 3")
+    require_rank(theta, "the maps of an affine grid", 3, 3)
+    unify(theta.shape[1], rank, "the rows of a map and its coordinates")
+    unify(theta.shape[2], rank + 1, "the columns of a map and its coordinates")
+
+    def place(i: Expr, size: int) -> Expr:
+        at = cast(i, theta.dtype.compute) * 2.0
+        return at / float(max(size - 1, 1)) - 1.0 if align_corners else (at + 1.0) / size - 1.0
+
+    def body(n: Expr, *rest: Expr) -> Expr:
+        *out, row = rest
+        value = wide(theta[n, row, rank])
+        for column, (i, size) in enumerate(zip(reversed(out), reversed(sizes), strict=True)):
+            value = value + wide(theta[n, row, column]) * place(i, size)
+        return cast(value, theta.dtype)
+
+    return compute((theta.shape[0], *sizes, rank), lambda *i: body(*i), name="affine_grid")
 
 
 class Reader:

@@ -27,7 +27,7 @@ from weft.codegen.program import Aligned, Arena, Buffer, Input, Launch, Output, 
 from weft.codegen.program_interpreter import interpret_program
 from weft.codegen.program_verifier import verify_program
 from weft.codegen.size_arithmetic import evaluate, text
-from weft.dtypes import float32
+from weft.dtypes import bool_, float32
 from weft.errors import InternalError
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select
 
@@ -262,6 +262,9 @@ expressions = st.recursive(
         ).map(lambda t: apply(*t)),
         st.tuples(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]), inner, inner).map(
             lambda t: select(~apply(*t) | (t[1] < 3), t[1], -t[2])
+        ),
+        st.tuples(inner, inner, st.booleans()).map(
+            lambda t: select(select(t[0] < t[1], literal(t[2], bool_), t[0].equal(3)), t[1], t[0])
         ),
     ),
     max_leaves=6,

@@ -1,4 +1,5 @@
-"""Maxima and minima in vector loops: NaN in any lane, of any vector, of groups and of tails."""
+"""Maxima and minima in vector loops: NaN in any lane, of any vector, of groups and of tails.
+Sums of bytes: what LLVM makes of them."""
 
 # mypy: disable-error-code="no-untyped-def, valid-type, name-defined"
 
@@ -52,3 +53,27 @@ def test_nan_in_rows_of_a_known_width() -> None:
         y = weft.compute((9,), lambda i: weft.max_over(t[i, k], k), name="y")  # noqa: B023
         found = weft.compile([y], options=OPTIONS)(x)
         np.testing.assert_array_equal(np.asarray(found), x.max(axis=1))
+
+
+def sums(left, right, N):
+    @weft.kernel
+    def sums(y: weft.int32[2], a: left[N], b: right[N]):
+        for i in range(N):
+            y[0] += weft.int32(a[i]) * weft.int32(b[i])
+        for i in range(N):
+            y[1] += abs(weft.int32(a[i]) - weft.int32(b[i]))
+
+    return sums
+
+
+@pytest.mark.parametrize("left", [weft.uint8, weft.int8, weft.int16])
+@pytest.mark.parametrize("right", [weft.uint8, weft.int8, weft.int16])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 12, 16, 32, 64, 65, 200])
+def test_sums_of_small_integers(left, right, size) -> None:
+    """All of them in one vector, and several."""
+    rng = np.random.default_rng(size)
+    a, b = (rng.integers(d.lowest, d.highest, size, d.numpy, True) for d in (left, right))
+    found = np.array([1, 2], np.int32)
+    sums(left, right, size).compile(options=OPTIONS)(found, a, b)
+    wide = a.astype(np.int32), b.astype(np.int32)
+    assert found.tolist() == [1 + wide[0] @ wide[1], 2 + abs(wide[0] - wide[1]).sum()]

@@ -79,6 +79,20 @@ def test_a_contraction_keeps_its_loops():
     assert "all of dimension 1 of" in reason(result, "matmul0", "softmax1")
 
 
+@pytest.mark.parametrize("empty", range(5))
+def test_products_without_elements(empty):
+    """Nothing is shared out among no turns: of rows, columns, sums or either batch."""
+    b, c, m, k, n = (0 if d == empty else size for d, size in enumerate((7, 3, 7, 8, 7)))
+    maker = Maker()
+    x, y = maker.input((b, c, m, k)), maker.input((c, k, n))
+    product = maker.call("matmul", x, y)
+    graph = maker.graph(maker.call("softmax", product, axes=(3,)))
+    (result,) = interpret_graph(graph, random_inputs(graph))
+    assert result.shape == (b, c, m, n)
+    clusters = partition(graph).clusters
+    assert [node.name for cluster in clusters for node in cluster.nodes] == ["matmul0", "softmax1"]
+
+
 def test_rows_are_normalised_together_with_what_makes_them():
     m = Maker()
     x = m.input((512, 256))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import cache
 
@@ -187,6 +188,14 @@ def test_old_broadcasting_aligns_at_an_axis():
     np.testing.assert_array_equal(y, X * X[0])
     with pytest.raises(WeftError, match="axis 2 leaves no room"):
         one_node("Add", 6, [X, X[0]], broadcast=1, axis=2)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint16", "int64"])
+def test_old_error_functions_take_whole_numbers(kind):
+    x = np.array([-2, -1, 0, 1, 2]).astype(kind)
+    (y,) = one_node("Erf", 9, [x])
+    assert y.dtype == kind
+    np.testing.assert_array_equal(y, [math.trunc(math.erf(v)) for v in x.tolist()])
 
 
 def test_old_clip_takes_attributes():

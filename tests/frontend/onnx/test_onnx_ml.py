@@ -153,6 +153,27 @@ def test_linear_classifier(rows, labels, kind):
     check("LinearClassifier", X, n_outputs=2, **attributes)
 
 
+@pytest.mark.parametrize("kind", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_labels_are_those_of_the_scores_before_they_saturate(kind):
+    x = np.array([[1.0]], np.float32)
+    given = {
+        "classlabels_ints": [5, 7, 9],
+        "post_transform": kind,
+        "coefficients": [-1e3, 300, 600],
+    }
+    labels, _ = one_node("LinearClassifier", [x], opset=3, domain=ML, n_outputs=2, **given)
+    assert labels.tolist() == [9]
+    leaf = {"nodes_treeids": [0], "nodes_nodeids": [0], "nodes_modes": ["LEAF"]}
+    leaf |= {"nodes_featureids": [0], "nodes_values": [0.0]}
+    leaf |= {"nodes_truenodeids": [0], "nodes_falsenodeids": [0]}
+    labels, _ = one_node(
+        "TreeEnsembleClassifier", [x], opset=3, domain=ML, n_outputs=2, post_transform=kind,
+        class_treeids=[0] * 3, class_nodeids=[0] * 3, class_ids=[0, 1, 2],
+        class_weights=[-1e3, 300.0, 600.0], classlabels_int64s=[5, 7, 9], **leaf,
+    )  # fmt: skip
+    assert labels.tolist() == [9]
+
+
 def test_probit_is_the_inverse_of_the_normal_distribution():
     probability = np.array([[0.01], [0.3], [0.5], [0.9], [0.999]], np.float32)
     (y,) = one_node(

@@ -113,6 +113,8 @@ BAD = {
                    {"block_size": 2, "axis": 1}),
     "grid mode": ("GridSample", [F(np.ones((1, 1, 2, 2))), F(np.ones((1, 2, 2, 2)))],
                   {"mode": "quintic"}),
+    "grid size": ("AffineGrid", [F(np.ones((1, 2, 3))), np.int64([1, 1, 4])], {}),
+    "grid batch": ("AffineGrid", [F(np.ones((3, 2, 3))), np.int64([2, 1, 4, 4])], {}),
     "col2im blocks": ("Col2Im", [F(np.ones((1, 5, 4))), np.int64([3, 3]), np.int64([2, 2])], {}),
 }  # fmt: skip
 
@@ -123,3 +125,21 @@ def test_malformed_nodes_are_refused(what):
     with pytest.raises(ModelError) as caught:
         one_node(op_type, inputs, opset=21, **attributes)
     assert caught.value.where == f"node 'it' ({op_type})"
+
+
+@pytest.mark.parametrize("size", [(1, 1, 3, 4), (2, 3, 2, 3, 4), (2, 3, 0, 4)])
+def test_one_map_and_empty_grids(size):
+    """Where the standard's own definition of AffineGrid goes wrong, without ``align_corners``."""
+    theta = rng.standard_normal((size[0], len(size) - 2, len(size) - 1)).astype(np.float32)
+    (y,) = one_node("AffineGrid", [theta, np.int64(size)], opset=20)
+    places = [np.arange(1 - s, s, 2) / max(s, 1) for s in size[2:]]
+    every = np.stack([*np.meshgrid(*places, indexing="ij")[::-1], np.ones(size[2:])], -1)
+    np.testing.assert_allclose(y, np.einsum("nij,...j->n...i", theta, every), atol=1e-5)
+
+
+def test_a_default_is_the_float32_that_the_standard_has():
+    x = np.array([-1.0, 2.0])
+    (y,) = one_node("LeakyRelu", [x])
+    np.testing.assert_array_equal(y, [-float(np.float32(0.01)), 2.0])
+    (same,) = one_node("LeakyRelu", [x], alpha=0.01)
+    np.testing.assert_array_equal(y, same)

@@ -71,6 +71,18 @@ def test_grid_sample(mode, padding, align_corners, spatial):
         np.testing.assert_allclose(result[(n, slice(None), *out)], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["bool", "uint8", "int64", "float16", "float64"])
+@pytest.mark.parametrize("place", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_images_and_grids_of_any_types(kind, place, mode):
+    """Coordinates are exact in both; what is interpolated is cut to whole numbers at the end."""
+    x = (rng.standard_normal((1, 2, 3, 5)) * 20).astype(np.int64) % 100
+    grid = rng.integers(-4, 5, (1, 4, 2, 2)) / 4
+    result = run("grid_sample", x.astype(kind), grid.astype(place), mode=mode, align_corners=True)
+    wide = run("grid_sample", x.astype(kind).astype(float), grid, mode=mode, align_corners=True)
+    np.testing.assert_allclose(result, wide.astype(kind), rtol=1e-3 if kind == "float16" else 1e-6)
+
+
 def test_infinite_coordinates_stay_inside():
     x = rng.standard_normal((1, 1, 3, 3))
     grid = np.array([np.inf, -np.inf, 1e30, np.nan, 0, 0]).reshape(1, 1, 3, 2)
@@ -86,6 +98,22 @@ def test_grid_sample_of_symbolic_sizes():
     np.testing.assert_array_equal(
         run_symbolic("grid_sample", x, grid, sizes=names), run("grid_sample", x, grid)
     )
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("sizes", [(3, 4), (1, 5), (2, 1, 3), (2, 0, 3)])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_affine_grid(align_corners, sizes, batch):
+    rank = len(sizes)
+    theta = rng.standard_normal((batch, rank, rank + 1))
+    result = run("affine_grid", theta, sizes=sizes, align_corners=align_corners)
+    assert result.shape == (batch, *sizes, rank)
+    for n, *index in np.ndindex(batch, *sizes):
+        ends = [np.linspace(-1, 1, s) for s in sizes]
+        cells = [np.linspace(-1 + 1 / s, 1 - 1 / s, s) if s else [] for s in sizes]
+        at = [(ends if align_corners else cells)[d][i] for d, i in enumerate(index)]
+        expected = theta[n] @ [*at[::-1], 1.0]
+        np.testing.assert_allclose(result[(n, *index)], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("group", [1, 2])
