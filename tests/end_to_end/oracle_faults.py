@@ -195,6 +195,7 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
+    "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
     "FlexAttention": (_empty, "takes sizes of 0 for those of another dimension"),
     "GroupNormalization": (_double, "computes in float32"),
