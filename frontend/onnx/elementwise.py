@@ -24,7 +24,7 @@ def erf(node: NodeContext) -> Results:
     x = node.input(0)
     if x.dtype.is_float:
         return node.call("erf", x)
-    return node.call("cast", node.call("erf", node.call("cast", x, to=dtypes.float64)), to=x.dtype)
+    return node.call("cast", node.call("erf", node.call("cast", x, to=dtypes.float32)), to=x.dtype)
 
 
 handler("Gelu")(unary_handler("gelu", approximate="none"))

@@ -91,10 +91,11 @@ def best_class(node: NodeContext, scores: Value) -> Value:
 def classified(node: NodeContext, scores: Value, kind: str) -> tuple[Value, Value]:
     """The best class, and the transformed scores, which may be equal where the scores are not.
 
-    The probit is not defined outside of 0 … 1: there the transformed scores decide.
+    Those of PROBIT, which is not defined outside of 0 … 1, and SOFTMAX_ZERO, which has no place for
+    0, decide themselves.
     """
     after: Value = node.call("post_transform", scores, kind=kind)
-    return best_class(node, after if kind == "PROBIT" else scores), after
+    return best_class(node, after if kind in ("PROBIT", "SOFTMAX_ZERO") else scores), after
 
 
 # ---- features -----------------------------------------------------------------------------------

@@ -184,6 +184,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "StringSplit": (_no_text, "finds no part in no text"),
     "LinearClassifier": (_one_row, "gives 1 - s or -s beside a single score s, untransformed"),
     "NonZero": (_scalar, "gives a scalar one dimension"),
+    "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
     "ReduceMean": (_empty, "gives 0 for the mean of nothing, which ONNX leaves open"),
     "ReduceLogSumExp": (_whole, "cuts the logarithm of whole numbers before it adds their maximum"),
 }
@@ -193,6 +194,8 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "Resize": (_cropped_by_scales, "ignores the region where it is given scales"),
     "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
+    "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
+    "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
     "FlexAttention": (_empty, "takes sizes of 0 for those of another dimension"),
     "GroupNormalization": (_double, "computes in float32"),

@@ -153,7 +153,7 @@ def test_linear_classifier(rows, labels, kind):
     check("LinearClassifier", X, n_outputs=2, **attributes)
 
 
-@pytest.mark.parametrize("kind", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("kind", ["LOGISTIC", "SOFTMAX"])
 def test_labels_are_those_of_the_scores_before_they_saturate(kind):
     x = np.array([[1.0]], np.float32)
     given = {
@@ -172,6 +172,18 @@ def test_labels_are_those_of_the_scores_before_they_saturate(kind):
         class_weights=[-1e3, 300.0, 600.0], classlabels_int64s=[5, 7, 9], **leaf,
     )  # fmt: skip
     assert labels.tolist() == [9]
+
+
+def test_zero_is_no_class_after_softmax_zero():
+    forest = {
+        "nodes_treeids": [0], "nodes_nodeids": [0], "nodes_modes": ["LEAF"],
+        "nodes_featureids": [0], "nodes_values": [0.0],
+        "nodes_truenodeids": [0], "nodes_falsenodeids": [0],
+        "class_treeids": [0, 0], "class_nodeids": [0, 0], "class_ids": [0, 1],
+        "class_weights": [-3.0, -2.0], "classlabels_int64s": [5, 7, 9],
+    }  # fmt: skip
+    for kind in ("SOFTMAX_ZERO", "SOFTMAX"):
+        check("TreeEnsembleClassifier", X[:1], n_outputs=2, post_transform=kind, **forest)
 
 
 def test_probit_is_the_inverse_of_the_normal_distribution():
