@@ -126,8 +126,8 @@ def _one_score(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return _extreme(node, reads) or (post and few) or bool(attribute(node, "base_values"))
 
 
-def _two_classes(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return len(attribute(node, "classlabels_int64s")) == 2
+def _one_class(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return set(attribute(node, "class_ids")) not in ({0}, {0, 1}, {0, 1, 2}, {0, 2}, {1, 2})
 
 
 def _cropped(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -135,7 +135,22 @@ def _cropped(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 
 def _cropped_by_scales(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return _cropped(node, reads) and len(reads) > 2 and reads[2] is not None
+    scaled = len(reads) > 2 and reads[2] is not None
+    return _cut(node, reads) or (_cropped(node, reads) and scaled)
+
+
+def _cut(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    """Whether whole numbers come of interpolation: ONNX does not say how."""
+    return attribute(node, "mode") not in (None, b"nearest") and _whole(node, reads)
+
+
+def _special_resize(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    x, outer = reads[0], False
+    for given, same in zip(reads[2:], ([1] * x.ndim, x.shape), strict=False):
+        if given is not None and len(given) == x.ndim:
+            outer |= list(given[:-2]) != list(same[:-2])
+    linear = attribute(node, "mode") == b"linear" and outer
+    return linear or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
 
 
 def _same(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -173,11 +188,19 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "HardSwish": (_double, "takes a sixth for its float32"),
     "DFT": (_inverse_onesided, "has factors of float32; takes half a spectrum for a whole one"),
     "Gelu": (_double_tanh, "has constants of float32"),
-    "Resize": (_cropped, "does not crop where the size stays"),
+    "Resize": (
+        _special_resize,
+        "has weights of float32, crops where the size changes, and more",
+    ),
+    "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
+    "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
     "ConvTranspose": (_same, "gives less than the size asked for if kernels are small"),
     "TreeEnsemble": (_one_score, "gives 0 to what no leaf is for, leaves softmax of one out"),
     "TreeEnsembleRegressor": (_one_score, "gives 0 to what no leaf is for, as TreeEnsemble does"),
-    "TreeEnsembleClassifier": (_two_classes, "transforms two scores as if there were one"),
+    "TreeEnsembleClassifier": (
+        _always,
+        "knows classes without a score, and one of two by the other",
+    ),
     "AffineGrid": (_corners_of_one, "takes the last corner, where others take the first one"),
     "CausalConvWithState": (_empty, "divides by 0 (SIGFPE)"),
     "Normalizer": (_negative_maximum, "divides by the maximum, not that of magnitudes"),
@@ -191,7 +214,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 
 # What onnx.reference 1.23 gets wrong; there is no such node then.
 REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
-    "Resize": (_cropped_by_scales, "ignores the region where it is given scales"),
+    "TreeEnsembleClassifier": (_one_class, "takes the scores of class 0 for those of the only one"),
+    "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
+    "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
+    "Resize": (_cropped_by_scales, "ignores the region where it is given scales; cuts integers"),
     "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
