@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.joined_axes import joined_axes
+from weft.accel.without_names import joined_axes
 from weft.accel.refusal import Refusal
 from weft.dtypes import DType
 from weft.frontend.build import monoid

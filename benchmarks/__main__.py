@@ -14,21 +14,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from weft.benchmarks import (
-    avx2_only,
-    blind,
-    chain,
-    compare,
-    conv,
-    environment,
-    explore,
-    gemm,
-    memory,
-    models,
-    report,
-    suite,
-    vta,
-)
+from weft.benchmarks import blind, chain, conv, environment, explore, gemm, memory, models, report, suite, vta
+from weft.benchmarks import report as compare
+from weft.benchmarks import environment as avx2_only
 from weft.benchmarks.case import Planned
 from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.peers.peer import Peer

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from weft import dtypes
 from weft.codegen.conditions import parts_of
 from weft.codegen.cut_loop import bound_inside, cut_loop, side_of
-from weft.codegen.implied import implied, opposite, slack
+from weft.codegen.conditions import implied, opposite, slack
 from weft.codegen.loop_ir import For, If, Kernel, Stmt, expressions, walk
 from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplified

@@ -51,7 +51,7 @@ from weft.codegen.loop_ir import (
 )
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import block
-from weft.codegen.spread_loop import spread_loop
+from weft.codegen.map_loops import spread_loop
 from weft.frontend.scalar_expr import Load
 from weft.frontend.scalar_expr import walk as walk_expr
 

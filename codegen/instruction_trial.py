@@ -2,7 +2,7 @@
 
 ``trial_module`` is a function ``void weft_trial(ptr acc, ptr a, …)`` that issues the instruction
 once; ``Trial`` has operands for it and knows what they should give. Nothing here runs the code: it
-is foreign text, so whoever does so does it in a process of its own (``weft/trial_job.py``).
+is foreign text, so whoever does so does it in a process of its own (``weft/targets.py``).
 """
 
 from __future__ import annotations

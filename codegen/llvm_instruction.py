@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from weft.codegen.llvm_builder import Builder, Ramp, Value, integer, register_type
 from weft.codegen.llvm_expressions import evaluate, evaluate_all
 from weft.codegen.llvm_frame import Binding, Frame
-from weft.codegen.llvm_interleave import interleaved
+from weft.codegen.llvm_store import interleaved
 from weft.codegen.llvm_memory import address, load, load_words
 from weft.codegen.llvm_store import store
 from weft.codegen.loop_ir import For, Update

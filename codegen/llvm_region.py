@@ -16,7 +16,7 @@ from weft.codegen.llvm_expressions import evaluate_all
 from weft.codegen.llvm_frame import Frame
 from weft.codegen.llvm_store import settle
 from weft.codegen.loop_ir import For, Stmt
-from weft.codegen.uneven import is_uneven
+from weft.codegen.idle import is_uneven
 
 THREAD, TEAM = Value("%begin", "i64"), Value("%end", "i64")
 SHARED = Value("%shared", "ptr")

@@ -36,7 +36,7 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 from __future__ import annotations
 
 from weft.codegen.llvm_barrier import BARRIER_TEMPLATE
-from weft.codegen.llvm_launch import LAUNCH_TEMPLATE
+from weft.codegen.llvm_barrier import LAUNCH_TEMPLATE
 
 MAX_WORKERS = 255
 SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call

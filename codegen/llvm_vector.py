@@ -11,11 +11,8 @@ two vectors take its steps together, as one of twice as many lanes (``llvm_abrea
 """
 
 from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
-
-from weft.codegen.llvm_abreast import vectors_abreast
 from weft.codegen.llvm_builder import Ramp, Value, integer
 from weft.codegen.llvm_frame import Around, Frame, Lanes
 from weft.codegen.llvm_memory import first_lanes
@@ -32,8 +29,18 @@ from weft.codegen.loop_ir import (
     children,
     expressions,
 )
-from weft.codegen.never_meet import never_meet
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
+from weft.codegen.loop_ir import Block
+from weft.codegen.loop_ir import Comment
+from weft.codegen.loop_ir import Prefetch
+from weft.codegen.loop_ir import walk as loop_ir_walk
+from weft.frontend.scalar_affine import to_affine
+from weft.frontend.scalar_expr import Apply
+from weft.frontend.scalar_expr import walk as walk_expr
+from collections.abc import Collection
+from weft.frontend.scalar_affine import Affine
+from weft.frontend.scalar_affine import FloorDiv
+
 
 Body = Callable[[Value], None]
 Thunk = Callable[[], None]
@@ -298,3 +305,105 @@ def _lanes_for(loop: For, vector_bytes: int) -> int:
 
 def _power_above(value: int) -> int:
     return 1 << (value - 1).bit_length()
+
+
+# ---- Vectors abreast: where turns are long chains, two vectors take the steps of one together.
+#
+#     for v: y[v … v+W] = exp(x[v … v+W])   →   for v: y[v … v+2W] = exp(x[v … v+2W])
+#
+# Each operation of an exponential waits for the last one, for some forty cycles. A processor
+# begins with the next vectors meanwhile, but no more of them than it can look ahead over and have
+# waiting. Written as vectors of twice as many lanes, which LLVM takes apart again, two chains
+# alternate: what is looked ahead over has twice as much to do in it.
+
+
+ABREAST = 2  # more of them need more registers than there are
+_CHAINS = {("exp", "float32"), ("exp2", "float32"), ("log", "float32"), ("tanh", "float32"),
+           ("erf", "float32"), ("exp", "float64")}  # fmt: skip
+
+
+def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
+    """How many vectors of ``loop`` take each step together: several where there is a long chain and
+    all that is loaded and stored lies side by side. ``folded``: what accumulates in registers."""
+    inside = list(loop_ir_walk(loop.body))
+    nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
+    if not any(isinstance(n, Apply) and (n.op, n.dtype.name) in _CHAINS for n in nodes):
+        return 1
+    known = {id(update) for update in folded}
+    if not all(isinstance(s, Block | Comment | Prefetch | Store) or id(s) in known for s in inside):
+        return 1
+    beside = all(_beside(frame, loop.var, *access) for access in _accesses(inside))
+    return ABREAST if beside and loop.step == 1 else 1
+
+
+def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
+    for stmt in inside:
+        if isinstance(stmt, Store):
+            yield stmt.buffer, stmt.indices
+        for node in (n for e in expressions(stmt) for n in walk_expr(e)):
+            if isinstance(node, Load):
+                yield str(node.source), node.indices
+
+
+def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
+    """Whether neighbouring turns access one element, or neighbours."""
+    buffer = frame.bindings[name]
+    forms = [to_affine(index) for index in indices]
+    known = [form for form in forms if form is not None]
+    moves = [form.coefficient(var) for form in known]
+    hidden = any(var in f.variables() and not m for f, m in zip(known, moves, strict=True))
+    if hidden or len(known) < len(forms) or buffer.private:
+        return False
+    along = moves[-1:] == [1] and not any(moves[:-1]) and buffer.strides[-1].const == 1
+    return along or not any(moves)
+
+
+# ---- Whether an element that stays the same in a loop is ever one of those that the loop reads.
+#
+#     for j in 0 … min(i, 8):  x[i] += a[i, j] * x[j]          never: j < i
+#
+# From the bounds of the loop alone: what the dependences of the program say is no longer known.
+
+
+def never_meet(
+    fixed: Sequence[Expr], read: Sequence[Expr], loop: For, bound: Collection[str]
+) -> bool:
+    """Whether no turn of ``loop`` reads at ``read`` the element at ``fixed`` of the same buffer.
+
+    ``bound``: names that stand for other values in other turns, the loop's own among them.
+    """
+    return any(
+        _never_zero(difference, loop)
+        for one, two in zip(fixed, read, strict=True)
+        if (difference := _difference(one, two)) is not None
+        and difference.variables() & set(bound) <= {loop.var}
+    )
+
+
+def _difference(one: Expr, two: Expr) -> Affine | None:
+    first, second = to_affine(one), to_affine(two)
+    return None if first is None or second is None else first - second
+
+
+def _never_zero(form: Affine, loop: For) -> bool:
+    """Whether ``form`` has the same sign in every turn."""
+    step = form.coefficient(loop.var)
+    if any(isinstance(t, FloorDiv) and loop.var in t.numerator.variables() for t, _ in form.terms):
+        return False
+    if step == 0:
+        return form.is_constant and form.constant != 0
+    first = [form.replaced({loop.var: least}) for least in _sides(loop.lower, "max", 0)]
+    last = [form.replaced({loop.var: most}) for most in _sides(loop.upper, "min", -1)]
+    below, above = (first, last) if step > 0 else (last, first)
+    return any(f.is_constant and f.constant > 0 for f in below) or any(
+        f.is_constant and f.constant < 0 for f in above
+    )
+
+
+def _sides(end: Expr, op: str, offset: int) -> Iterator[Affine]:
+    """What the variable is at least, or at most: each of the operands of ``op`` bounds it."""
+    if isinstance(end, Apply) and end.op == op:
+        for arg in end.args:
+            yield from _sides(arg, op, offset)
+    elif (form := to_affine(end)) is not None:
+        yield form.plus(offset)

@@ -1,6 +1,9 @@
 """Polynomials and constants of ``math_functions``; written by ``fit_polynomials``."""
 
 from __future__ import annotations
+from weft.codegen import math_coefficients
+from weft.codegen.math_values import Number
+
 
 # fmt: off
 FLOAT: dict[str, tuple[float, ...]] = {
@@ -258,3 +261,21 @@ TWO_OVER_PI = (
     "ef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b"
     "3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361d"
 )
+
+
+# ---- What the mathematical functions share: their tables of coefficients, and special values.
+
+
+INFINITY, NAN = float("inf"), float("nan")
+
+
+def table(x: Number, name: str) -> tuple[float, ...]:
+    """The coefficients ``name`` in the precision of ``x``."""
+    tables = math_coefficients.FLOAT if x.type == "float" else math_coefficients.DOUBLE
+    return tables[name]
+
+
+def clamped(x: Number, low: float, high: float) -> Number:
+    """``x`` within the bounds; NaN stays."""
+    x = (x < low).where(low, x)
+    return (x > high).where(high, x)

@@ -39,7 +39,7 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
 )
-from weft.codegen.matrix_tile import by_unit, in_blocks, one_block
+from weft.codegen.tile_version import by_unit, in_blocks, one_block
 from weft.codegen.next_lanes import of_next_lanes
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (

@@ -40,7 +40,7 @@ from weft.codegen.loop_ir import (
 )
 from weft.codegen.rebuild import map_all_expressions
 from weft.codegen.simplify import simplify_kernel
-from weft.codegen.spread_loop import spread_loop
+from weft.codegen.map_loops import spread_loop
 from weft.frontend.scalar_affine import to_affine
 from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal, substitute
 from weft.frontend.scalar_expr import walk as walk_expr

@@ -51,7 +51,7 @@ from weft.graph.operator_graph import Graph, Node
 from weft.graph.places import tensor_of
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
-from weft.graph.with_makers import with_makers
+from weft.graph.split_node import with_makers
 
 MAX_NODES = 256  # of a body that is looked at
 SMALL = 1 << 16  # elements of a constant that is asked whether it is 0

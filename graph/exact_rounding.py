@@ -34,10 +34,10 @@ from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.factors import factors
 from weft.graph.fixed_point import shifted
 from weft.graph.known import Constants, NotIntegral, elements
-from weft.graph.names import fresh_name
+from weft.graph.rebuild import fresh_name
 from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.places import tensor_of
-from weft.graph.with_makers import with_makers
+from weft.graph.split_node import with_makers
 
 EXACT = 1 << 24  # magnitude of integers that float32 holds, each
 MAX_MAKERS = 8  # operations between a sum and its rounding

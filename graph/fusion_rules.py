@@ -24,7 +24,7 @@ from weft.graph.access_pattern import How, Step, elements, extent, steps_of
 from weft.graph.operator_graph import Node, Value
 from weft.graph.shared_loops import Loss, Nest, extended
 from weft.graph.simplify import is_view
-from weft.polyhedral.analysis.row_tiles import LEAST_ROWS, rows_together
+from weft.polyhedral.analysis.work import LEAST_ROWS, rows_together
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from weft.graph.operator_graph import Graph, Node
 from weft.graph.places import tensor_of
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
-from weft.graph.with_makers import with_makers
+from weft.graph.split_node import with_makers
 
 INT32 = (1 << 31) - 1
 

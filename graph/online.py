@@ -30,7 +30,7 @@ from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.rebuild import rebuilt
 from weft.graph.split_node import split_node
 from weft.graph.whole_program import Key, WholeProgram, key_of
-from weft.graph.with_makers import with_makers
+from weft.graph.split_node import with_makers
 from weft.polyhedral.machine import Machine
 
 

@@ -21,7 +21,7 @@ from weft.graph.exponentials import Family, Sum
 from weft.graph.fusion_rules import size_text
 from weft.graph.in_blocks import Blocks
 from weft.graph.whole_program import WholeProgram, computed, reduces, sources
-from weft.polyhedral.analysis.row_tiles import rows_together
+from weft.polyhedral.analysis.work import rows_together
 from weft.polyhedral.machine import Machine
 
 STEP = 64  # what sizes of blocks are multiples of: a few vectors

@@ -28,7 +28,7 @@ from weft.graph.factors import contracts
 from weft.graph.fixed_reading import Held
 from weft.graph.integral import integral
 from weft.graph.known import NotIntegral
-from weft.graph.names import fresh_name
+from weft.graph.rebuild import fresh_name
 from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.with_epilogue import Group, groups
 

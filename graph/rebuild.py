@@ -1,10 +1,8 @@
 """Tensor programs on other inputs: the one way in which graph passes edit what a node computes."""
 
 from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-
 from weft.frontend.scalar_expr import Expr, Load, rewrite
 from weft.frontend.tensor_expr import (
     Compute,
@@ -15,6 +13,7 @@ from weft.frontend.tensor_expr import (
     Tensor,
     operations,
 )
+
 
 Naming = Callable[[str], str]  # the name of an operation, from the one that it had
 Change = Callable[[Operation], Operation]  # what computes the same results instead
@@ -79,3 +78,16 @@ def rebuilt(operation: Operation, of: Callable[[Tensor], Tensor], name: str) -> 
                 value=new(operation.value),
                 condition=None if condition is None else new(condition),
             )
+
+
+# ---- Names of values that are new to a graph.
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """``name``, or ``name_2`` … where it is taken; the result is added to ``taken``."""
+    candidate, n = name, 1
+    while candidate in taken:
+        n += 1
+        candidate = f"{name}_{n}"
+    taken.add(candidate)
+    return candidate

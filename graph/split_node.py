@@ -1,13 +1,14 @@
 """One node for each operation of a node's program, so that clusters may be cut between them."""
 
 from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-
 from weft.graph.from_program import from_program
-from weft.graph.names import fresh_name
+from weft.graph.rebuild import fresh_name
 from weft.graph.operator_graph import Node, Value
+from weft.frontend.tensor_expr import Program
+from weft.frontend.tensor_expr import Tensor
+from weft.graph.rebuild import rebuild
 
 
 def split_node(node: Node, taken: set[str]) -> tuple[Node, ...]:
@@ -43,3 +44,26 @@ def _part(part: Node, node: Node, values: Mapping[str, Value], final: Collection
         part.program,
         node.origin,
     )
+
+
+# ---- One node of several: a node with the operations of some of its producers in its own program.
+
+
+def with_makers(node: Node, makers: Mapping[str, Node]) -> Node:
+    """``node`` with the operations of ``makers``, by the one value that each computes, in its own
+    program."""
+    own = zip(node.program.inputs, node.inputs, strict=True)
+    tensors = {v.name: t for t, v in own if v.name not in makers}
+    values = {v.name: v for v in node.inputs if v.name not in makers}
+    made: dict[str, Tensor] = {}
+    for name in dict.fromkeys(v.name for v in node.inputs if v.name in makers):
+        maker = makers[name]
+        for tensor, value in zip(maker.program.inputs, maker.inputs, strict=True):
+            tensors.setdefault(value.name, tensor)
+            values.setdefault(value.name, value)
+        given = [tensors[v.name] for v in maker.inputs]
+        (made[name],) = rebuild(maker.program, given)[1]
+    inputs = [made.get(v.name) or tensors[v.name] for v in node.inputs]
+    _, outputs = rebuild(node.program, inputs)
+    program = Program(node.program.name, tuple(tensors.values()), outputs)
+    return replace(node, inputs=tuple(values.values()), program=program)

@@ -30,7 +30,7 @@ from weft.graph.minimal_filtering import (
 from weft.graph.operator_graph import Graph, Node
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
-from weft.graph.summed_last import summed_last, turned_back
+from weft.graph.derive import summed_last, turned_back
 
 MAX_POINTS = 8  # of a filter: more lose more digits than they save work
 MAX_AMPLIFICATION = 8.0  # of rounding errors: three bits

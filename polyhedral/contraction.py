@@ -20,7 +20,7 @@ from weft.frontend.scalar_affine import Affine
 from weft.frontend.scalar_expr import Expr, Literal, literal
 from weft.polyhedral.analysis.flow import Read
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.analysis.seen import reads_of
+from weft.polyhedral.analysis.flow import reads_of
 from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.flow_under import flow_under
 from weft.polyhedral.isl_context import bounded, derived

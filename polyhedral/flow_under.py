@@ -23,8 +23,8 @@ import islpy as isl
 
 from weft.polyhedral.analysis.dependences import Dependence, in_initial_order
 from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow, flow_of
-from weft.polyhedral.analysis.pair_distance import LoopDistances
-from weft.polyhedral.analysis.seen import reads_of
+from weft.polyhedral.analysis.delta_box import LoopDistances
+from weft.polyhedral.analysis.flow import reads_of
 from weft.polyhedral.analysis.times import paths, schedule_map
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import (

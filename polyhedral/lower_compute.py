@@ -9,7 +9,7 @@ from weft.dtypes import DType
 from weft.frontend.scalar_affine import Affine, to_affine, to_expr
 from weft.frontend.scalar_condition import Conjunction, conjunction
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, substitute, walk
-from weft.frontend.scalar_numbering import Numbering
+from weft.frontend.scalar_paths import Numbering
 from weft.frontend.scalar_paths import Guard, path_guards, walk_scalar
 from weft.frontend.tensor_axes import named_apart
 from weft.frontend.tensor_expr import Axis, Itself, Monoid, Reduce, Tensor

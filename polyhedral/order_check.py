@@ -17,7 +17,7 @@ import islpy as isl
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.analysis.carried import Together
 from weft.polyhedral.analysis.dependences import Dependence, dependences
-from weft.polyhedral.analysis.pair_distance import LoopDistances
+from weft.polyhedral.analysis.delta_box import LoopDistances
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.isl_context import bounded, derived

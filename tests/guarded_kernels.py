@@ -23,10 +23,10 @@ import numpy as np
 import weft.program_code
 from tests.benchmarks.polybench_checks import NASTY, READ_ELEMENT_0
 from tests.guarded import PAGE, Guarded, forbid
-from weft.benchmarks.loop_programs.registry import PROGRAMS
+from weft.benchmarks.loop_programs.run import PROGRAMS
 from weft.benchmarks.polybench import blas, datamining, kernels, medley, solvers, stencils
 from weft.benchmarks.polybench.benchmark import Arguments, Benchmark
-from weft.benchmarks.polybench.registry import SUITE
+from weft.benchmarks.polybench.run import SUITE
 from weft.benchmarks.polybench.verify import verify
 from weft.codegen.llvm_program import emit_program
 from weft.codegen.llvm_target import host_target

@@ -42,7 +42,7 @@ _HOMES = {
         "u32", "u64",
     ),
     "weft.polyhedral.instruction": ("Assembly", "Instruction", "Intrinsic", "Pattern"),
-    "weft.frontend.loops.arrays": ("empty", "ones", "statement", "zeros"),
+    "weft.frontend.loops.functions": ("empty", "ones", "statement", "zeros"),
     "weft.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
         "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError", "ModelError",

@@ -106,10 +106,10 @@ from weft.frontend.build import tan as tan
 from weft.frontend.build import tanh as tanh
 from weft.frontend.build import trunc as trunc
 from weft.frontend.build import var as var
-from weft.frontend.loops.arrays import empty as empty
-from weft.frontend.loops.arrays import ones as ones
-from weft.frontend.loops.arrays import statement as statement
-from weft.frontend.loops.arrays import zeros as zeros
+from weft.frontend.loops.functions import empty as empty
+from weft.frontend.loops.functions import ones as ones
+from weft.frontend.loops.functions import statement as statement
+from weft.frontend.loops.functions import zeros as zeros
 from weft.frontend.scalar_expr import Expr as Expr
 from weft.frontend.scalar_expr import Var as Var
 from weft.frontend.scalar_expr import literal as literal

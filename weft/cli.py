@@ -6,7 +6,6 @@ errors included. Progress, warnings and errors for people go to standard error.
 """
 
 from __future__ import annotations
-
 import os
 import sys
 import time
@@ -14,24 +13,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
 import click
 from rich.console import Console
-
 import weft
 from weft.accel.accelerator import Accelerator
 from weft.accelerated import Accelerated
-from weft.calibration import calibrate_host
+from weft.targets import calibrate_host
 from weft.cli_accel import accel
 from weft.cli_accelerated import open_accelerated, run_accelerated, write_streams
-from weft.cli_cache import cache
 from weft.cli_explore import explore_
-from weft.cli_machines import accelerator_named
+from weft.cli_models import accelerator_named
 from weft.cli_models import Loaded, make_inputs, open_program
-from weft.cli_progress import compile_progress, progress
-from weft.cli_quantize import QuantizedRun, open_quantized
+from weft.cli_shared import compile_progress, progress
+from weft.cli_models import QuantizedRun, open_quantized
 from weft.cli_report import Run, print_run, run_data
-from weft.cli_run import measured, write_outputs
+from weft.cli_report import measured, write_outputs
 from weft.cli_shared import (
     DIFFERENT,
     FAILED,
@@ -42,7 +38,6 @@ from weft.cli_shared import (
     print_json,
     reported,
 )
-from weft.cli_targets import target_data, targets_text
 from weft.codegen.c_interface import identifier
 from weft.errors import CallError, WeftError
 from weft.executable import available_threads
@@ -50,6 +45,53 @@ from weft.frontend.zoo.registry import MODELS
 from weft.measure import DEFAULT_REPEAT
 from weft.options import Options
 from weft.targets import listed
+from weft.cache import open_cache
+from collections.abc import Sequence
+from weft.targets import Listed
+
+
+# ---- ``weft cache``: the compiled programs that are kept between runs.
+
+
+@click.group()
+def cache() -> None:
+    """The compiled programs that are kept between runs."""
+
+
+@cache.command()
+@as_json_option
+@reported
+def info(as_json: bool) -> None:
+    """Where the cache is, and how large."""
+    options = Options.from_environment()
+    found = open_cache(options.cache_dir, options.cache_bytes) if options.cache else None
+    data: dict[str, object] = {"folder": None, "entries": 0, "bytes": 0}
+    if found is not None:
+        entries = len(list(found.folder.glob("*.weft")))
+        data = {"folder": str(found.folder), "entries": entries, "bytes": found.size()}
+    if as_json:
+        print_json(data | {"limit": options.cache_bytes})
+    else:
+        click.echo(
+            f"{data['folder'] or 'off'}: {data['entries']} programs, {data['bytes']:,} bytes"
+        )
+
+
+@cache.command()
+@as_json_option
+@reported
+def clear(as_json: bool) -> None:
+    """Forget every compiled program."""
+    options = Options.from_environment()
+    found = open_cache(options.cache_dir, options.cache_bytes) if options.cache else None
+    size = found.size() if found is not None else 0
+    if found is not None:
+        found.clear()
+    if as_json:
+        print_json({"freed": size})
+    else:
+        click.echo(f"{size:,} bytes freed")
+
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -394,3 +436,86 @@ cli.add_command(explore_)
 
 if __name__ == "__main__":
     main()
+
+
+# ---- The table of ``weft targets``, for people and as JSON.
+
+
+def target_data(row: Listed) -> dict[str, object]:
+    """One row as JSON data: sizes in bytes, rates in Hz, bytes per cycle or second, seconds."""
+    target, machine = row.target, row.target.machine
+    return {
+        "name": target.name,
+        "host": target.name.startswith("host"),
+        "runs_here": not row.lacking,
+        "lacking": list(row.lacking),
+        "triple": target.llvm.triple,
+        "cpu": target.llvm.cpu,
+        "vector_bytes": machine.vector_bytes,
+        "vector_registers": machine.vector_registers,
+        "cores": target.cores,
+        "caches": [
+            {
+                "bytes": c.size,
+                "line": c.line,
+                "bytes_per_cycle": c.bandwidth,
+                "cores": c.cores,
+                "foresees": c.foresees,
+            }
+            for c in machine.caches
+        ],
+        "frequency": machine.frequency,
+        "fma_per_cycle": machine.fma_per_cycle,
+        "fma_latency": machine.fma_latency,
+        "loads_per_cycle": machine.loads_per_cycle,
+        "memory_bandwidth": machine.memory_bandwidth,
+        "barrier": machine.barrier,
+        "features": list(machine.features),
+        "instructions": _instructions(row),
+    }
+
+
+def targets_text(rows: Sequence[Listed]) -> str:
+    """A table, and below it what was measured here."""
+    table = [("target", "processor", "vectors", "caches", "instructions", "runs here")]
+    table += [_cells(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in table]
+    measured = [_rates(row) for row in rows if row.target.name == "host-calibrated"]
+    lines += ["", *(f"measured: {rates}" for rates in measured)]
+    return "\n".join([*lines, "Any other processor that LLVM knows by name is a target too."])
+
+
+def _cells(row: Listed) -> tuple[str, str, str, str, str, str]:
+    target, machine = row.target, row.target.machine
+    return (
+        target.name,
+        target.llvm.cpu,
+        f"{machine.vector_registers} x {8 * machine.vector_bytes} bits",
+        " ".join(_size(cache.size) for cache in machine.caches),
+        " ".join(_instructions(row)) or "-",
+        "no" if row.lacking else "yes",
+    )
+
+
+def _instructions(row: Listed) -> list[str]:
+    """What it has beyond multiplications and additions."""
+    fused = ["fma"] if row.target.llvm.fma else []
+    return [*fused, *dict.fromkeys(x.name for x in row.target.machine.extensions)]
+
+
+def _rates(row: Listed) -> str:
+    machine = row.target.machine
+    lanes = machine.vector_bytes // 4
+    peak = 2 * lanes * machine.fma_per_cycle * machine.frequency
+    caches = ", ".join(f"{cache.bandwidth:g}" for cache in machine.caches)
+    return (
+        f"{machine.frequency / 1e9:g} GHz, {machine.fma_per_cycle} multiply-adds a cycle after"
+        f" {machine.fma_latency} ({peak / 1e9:.0f} GFLOP/s in float32), {caches} bytes a cycle out"
+        f" of the caches, {machine.memory_bandwidth / 1e9:g} GB/s out of memory,"
+        f" {machine.barrier * 1e6:g} µs a barrier"
+    )
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20}M" if size >= 1 << 20 else f"{size >> 10}K"

@@ -1,31 +1,30 @@
 """``weft accel``: streams of accelerators as text, checked, simulated."""
 
 from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
 import click
 import numpy as np
-
 from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import Artifact, Placed
 from weft.accel.disassembler import annotated, listing
 from weft.accel.instruction_stream import decode
 from weft.accel.machines.vta import Config, vta
 from weft.accel.timing import Timing, timing
-from weft.accel.trace import trace
 from weft.accelerators import Semantics
-from weft.cli_machines import made_by
+from weft.cli_models import made_by
 from weft.cli_shared import as_json_option, print_json, reported
 from weft.errors import ArtifactError
 from weft.files import write_atomically
 from weft.options import Options
 from weft.simulator import Simulator, check_stream, simulate
 from weft.stream_files import read_stream
+import json
+from weft.accel.instruction_stream import Stream
+
 
 _FILE = click.Path(path_type=Path)
 _stream = click.argument("stream", metavar="FILE", type=_FILE)
@@ -220,3 +219,32 @@ def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     file = io.BytesIO()
     np.savez(file, **dict(arrays))  # type: ignore[arg-type]
     _write(path, file.getvalue())
+
+
+# ---- When instructions run, for Perfetto and ``chrome://tracing``: a track for each queue.
+#
+# The format is Chrome's trace events, as JSON; a cycle is shown as a microsecond.
+
+
+def trace(stream: Stream, timing: Timing) -> str:
+    """The JSON text of ``timing`` of ``stream``."""
+    machine = stream.accelerator
+    tracks = {queue.name: number for number, queue in enumerate(machine.queues)}
+    events: list[dict[str, object]] = [
+        {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": machine.name}}
+    ]
+    for name, track in tracks.items():
+        about = {"ph": "M", "pid": 0, "tid": track}
+        events.append({"name": "thread_name", **about, "args": {"name": name}})
+        events.append({"name": "thread_sort_index", **about, "args": {"sort_index": track}})
+    for number, (issue, span) in enumerate(zip(stream.issues, timing.spans, strict=True)):
+        events.append({
+            "name": issue.operation,
+            "ph": "X",
+            "pid": 0,
+            "tid": tracks[machine.operation(issue.operation).queue],
+            "ts": span.begin,
+            "dur": span.end - span.begin,
+            "args": {"number": number, **{n: v for n, v in issue.fields.items() if v}},
+        })  # fmt: skip
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})

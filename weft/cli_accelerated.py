@@ -16,7 +16,7 @@ import weft
 from weft.accel.accelerator import Accelerator
 from weft.accelerated import Accelerated
 from weft.cli_models import Loaded, Shapes, source_of
-from weft.cli_quantize import QuantizedRun, open_quantized
+from weft.cli_models import QuantizedRun, open_quantized
 from weft.options import Options
 from weft.stream_files import write_stream
 

@@ -1,16 +1,13 @@
 """Models and their inputs as the command line names them."""
 
 from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import onnx
-
 import weft
 from weft.accelerated import Accelerated
 from weft.codegen.size_arithmetic import evaluate
@@ -22,6 +19,20 @@ from weft.frontend.zoo.registry import MODELS
 from weft.graph.operator_graph import Value
 from weft.model import Model
 from weft.options import Options
+import runpy
+from typing import TypeVar
+import click
+from weft.accel.accelerator import Accelerator
+from weft.accel.machines.named import MACHINES
+from weft.accel.machines.named import machine_named
+from weft.accel.machines.vta import Config
+from weft.accel.machines.vta import vta
+from weft.errors import CompileError
+from dataclasses import asdict
+from weft.quantization import Accuracy
+from weft.quantization import Quantized
+from weft.quantization import model_graph
+
 
 Shapes = Mapping[str, tuple[int, ...]]
 Inputs = Callable[[int], dict[str, np.ndarray]]  # from a seed
@@ -152,3 +163,104 @@ def _random(value: Value, sizes: Mapping[str, int], generator: np.random.Generat
     if value.dtype.is_float:
         return generator.standard_normal(shape).astype(value.dtype.numpy)
     return generator.integers(0, 2, shape).astype(value.dtype.numpy)
+
+
+# ---- Accelerators as the command line names them.
+
+
+Made = TypeVar("Made")
+
+
+def accelerator_named(target: str | None, config: Path | None) -> Accelerator | None:
+    """The accelerator that ``--target`` names, by its name or as FILE.py:FUNCTION; None where it is
+    a processor. ``config``: the file of VTA's configuration.
+
+    Raises ``CompileError`` (WEFT-E1010, WEFT-E1027).
+    """
+    if config is not None and target != "vta":
+        raise click.UsageError("--config is a configuration of --target vta")
+    if config is not None:
+        try:
+            text = config.read_text("utf-8", "replace")
+        except OSError as error:
+            raise click.UsageError(f"--config {config}: {error.strerror}") from None
+        return vta(Config.read(text))
+    if target in MACHINES:
+        return machine_named(target, {})
+    if target is not None and ".py:" in target:
+        return made_by(target, Accelerator, "--target")
+    return None
+
+
+def made_by(text: str, kind: type[Made], option: str) -> Made:
+    """What the function of ``option FILE.py:FUNCTION`` makes, one of ``kind``.
+
+    Raises ``CompileError`` (WEFT-E1027) where it makes nothing of the kind.
+    """
+    path, _, name = text.rpartition(":")
+    if not path or not name.isidentifier():
+        raise click.UsageError(f"{option} {text}: not of the form FILE.py:FUNCTION")
+    what = f"{text} makes no {kind.__name__}"
+    try:
+        found = runpy.run_path(path)[name]()
+    except Exception as error:  # a user's file may raise anything
+        why = f"{type(error).__name__}: {error}"
+        raise CompileError("WEFT-E1027", what, why=why) from None
+    if not isinstance(found, kind):
+        raise CompileError("WEFT-E1027", what, why=f"it returns a {type(found).__name__}")
+    return found
+
+
+# ---- ``weft run --quantize``: a model calibrated with random inputs, its accuracy on others.
+
+
+CALIBRATED, COMPARED = 4, 8  # calls
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedRun:
+    """A model that was quantised, and how accurate it is."""
+
+    quantized: Quantized
+    accuracy: Accuracy
+
+    def data(self) -> dict[str, object]:
+        """All of it as JSON data."""
+        outputs = [asdict(output) for output in self.accuracy.outputs]
+        for output in outputs:  # JSON has no infinity
+            output["decibels"] = None if output["largest"] == 0 else output["decibels"]
+        layers = [asdict(layer) for layer in self.quantized.layers]
+        return {"layers": layers, "calls": self.accuracy.calls, "accuracy": outputs}
+
+    def __str__(self) -> str:
+        return f"{self.quantized}\n\n{self.accuracy}\n"
+
+
+def open_quantized(
+    name: str,
+    options: Options,
+    shapes: Shapes,
+    given: Sequence[str],
+    seed: int,
+    machine: Accelerator | None = None,
+) -> tuple[Loaded, QuantizedRun]:
+    """The model called ``name`` in 8-bit integers, for the ``machine`` if there is one.
+
+    Inputs ``given`` on the command line are the same in all calls; others are random, from the
+    seeds after ``seed``. Raises as ``weft.quantize`` does, WEFT-E0809 for a compiled artifact.
+    """
+    if Path(name).suffix == ".weft":
+        raise CallError(
+            "WEFT-E0809",
+            f"{name!r} is compiled already",
+            why="quantisation needs the operators",
+            hint="--quantize takes a model of Weft's own or an .onnx file",
+        )
+    title, source, sample = source_of(name)
+    declared = {value.name: value for value in model_graph(source, shapes).inputs}
+    seeds = range(seed + 1, seed + 1 + CALIBRATED + COMPARED)
+    calls = [inputs_for(declared, sample, given, s) for s in seeds]
+    made = weft.quantize(source, calls[:CALIBRATED], options=options, shapes=shapes)
+    accuracy = made.accuracy(calls[CALIBRATED:], options=options)
+    loaded = Loaded(title, weft.compile(made, target=machine, options=options), None, sample)
+    return loaded, QuantizedRun(made, accuracy)

@@ -15,14 +15,14 @@ from weft.codegen.optimise_kernel import optimise_kernel
 from weft.errors import CompileError, WeftWarning
 from weft.graph.cluster_program import ClusterProgram
 from weft.passes import Passes
-from weft.polyhedral.assume_in_bounds import assume_in_bounds
+from weft.polyhedral.assume_sizes import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.limits import Limits
-from weft.polyhedral.policy.read_again import read_again
+from weft.polyhedral.schedule_loops import Limits
+from weft.polyhedral.policy.operand_panels import read_again
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_tree import Leaf, Sequence, Tree, statements_below

@@ -45,15 +45,15 @@ from weft.graph.inline_scalars import inline_scalars
 from weft.graph.layouts import layouts
 from weft.graph.online import online
 from weft.graph.operator_graph import Graph, Value
-from weft.graph.own_outputs import own_outputs
+from weft.graph.eliminate_dead import own_outputs
 from weft.graph.partition import Cluster, partition
 from weft.graph.printer import print_graph
 from weft.graph.simplify import simplify
 from weft.graph.verifier import verify_graph
 from weft.graph.winograd import Effort, winograd
 from weft.guards import guards_of
-from weft.link import bind
-from weft.lowered import Lowered
+from weft.assemble import bind
+from weft.program_code import Lowered
 from weft.object_code import ObjectCode
 from weft.options import Options
 from weft.passes import Passes

@@ -30,13 +30,13 @@ from weft.arguments import (
 from weft.bound_call import BoundCall
 from weft.call_frame import Frame
 from weft.call_plan import Plan, Shapes, plan_call
-from weft.call_results import results_of
+from weft.call_plan import results_of
 from weft.codegen.native_library import ForeignProgram, NativeProgram
 from weft.codegen.size_arithmetic import SizeError
 from weft.compiled import ArraySpec, Compiled, missing_here
 from weft.errors import ArtifactError, CallError, ExecutionError
 from weft.library import write_library
-from weft.numbered_call import NumberedCall
+from weft.bound_call import NumberedCall
 
 MAX_PLANS = 256  # bindings of the size symbols that are remembered
 MAX_FRAMES = 8  # arenas kept between calls

@@ -15,7 +15,7 @@ from weft.frontend.scalar_expr import Literal
 from weft.frontend.tensor_expr import Size, constant_size
 from weft.graph.operator_graph import Graph, Node
 from weft.graph.partition import Cluster
-from weft.lowered import Lowered
+from weft.program_code import Lowered
 from weft.polyhedral.analysis.costs import costs
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.tile_costs import tile_costs

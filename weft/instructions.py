@@ -30,10 +30,10 @@ from weft.polyhedral.instruction import (
     Operand,
     VectorEmission,
 )
-from weft.polyhedral.issue_conflict import issue_conflict
+from weft.polyhedral.map_instruction import issue_conflict
 from weft.polyhedral.map_instruction import Assignment, Mapped
 from weft.polyhedral.map_instruction import map_instruction as map_statement
-from weft.polyhedral.mapping_text import mapping_text
+from weft.polyhedral.map_instruction import mapping_text
 from weft.polyhedral.scop import Access, Scop, Statement
 
 REGISTERS = 32

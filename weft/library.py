@@ -3,20 +3,17 @@
 interface      names and structs for C                       codegen/c_interface.py
 objects        the program's own, the thread pool, the interface's functions
 merge          one object file, constants embedded           codegen/merge_objects.py
-link           a shared library of it, where asked for       weft/linker.py
+link           a shared library of it, where asked for       weft/library.py
 """
 
 from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from errno import EISDIR
 from os import strerror
 from pathlib import Path
-
 import numpy as np
-
 from weft.codegen.c_header import c_header
 from weft.codegen.c_interface import Field, Interface, Result, identifier, identifiers
 from weft.codegen.llvm_interface import emit_interface, exports
@@ -28,7 +25,11 @@ from weft.compiled import ArraySpec, Compiled
 from weft.dtypes import int64
 from weft.errors import ArtifactError
 from weft.files import TEMPORARY, write_atomically, written_beside
-from weft.linker import link_shared
+import importlib.util
+import shutil
+import subprocess
+import sys
+from weft.codegen.llvm_target import host_target
 
 
 def write_library(
@@ -182,3 +183,72 @@ def _blobs(compiled: Compiled) -> list[Blob]:
     return [
         Blob(f"weft_constant_{k}", a.reshape(-1).view(np.uint8).data) for k, a in enumerate(arrays)
     ]
+
+
+# ---- Shared libraries by whatever linker there is: ld, lld, a C compiler, or the ziglang wheel.
+
+
+SECONDS = 300.0  # zig builds its own C library first
+
+# What is running in a pool of threads must stay where it is.
+_FLAGS = ("-z", "nodelete", "-z", "noexecstack")
+
+
+def link_shared(code: Path, path: Path, triple: str) -> None:
+    """Make the shared library ``path`` of the object file ``code``, for ``triple``.
+
+    It needs libc and, where the code calls that, libm. Raises ``ArtifactError``: WEFT-E0713 where
+    no linker is found, E0714 with the linker's own words where none of them can do it.
+    """
+    said: list[str] = []
+    for command in commands(code, path, triple):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=SECONDS
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said.append(f"{command[0]}: {error}")
+            continue
+        if done.returncode == 0 and path.is_file():
+            return
+        said.append(f"{command[0]}: {' '.join(done.stderr.split())[-500:]}")
+    if said:
+        raise ArtifactError(
+            "WEFT-E0714",
+            f"{path.name} cannot be linked",
+            why="; ".join(said),
+            hint="write an object file (.o), which needs no linker",
+        )
+    raise ArtifactError(
+        "WEFT-E0713",
+        f"there is no linker for {triple} to make {path.name}",
+        why="neither a C compiler, nor ld, nor ld.lld, nor the ziglang wheel is here",
+        hint="write an object file (.o), which needs none, or pip install ziglang",
+    )
+
+
+def commands(code: Path, path: Path, triple: str) -> Iterator[list[str]]:
+    """How each linker here is called, the best first."""
+    files = ["-o", str(path), str(code)]
+    name = f"-soname={path.name}"
+    machine, host = triple.split("-")[0], host_target().triple.split("-")[0]
+    prefixes = [f"{machine}-linux-gnu-"] + ([""] if machine == host else [])
+    passed = ["-shared", _through(*_FLAGS), _through(name)]
+    flags = ["-shared", *_FLAGS, name]
+    for prefix in prefixes:
+        for compiler in (f"{prefix}cc", f"{prefix}gcc", f"{prefix}clang"):
+            if found := shutil.which(compiler):
+                yield [found, "-nostartfiles", *passed, *files, _through("--as-needed"), "-lm"]
+        if found := shutil.which(f"{prefix}ld"):
+            # By their whole names: these are there without a C compiler's files, too.
+            yield [found, *flags, *files, "--as-needed", "-l:libc.so.6", "-l:libm.so.6"]
+    if importlib.util.find_spec("ziglang") is not None:
+        zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu"]
+        yield [*zig, *passed, *files, "-lc", "-lm"]
+    if found := shutil.which("ld.lld"):
+        # It does not look for libraries by itself: the program that loads this one brings libc.
+        yield [found, *flags, *files]
+
+
+def _through(*flags: str) -> str:
+    return ",".join(("-Wl", *flags))

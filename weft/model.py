@@ -21,7 +21,7 @@ from weft.frontend.onnx.onnx_graph import Port, Region
 from weft.frontend.onnx.open_model import Source
 from weft.frontend.tensor_expr import constant_size
 from weft.graph.operator_graph import Graph, Value
-from weft.onnx_inputs import describe
+from weft.onnx_shapes import describe
 from weft.onnx_model import OnnxModel, load_model
 from weft.onnx_shapes import Shapes
 from weft.options import Options

@@ -10,20 +10,19 @@ this process: a worker takes a while to start.
 """
 
 from __future__ import annotations
-
 from concurrent.futures import Future
 from contextlib import ExitStack
 from types import TracebackType
-
 from weft.codegen.llvm_kernel import EmittedKernel, emit_kernel
 from weft.codegen.llvm_program import KernelSymbols
 from weft.codegen.llvm_target import LlvmTarget, to_object
 from weft.codegen.loop_ir import Kernel
 from weft.codegen.machines.host import cpu_count
 from weft.errors import WeftError
-from weft.jobs import object_job
 from weft.options import Options
 from weft.worker_pool import Jobs, Result, WorkerPool
+import msgspec
+
 
 WORTH = 200_000  # characters of LLVM IR: a third of a second of one worker
 
@@ -96,3 +95,22 @@ class ObjectCode:
                 payload = object_job(each, self.target)
                 self._begun[each] = self._jobs.add(payload, workers=max(1, self._workers - 1))
             self._waiting.clear()
+
+
+# ---- Jobs for compiler workers: pure functions from bytes to bytes (``weft.worker`` names them).
+
+
+def echo(payload: bytes) -> bytes:
+    """The payload itself: is the worker alive?"""
+    return payload
+
+
+def compile_object(payload: bytes) -> bytes:
+    """LLVM IR and a target, as ``object_job`` packs them, to object code."""
+    text, target = msgspec.msgpack.decode(payload, type=tuple[str, LlvmTarget])
+    return to_object(text, target)
+
+
+def object_job(text: str, target: LlvmTarget) -> bytes:
+    """The payload of an "object" job."""
+    return msgspec.msgpack.encode((text, target))

@@ -31,7 +31,7 @@ from weft.frontend.onnx.schema_functions import expand
 from weft.frontend.tensor_expr import constant_size
 from weft.graph.operator_graph import Value
 from weft.onnx_host import Host, HostTable
-from weft.onnx_inputs import checked_inputs
+from weft.onnx_shapes import checked_inputs
 from weft.onnx_shapes import Shapes, with_shapes
 from weft.staging import CompileGraph, Executable, Staged
 

@@ -1,11 +1,8 @@
 """A host program of kernels in loop IR → object code, and what calls need to know about it."""
 
 from __future__ import annotations
-
 from collections.abc import Mapping
-
 import numpy as np
-
 from weft.codegen.llvm_program import emit_program
 from weft.codegen.llvm_target import lacking
 from weft.codegen.machines.host import host_processor
@@ -14,6 +11,12 @@ from weft.codegen.program import Program
 from weft.compiled import Compiled, InPlace, array_specs
 from weft.object_code import ObjectCode
 from weft.passes import Passes
+from dataclasses import dataclass
+from weft.assemble import Assembly
+from weft.cluster_code import ClusterCode
+from weft.graph.operator_graph import Graph
+from weft.graph.partition import Partition
+from weft.polyhedral.machine import Machine
 
 
 def program_code(
@@ -47,3 +50,19 @@ def program_code(
         checks=tuple(messages[step.kernel] for step in program.steps),
         llvm=tuple(texts),
     )
+
+
+# ---- What lies between an operator graph and machine code: one record, for people and for emitters.
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Everything between the graph and machine code, for people and for code generation."""
+
+    graph: Graph
+    partition: Partition
+    codes: tuple[ClusterCode | None, ...]  # by cluster; None: a view, which needs no code
+    assembly: Assembly
+    constants: Mapping[str, np.ndarray]
+    machine: Machine
+    passes: Passes

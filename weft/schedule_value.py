@@ -39,14 +39,14 @@ from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
+from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.parallel import parallel
-from weft.polyhedral.transform.privatize import privatize
+from weft.polyhedral.transform.set_kinds import parallel
+from weft.polyhedral.transform.expand_all import privatize
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
-from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.skew import reverse
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, Step, unknown
 from weft.polyhedral.transform.set_kinds import set_kinds
@@ -58,13 +58,13 @@ from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
 from weft.polyhedral.transform.unroll import unroll
-from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.unroll import unroll_and_jam
+from weft.polyhedral.transform.set_kinds import vectorize
 from weft.polyhedral.validation import validate
 from weft.schedule_advice import way_out
-from weft.schedule_arguments import checker
-from weft.schedule_script import calls
-from weft.schedule_steps import same_program, with_steps
+from weft.schedule_advice import checker
+from weft.schedule_advice import calls
+from weft.schedule_advice import same_program, with_steps
 from weft.schedule_text import schedule_text
 
 P = ParamSpec("P")

@@ -22,7 +22,7 @@ from weft.accel.touched import Array
 from weft.accelerators import Semantics
 from weft.arguments import empty
 from weft.errors import ExecutionError, StreamError
-from weft.numbered_call import NumberedCall
+from weft.bound_call import NumberedCall
 
 
 def simulate(

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft.dtypes import as_dtype
 from weft.errors import BudgetError
-from weft.frontend.onnx.cut_region import cut_region
+from weft.frontend.onnx.host_partition import cut_region
 from weft.frontend.onnx.graph_builder import is_small
 from weft.frontend.onnx.importer import import_region
 from weft.frontend.onnx.node_context import NeedsValue

@@ -1,15 +1,12 @@
 """One cluster on small sizes, interpreted after every pass from its tensor program to its code."""
 
 from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
-
 import numpy as np
-
 from weft.cluster_code import nests, prove, with_constants
 from weft.codegen import loop_interpreter
 from weft.codegen.from_schedule import build_kernel
@@ -39,7 +36,11 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.shrink import points, shrink, symbol_values
 from weft.verify_program import check_program
-from weft.watch_transformations import State, watch
+import sys
+from types import FrameType
+from typing import TypeVar
+from weft.polyhedral.schedule_tree import Tree
+
 
 MAX_POINTS = 50_000  # scalar evaluations that the slow interpreters are given
 NAME = "small"  # of the Scop
@@ -238,3 +239,48 @@ def _refusal(original: Scop, made: Scheduled) -> str:
 def _state_text(state: State) -> str:
     tree = "" if state.tree is None else print_schedule(state.tree)
     return scop_text(state.scop) + tree
+
+
+# ---- Every state that a scheduler went through, as its named transformations returned them.
+#
+# Python's profiling hook sees the returns, so that the scheduler has no code for it. A
+# transformation is the function of a module in ``polyhedral/transform`` that has the module's
+# name.
+
+
+_ROOM = "weft.polyhedral.transform."
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What ``transformation`` made: a Scop in the order of ``tree``, None for its initial one."""
+
+    transformation: str
+    scop: Scop
+    tree: Tree | None
+
+
+def watch(action: Callable[[], T]) -> tuple[T, list[State]]:
+    """The result of ``action``, and the states in the order in which they were made."""
+    states: list[State] = []
+
+    def seen(frame: FrameType, event: str, value: object) -> None:
+        if event != "return":
+            return
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(_ROOM) or frame.f_code.co_name != module[len(_ROOM) :]:
+            return
+        made = value[0] if isinstance(value, tuple) and value else value
+        match made:
+            case Scheduled(_, scop, tree):
+                states.append(State(frame.f_code.co_name, scop, tree))
+            case Scop():
+                states.append(State(frame.f_code.co_name, made, None))
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        return action(), states
+    finally:
+        sys.setprofile(before if callable(before) else None)  # a C profiler cannot be put back

@@ -16,7 +16,7 @@ from weft.errors import WeftWarning
 from weft.executable import Executable
 from weft.graph.operator_graph import Graph
 from weft.ladder import Ladder
-from weft.lowered import Lowered
+from weft.program_code import Lowered
 from weft.object_code import ObjectCode
 from weft.options import Options
 from weft.oracle import Arrays

@@ -23,9 +23,9 @@ import msgspec
 from weft import errors
 
 JOBS = {
-    "echo": "weft.jobs:echo",
-    "object": "weft.jobs:compile_object",
-    "trial": "weft.trial_job:run_trial",
+    "echo": "weft.object_code:echo",
+    "object": "weft.object_code:compile_object",
+    "trial": "weft.targets:run_trial",
 }
 HELLO = b"weft worker 1"  # the first message of a worker
 MAX_MESSAGE = 1 << 32  # bytes; more is taken for a broken stream

@@ -13,7 +13,7 @@ import numpy as np
 from weft.benchmarks.case import Case
 from weft.benchmarks.peers.onnx_to_torch import Unknown, module_of
 from weft.benchmarks.peers.peer import Prepared, Unfit
-from weft.benchmarks.products import is_constant, operands
+from weft.benchmarks.case import is_constant, operands
 
 
 def _torch(threads: int) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.benchmarks.polybench.benchmark import Arguments
 from weft.codegen.c_printer import print_c
-from weft.codegen.fix_parameters import fix_parameters
+from weft.codegen.c_printer import fix_parameters
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.loop_ir import Buffer, Kernel
 from weft.frontend.scalar_affine import to_affine

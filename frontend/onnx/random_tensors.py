@@ -10,7 +10,7 @@ import zlib
 from typing import Any
 
 from weft import dtypes
-from weft.frontend.onnx.cast import dtype_attribute
+from weft.frontend.onnx.quantization import dtype_attribute
 from weft.frontend.onnx.context import NodeContext, Results, handler
 
 

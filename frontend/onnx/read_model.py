@@ -15,7 +15,7 @@ import onnx
 
 from weft.errors import BudgetError, ModelError
 from weft.frontend.onnx.context import find_handler
-from weft.frontend.onnx.external_data import ExternalData
+from weft.frontend.onnx.tensors import ExternalData
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, captured
 from weft.frontend.onnx.tensors import sparse_to_array, tensor_to_array
 

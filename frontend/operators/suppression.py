@@ -19,7 +19,7 @@ from weft.frontend.build import (
 from weft.frontend.limits import check_comparisons
 from weft.frontend.operators.arguments import expect, expect_same, total
 from weft.frontend.operators.registry import operator
-from weft.frontend.operators.sort import greater, ranks
+from weft.frontend.operators.unique import greater, ranks
 from weft.frontend.operators.unique import last_or_zero, running_count
 from weft.frontend.scalar_expr import Expr, literal
 from weft.frontend.tensor_expr import Tensor

@@ -19,7 +19,7 @@ import islpy as isl
 from weft.frontend.scalar_affine import Affine, FloorDiv, Term, variable
 from weft.polyhedral.analysis.delta_box import uniform
 from weft.polyhedral.analysis.dependences import Dependence
-from weft.polyhedral.analysis.pair_distance import LoopDistances, Part
+from weft.polyhedral.analysis.delta_box import LoopDistances, Part
 from weft.polyhedral.named_isl import pair_aff
 from weft.polyhedral.schedule_tree import Loop
 

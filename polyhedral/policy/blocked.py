@@ -25,7 +25,7 @@ from weft.polyhedral.policy.cache_tiles import (
     nearest,
     steps_at_once,
 )
-from weft.polyhedral.policy.even_tiles import even, sharers_of
+from weft.polyhedral.policy.cache_tiles import even, sharers_of
 from weft.polyhedral.policy.far_constants import inside_panels
 from weft.polyhedral.policy.far_lanes import FarLanes, far_lanes
 from weft.polyhedral.policy.operand_panels import from_panels
@@ -33,8 +33,8 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.policy.product_panels import panels_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
-from weft.polyhedral.policy.rows_stay import rows_stay
-from weft.polyhedral.policy.sizes import from_first, size_of
+from weft.polyhedral.policy.staying import rows_stay
+from weft.polyhedral.policy.lanes import from_first, size_of
 from weft.polyhedral.policy.staying import lanes_stay, that_stay
 from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
 from weft.polyhedral.policy.tile_ends import turned_ends

@@ -20,8 +20,8 @@ from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest
 from weft.polyhedral.policy.reuse import in_one_part
-from weft.polyhedral.policy.sizes import size_of
-from weft.polyhedral.policy.vertical import vertical
+from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.policy.window_costs import vertical
 from weft.polyhedral.policy.window_costs import window_tile
 from weft.polyhedral.scop import Access, Scop, Statement, Update
 

@@ -10,7 +10,7 @@ from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.product import Product
-from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.policy.lanes import size_of
 from weft.polyhedral.scop import Access, Statement
 
 Tile = tuple[tuple[int, ...], int]  # rows and lanes

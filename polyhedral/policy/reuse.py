@@ -11,7 +11,7 @@ from weft.polyhedral.machine import MAX_VECTORS, Machine
 from weft.polyhedral.policy.cache_tiles import steps_at_once
 from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
-from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.policy.lanes import size_of
 from weft.polyhedral.scop import Scop, Statement
 
 LEAST = 8  # lines of a row that are worth asking for

@@ -15,7 +15,7 @@ from weft.frontend.scalar_expr import Var
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.policy.lanes import size_of
 from weft.polyhedral.policy.strips import in_strips
 from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
 from weft.polyhedral.scop import Statement

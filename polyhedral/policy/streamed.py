@@ -24,7 +24,7 @@ from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product
 from weft.polyhedral.policy.product_costs import PAGE, extents
-from weft.polyhedral.policy.sizes import size_of, turns_of
+from weft.polyhedral.policy.lanes import size_of, turns_of
 from weft.polyhedral.scop import Access, Scop, Statement
 
 STEPS = 16  # rows of memory that are read side by side

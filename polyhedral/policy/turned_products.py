@@ -27,7 +27,7 @@ from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.product import sum_cycles
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.scop import Access, Body, Scop, Statement
-from weft.polyhedral.transform.copy_read import copy_read
+from weft.polyhedral.transform.cache_read import copy_read
 from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
 from weft.polyhedral.transform.scheduled import fresh
 

@@ -25,7 +25,7 @@ from weft.polyhedral.policy.product import Product, shape
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.product_panels import interleaved
 from weft.polyhedral.policy.reuse import in_one_part
-from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.policy.lanes import size_of
 from weft.polyhedral.policy.staying import lanes_stay
 from weft.polyhedral.scop import Scop, Statement
 

@@ -24,7 +24,7 @@ from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.schedule_tree import Loop
 from weft.polyhedral.scop import Access, Scop, Scope, Statement
-from weft.polyhedral.transform.insert import Place
+from weft.polyhedral.transform.edit import Place
 from weft.polyhedral.transform.local_copy import (
     Request,
     loops_through,

@@ -22,10 +22,10 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree, statements_below
 from weft.polyhedral.scop import Access, Constraint, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of, origin_of
-from weft.polyhedral.transform.insert import Place, insert
+from weft.polyhedral.transform.edit import Place, insert
 from weft.polyhedral.transform.local_copy import Request, loops_through, tile_for
 from weft.polyhedral.transform.local_tile import LocalTile, Use, needed
-from weft.polyhedral.transform.remove import remove
+from weft.polyhedral.transform.edit import remove
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     fresh,

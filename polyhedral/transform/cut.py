@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from weft.errors import CompileError, IllegalScheduleError
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.index_text import parse_constraint
+from weft.polyhedral.schedule_reader import parse_constraint
 from weft.polyhedral.schedule_tree import Leaf, Mark, Sequence, Tree
 from weft.polyhedral.scop import Constraint
 from weft.polyhedral.transform.isolate import isolate

@@ -11,7 +11,7 @@ from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
 from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop
 from weft.polyhedral.scop import Body, Scope, Statement
-from weft.polyhedral.transform.insert import Place, insert
+from weft.polyhedral.transform.edit import Place, insert
 from weft.polyhedral.transform.local_tile import (
     Copying,
     LocalTile,

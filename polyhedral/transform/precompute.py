@@ -16,7 +16,7 @@ from dataclasses import replace
 from weft.frontend.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.moves import operand_number
+from weft.polyhedral.analysis.linear import operand_number
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import constraints_of, domain_set, projected
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor

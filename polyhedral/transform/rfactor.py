@@ -23,7 +23,7 @@ from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.window import windows
 from weft.polyhedral.schedule_tree import Band, Leaf, Loop
 from weft.polyhedral.scop import Access, Body, Scope, Statement, Update
-from weft.polyhedral.transform.insert import Place, insert
+from weft.polyhedral.transform.edit import Place, insert
 from weft.polyhedral.transform.local_tile import (
     Copying,
     LocalTile,

@@ -12,7 +12,7 @@ import pytest
 
 from weft.benchmarks.polybench.benchmark import Benchmark, Sizes
 from weft.benchmarks.polybench.c_peer import compilers, unscheduled
-from weft.benchmarks.polybench.programs import compile_weft
+from weft.benchmarks.polybench.run import compile_weft
 from weft.benchmarks.polybench.verify import verify
 from weft.dtypes import as_dtype
 from weft.errors import CallError

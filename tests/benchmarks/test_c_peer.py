@@ -15,7 +15,7 @@ from weft.benchmarks.polybench.c_peer import (
     published_loops,
     sizes_of,
 )
-from weft.benchmarks.polybench.registry import SUITE
+from weft.benchmarks.polybench.run import SUITE
 from weft.codegen.c_printer import print_c
 from weft.dtypes import as_dtype
 

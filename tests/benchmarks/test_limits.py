@@ -5,8 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from weft.benchmarks import copy_bandwidth
-from weft.benchmarks.copy_bandwidth import Copy
+from weft.benchmarks import limits as copy_bandwidth
+from weft.benchmarks.limits import Copy
 from weft.benchmarks.limits import Limits, Probe
 from weft.codegen.llvm_target import host_target, inspect, to_object
 from weft.codegen.native_library import link

@@ -12,7 +12,7 @@ from tests.codegen.random_kernels import Generator
 from weft import dtypes
 from weft.codegen.c_expressions import c_name
 from weft.codegen.c_printer import print_c
-from weft.codegen.fix_parameters import fix_parameters
+from weft.codegen.c_printer import fix_parameters
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import (
     Allocate,

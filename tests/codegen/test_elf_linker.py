@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.codegen import elf_linker, llvm_linker
+from weft.codegen import elf_linker
+from weft.codegen import native_library as llvm_linker
 from weft.codegen.llvm_target import host_target, to_object
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="a linker for x86-64")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.random_kernels import Generator
-from weft.codegen.fix_parameters import fix_parameters
+from weft.codegen.c_printer import fix_parameters
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Store
 from weft.codegen.loop_printer import print_kernel

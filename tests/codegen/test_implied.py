@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from weft import dtypes
-from weft.codegen.implied import implied, opposite, slack
+from weft.codegen.conditions import implied, opposite, slack
 from weft.codegen.loop_ir import Store
 from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, cast, literal, select
 from weft.frontend.scalar_interpreter import evaluate

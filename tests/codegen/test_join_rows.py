@@ -7,7 +7,7 @@ import pytest
 
 from tests.codegen.kernel_runner import Compiled
 from weft import dtypes
-from weft.codegen.flat_indices import flat_indices
+from weft.codegen.llvm_kernel import flat_indices
 from weft.codegen.join_rows import join_rows
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Block, Buffer, For, If, Kernel, Kind, Let, Stmt, Store, walk

@@ -18,7 +18,7 @@ from tests.weft.compiled_examples import (
     update,
 )
 from weft.codegen.llvm_interface import UNKNOWN
-from weft.codegen.llvm_linker import link
+from weft.codegen.native_library import llvm_linker_link as link
 from weft.compiled import Compiled
 from weft.frontend.scalar_expr import Var
 from weft.library import library_object

@@ -8,7 +8,7 @@ from dataclasses import replace
 import llvmlite.binding as llvm
 import pytest
 
-from weft.codegen.llvm_linker import link
+from weft.codegen.native_library import llvm_linker_link as link
 from weft.codegen.llvm_processor import plain, processor_check
 from weft.codegen.llvm_target import LlvmTarget, host_target, to_object
 from weft.codegen.merge_objects import merge_objects

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from weft.codegen.llvm_linker import link
+from weft.codegen.native_library import llvm_linker_link as link
 from weft.codegen.llvm_target import host_target, to_object
 from weft.codegen.merge_objects import Blob, merge_objects
 from weft.errors import InternalError

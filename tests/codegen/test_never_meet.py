@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.codegen.loop_ir import Block, For
-from weft.codegen.never_meet import never_meet
+from weft.codegen.llvm_vector import never_meet
 from weft.dtypes import int64
 from weft.frontend.build import maximum, minimum
 from weft.frontend.scalar_expr import Expr, Var, literal

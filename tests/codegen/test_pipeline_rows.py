@@ -14,7 +14,7 @@ from weft.codegen.loop_ir import Allocate, Block, Buffer, For, Kernel, Let, Stmt
 from weft.codegen.loop_printer import print_stmt
 from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.pipeline_rows import pipeline_rows
-from weft.codegen.spread_loop import spread_loop
+from weft.codegen.map_loops import spread_loop
 from weft.frontend.build import exp, monoid
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
 

@@ -12,7 +12,7 @@ from weft import dtypes
 from weft.codegen.loop_interpreter import interpret
 from weft.codegen.loop_ir import Block, Buffer, Check, For, If, Kernel, Stmt, Store, Update, walk
 from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.skip_loops import skipped
+from weft.codegen.unswitch import skipped
 from weft.codegen.unswitch import unswitch
 from weft.frontend import build
 from weft.frontend.scalar_expr import Expr, Load, Var, literal, select

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.codegen.loop_ir import Block, For, If, Let, Stmt, Store, While
-from weft.codegen.uneven import is_uneven
+from weft.codegen.idle import is_uneven
 from weft.dtypes import int64
 from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
 

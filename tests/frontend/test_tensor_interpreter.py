@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from weft import dtypes
 from weft.errors import ExecutionError, ExpressionError
 from weft.frontend import build as w
-from weft.frontend import monoid_interpreter, tensor_interpreter
+from weft.frontend import tensor_interpreter
+from weft.frontend import tensor_interpreter as monoid_interpreter
 from weft.frontend.scalar_expr import Var, select
 from weft.frontend.tensor_expr import Axis, Monoid, Program
 from weft.frontend.tensor_interpreter import blocks, interpret

@@ -8,7 +8,7 @@ from tests.graph.correlations import LAYOUTS, convolution
 from weft import dtypes
 from weft.frontend.build import compute, placeholder, reduce_axis, scan, select, sum, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.reductions import max_over, reduce
+from weft.frontend.build import max_over, reduce
 from weft.frontend.scalar_expr import Var, cast
 from weft.frontend.tensor_expr import Monoid, Tensor, operations
 from weft.graph.correlation import correlation_of

@@ -7,7 +7,7 @@ from itertools import pairwise
 from random import Random
 
 from tests.graph.graph_examples import Maker
-from weft.graph.offload_parts import Part, offload_parts
+from weft.accelerated import Part, offload_parts
 from weft.graph.operator_graph import Graph, Value
 from weft.graph.partition import Cluster
 

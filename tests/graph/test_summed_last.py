@@ -13,7 +13,7 @@ from weft.frontend.tensor_expr import Compute, Program
 from weft.frontend.tensor_interpreter import interpret
 from weft.frontend.tensor_verifier import verify
 from weft.graph.correlation import Correlation, correlation_of
-from weft.graph.summed_last import summed_last, turned_back
+from weft.graph.derive import summed_last, turned_back
 
 
 def correlation(program: Program) -> Correlation:

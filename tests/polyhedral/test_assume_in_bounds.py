@@ -8,7 +8,7 @@ import pytest
 from weft.errors import CallError, CompileError
 from weft.frontend import build as w
 from weft.frontend.tensor_expr import Program
-from weft.polyhedral.assume_in_bounds import assume_in_bounds
+from weft.polyhedral.assume_sizes import assume_in_bounds
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.legality import check_bounds
 from weft.polyhedral.scop_interpreter import interpret

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine
 from weft.frontend.scalar_expr import Var, literal
-from weft.polyhedral.index_text import parse_constraint, parse_index
+from weft.polyhedral.schedule_reader import parse_constraint, parse_index
 from weft.polyhedral.scop import Constraint
 
 i, n = Var("i"), Var("n")

@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft.loop_kernel import Kernel
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.issue_conflict import issue_conflict
+from weft.polyhedral.map_instruction import issue_conflict
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.scop import Statement
 

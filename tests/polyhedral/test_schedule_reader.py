@@ -11,7 +11,7 @@ from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.schedule_reader import read_schedule
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.skew import reverse
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.skew import skew

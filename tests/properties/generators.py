@@ -8,7 +8,7 @@ complete:
     import random
     import weft
     from weft.polyhedral.transform.initial import initial
-    from weft.polyhedral.transform.reverse import reverse
+    from weft.polyhedral.transform.skew import reverse
     from weft.polyhedral.transform.skew import skew
 
     @weft.kernel

@@ -25,17 +25,17 @@ from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
+from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.set_kinds import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
-from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.skew import reverse
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
-from weft.polyhedral.transform.separate import separate
+from weft.polyhedral.transform.expand_all import separate
 from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import skew
@@ -43,8 +43,8 @@ from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
 from weft.polyhedral.transform.unroll import unroll
-from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.unroll import unroll_and_jam
+from weft.polyhedral.transform.set_kinds import vectorize
 
 NamedMove = Callable[[Random, Scheduled], Scheduled | None]
 

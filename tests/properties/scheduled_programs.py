@@ -21,7 +21,7 @@ from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.set_kinds import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
@@ -31,8 +31,8 @@ from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tile import tile
-from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.unroll import unroll_and_jam
+from weft.polyhedral.transform.set_kinds import vectorize
 
 n = Var("n")
 SIZES = [{"n": k} for k in range(5)]

@@ -13,7 +13,7 @@ from weft import dtypes
 from weft.frontend.build import monoid
 from weft.frontend.scalar_expr import Expr, Load, Var, walk
 from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.index_text import parse_index
+from weft.polyhedral.schedule_reader import parse_index
 from weft.polyhedral.instruction import ACCUMULATOR, Instruction, Operand
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update

@@ -16,7 +16,7 @@ from weft.dtypes import int64
 from weft.frontend.build import monoid
 from weft.polyhedral.schedule_tree import Sequence, Tree, walk
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.skew import reverse
 
 LARGEST: Sizes = {"n": 4}
 

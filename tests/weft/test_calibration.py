@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import weft
-from weft import calibration
-from weft.calibration import calibrate_host, calibrated_host, measured_host
+from weft import targets as calibration
+from weft.targets import calibrate_host, calibrated_host, measured_host
 from weft.cli import cli
 from weft.codegen.calibrate import Measured
 from weft.codegen.machines.host import host

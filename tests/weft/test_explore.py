@@ -17,7 +17,7 @@ from weft.accel.space import Space
 from weft.cli import cli
 from weft.errors import CompileError
 from weft.explore import Budget, Explored, Layer, explore, front, simulated
-from weft.explore_picture import svg
+from weft.cli_explore import svg
 from weft.forked import forked
 
 # The layers that follow are small, and so are the memories.

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.weft.compiled_examples import chain
-from weft import linker
+from weft import library as linker
 from weft.errors import ArtifactError
 from weft.library import write_library
-from weft.linker import commands, link_shared
+from weft.library import commands, link_shared
 
 TRIPLE = chain().target.triple
 

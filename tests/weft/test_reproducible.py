@@ -20,7 +20,7 @@ import weft.executable
 import weft.object_code
 import weft.program_code
 from tests.weft.small_models import MODELS, seeded_inputs
-from weft.benchmarks.polybench.registry import SUITE
+from weft.benchmarks.polybench.run import SUITE
 from weft.codegen.llvm_target import host_target
 from weft.compiled import Compiled
 from weft.dtypes import as_dtype

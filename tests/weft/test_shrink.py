@@ -10,7 +10,7 @@ from tests.weft import verified_examples as examples
 from tests.weft.small_models import MODELS
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.tensor_verifier import verify
-from weft.frontend.zoo import resnet18
+from weft.frontend.zoo import registry as resnet18
 from weft.graph.interpreter import interpret_graph
 from weft.graph.operator_graph import Graph
 from weft.graph.verifier import verify_graph

@@ -14,7 +14,7 @@ from weft.codegen.machines.host import host, host_machine
 from weft.errors import CompileError
 from weft.kernel_code import lower_loops
 from weft.targets import target_for
-from weft.try_instruction import tried
+from weft.targets import tried
 
 X86 = pytest.mark.skipif(not host_target().triple.startswith("x86_64"), reason="x86-64 text")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import jobs, worker, worker_pool
+from weft import worker, worker_pool
+from weft import object_code as jobs
 from weft.codegen.llvm_target import host_target, to_object
 from weft.errors import BudgetError, CallError, InternalError, WeftError, WeftWarning
 from weft.worker_pool import WorkerPool

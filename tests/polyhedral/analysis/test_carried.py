@@ -13,7 +13,7 @@ from tests.polyhedral.scops import Var, at, box, loop, scop, statement, tensor
 from weft.frontend.scalar_expr import Expr
 from weft.polyhedral.analysis.carried import Together
 from weft.polyhedral.analysis.dependences import Dependence, dependences
-from weft.polyhedral.analysis.pair_distance import LoopDistances
+from weft.polyhedral.analysis.delta_box import LoopDistances
 from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.isl_context import bounded
 from weft.polyhedral.named_isl import difference

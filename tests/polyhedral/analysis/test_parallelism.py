@@ -9,7 +9,7 @@ from tests.polyhedral.loop_schedules import BANDS, tiled
 from tests.polyhedral.scops import evaluate, instances
 from weft.polyhedral.analysis.counting import Counter
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
-from weft.polyhedral.analysis.parallelism import parallelism, reduced
+from weft.polyhedral.analysis.costs import parallelism, reduced
 from weft.polyhedral.analysis.polynomials import number, symbol
 from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.schedule_tree import Loop

@@ -11,7 +11,7 @@ from weft.frontend.scalar_expr import select
 from weft.frontend.tensor_expr import Program
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.edged_windows import edged_windows
+from weft.polyhedral.prepare import edged_windows
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
 

@@ -15,7 +15,7 @@ import weft
 from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
 from weft.frontend.scalar_expr import literal
 from weft.polyhedral import schedule_loops as scheduler
-from weft.polyhedral.policy.limits import STEPS, Limits
+from weft.polyhedral.schedule_loops import STEPS, Limits
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.schedule_tree import Tree
 from weft.polyhedral.transform.scheduled import with_loops

@@ -9,7 +9,7 @@ from tests.polyhedral.transform.machine_code import outline
 from weft.errors import BudgetError
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.as_written import as_written
+from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner, Strategy
 from weft.polyhedral.policy.share import share

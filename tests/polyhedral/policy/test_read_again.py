@@ -14,7 +14,7 @@ from weft import bf16
 from weft.kernel_code import lower_loops
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.read_again import read_again
+from weft.polyhedral.policy.operand_panels import read_again
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 

@@ -8,7 +8,7 @@ from tests.polyhedral.transform.integer_programs import read
 from tests.polyhedral.transform.machine_code import computes
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.vertical import vertical
+from weft.polyhedral.policy.window_costs import vertical
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.scop import Scop
 

@@ -11,7 +11,7 @@ from weft.errors import IllegalScheduleError
 from weft.polyhedral.transform.cut import cut
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.set_kinds import parallel
 from weft.polyhedral.transform.tensorize import tensorize
 
 

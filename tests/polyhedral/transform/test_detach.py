@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.detach import detach
+from weft.polyhedral.transform.private_results import detach
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.validation import validate
 

@@ -9,7 +9,7 @@ from tests.polyhedral.transform.machine_code import computes, outline
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
+from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.tile import tile
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.polyhedral.transform.integer_programs import PROGRAMS, lu, promise, read
 from weft.frontend.scalar_expr import Var
 from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.as_written import as_written
+from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.share import share

@@ -6,8 +6,8 @@ from tests.polyhedral.transform.integer_programs import matmul, read, refusal
 from tests.polyhedral.transform.machine_code import computes
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.parallel import parallel
-from weft.polyhedral.transform.privatize import privatize
+from weft.polyhedral.transform.set_kinds import parallel
+from weft.polyhedral.transform.expand_all import privatize
 
 
 def scalars() -> Scop:

@@ -10,7 +10,7 @@ from weft.errors import IllegalScheduleError
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.skew import reverse
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.tile import tile
 

@@ -10,7 +10,7 @@ from weft.errors import IllegalScheduleError
 from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.set_kinds import parallel
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.tile import tile

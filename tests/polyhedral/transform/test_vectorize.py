@@ -9,7 +9,7 @@ from tests.polyhedral.transform.machine_code import computes, outline
 from weft.errors import IllegalScheduleError
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.set_kinds import vectorize
 
 
 def test_golden() -> None:
