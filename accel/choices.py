@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from weft.accel.abilities import Abilities, Compute
 from weft.accel.work import Work, widened
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Cast, Expr, Load, Var, literal
-from weft.polyhedral.instruction import Instruction, Operand
+from weft.ir.dtypes import DType
+from weft.ir.instruction import Instruction, Operand
+from weft.ir.scalar_expr import Cast, Expr, Load, Var, literal
+from weft.ir.scop import Access, Statement
 from weft.polyhedral.map_instruction import map_instruction
-from weft.polyhedral.scop import Access, Statement
 
 Given = Mapping[str, str]  # the instruction's dims -> the statement's
 

@@ -21,8 +21,8 @@ from math import prod
 import numpy as np
 
 from weft.accel.abilities import Compute
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import (
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -34,8 +34,8 @@ from weft.frontend.scalar_expr import (
     select,
     walk,
 )
-from weft.frontend.scalar_interpreter import evaluate
-from weft.frontend.scalar_match import matches
+from weft.ir.scalar_interpreter import evaluate
+from weft.ir.scalar_match import matches
 
 MAX_NODES = 64  # of an expression
 MAX_NUMBERS = 4096  # ways to fill the fields of an instruction that it computes with

@@ -6,10 +6,12 @@ tensors can lie as these want them (``views``).
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
-from weft.accel.abilities import Abilities, Compute
-from weft.accel.accelerator import Accelerator, Memory
+
+from weft.accel.abilities import Abilities, Compute, Transfer
 from weft.accel.choices import Choice, choices
 from weft.accel.cover import Cover, Held, Node, Tree, leaves, nodes
 from weft.accel.groups import together
@@ -17,19 +19,10 @@ from weft.accel.mapping import Mapping, View
 from weft.accel.refusal import Refusal
 from weft.accel.views import Element, Views
 from weft.accel.work import Read, Work
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.scalar_expr import Apply
-from weft.frontend.scalar_expr import Literal
-from weft.frontend.scalar_expr import Var
-from dataclasses import dataclass
-from weft.accel.abilities import Transfer
-from weft.frontend.scalar_expr import Cast
-from weft.frontend.scalar_expr import Load
-from weft.frontend.scalar_expr import literal
-from weft.frontend.scalar_expr import rewrite
-from weft.frontend.scalar_match import matches
-
+from weft.ir.accelerator import Accelerator, Memory
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, literal, rewrite
+from weft.ir.scalar_match import matches
 
 Covers = dict[tuple[Expr, str], Cover]  # of an expression, over sums in a memory
 REASONS = 4  # that a refusal gives, of each of which there is one
@@ -185,7 +178,8 @@ def _wider(memory: Memory, dtype: DType) -> bool:
     return memory.dtype == dtype or (both and memory.dtype.bits > dtype.bits)
 
 
-# ---- Which instructions begin a sum: those that add what another one adds, but not to what was there.
+# ---- Which instructions begin a sum: those that add what another one adds, but not to what was
+# there.
 #
 # A machine without an instruction that fills its accumulators may have a flag that says not to
 # add; that makes two operations of one.

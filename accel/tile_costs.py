@@ -10,20 +10,20 @@ Columns of arrays are tilings (``tile_grid``).
 """
 
 from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import Any
+
 import numpy as np
+
 from weft.accel.abilities import Compute, Transfer
-from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.cover import Node, nodes, turn_cycles
 from weft.accel.mapping import View
-from weft.accel.tile_footprints import Tiles
+from weft.accel.tile_footprints import Footprint, Tiles
 from weft.accel.tile_grid import Array, Flags, Numbers
 from weft.accel.tiling import views
 from weft.accel.turns import MAX_WORDS, WORD
-from weft.accel.accelerator import Cost
-from weft.accel.tile_footprints import Footprint
-
+from weft.ir.accelerator import Accelerator, Cost, Memory
 
 AT_ONCE = 512  # micro-operations that come with one transfer, about
 LIST = 16  # cycles that such a transfer takes besides, about
@@ -429,7 +429,8 @@ def rates(transfer: Transfer) -> Rates:
     )
 
 
-# ---- How long the steps from tile to tile take, where the next tile is loaded while one is computed.
+# ---- How long the steps from tile to tile take, where the next tile is loaded while one is
+# computed.
 #
 # Columns are tilings. Rows are kinds of steps: by the loop that advances, the outermost first;
 # the innermost one's steps are two rows, as what is loaded then is a full tile or, once, the last

@@ -4,15 +4,13 @@ x = A[i]; B[i] = f(x)   →   B[i] = f(A[i])
 """
 
 from __future__ import annotations
+
 from collections.abc import Hashable
 from dataclasses import replace
-from weft.frontend.scalar_expr import Expr, Load, rewrite, substitute
-from weft.polyhedral.scop import Body, Scop, Statement
-from weft.frontend.scalar_affine import FloorDiv
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_affine import to_expr
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.scop import Access
+
+from weft.ir.scalar_affine import FloorDiv, to_affine, to_expr
+from weft.ir.scalar_expr import Expr, Literal, Load, rewrite, substitute
+from weft.ir.scop import Access, Body, Scop, Statement
 
 
 def without_names(scop: Scop) -> Scop:

@@ -14,9 +14,21 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from weft.benchmarks import blind, chain, conv, environment, explore, gemm, memory, models, report, suite, vta
-from weft.benchmarks import report as compare
+from weft.benchmarks import (
+    blind,
+    chain,
+    conv,
+    environment,
+    explore,
+    gemm,
+    memory,
+    models,
+    report,
+    suite,
+    vta,
+)
 from weft.benchmarks import environment as avx2_only
+from weft.benchmarks import report as compare
 from weft.benchmarks.case import Planned
 from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.peers.peer import Peer

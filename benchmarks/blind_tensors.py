@@ -1,25 +1,27 @@
 """Operators and their like in `compute`, under other names with permuted axes."""
 
 from __future__ import annotations
+
 from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+
+import weft
 from weft.benchmarks.blind_case import Arrays, Case, built_in, random
-from weft.frontend.build import (
+from weft.ir.build import (
     compute,
     exp,
     max_over,
     placeholder,
     reduce_axis,
+    scan,
     sqrt,
     sum,
+    tanh,
 )
-from weft.frontend.scalar_expr import select
-from typing import Any
-import weft
-from weft.frontend.build import scan
-from weft.frontend.build import tanh
-from weft.frontend.tensor_expr import Tensor
-
+from weft.ir.scalar_expr import select
+from weft.ir.tensor_expr import Tensor
 
 # ---- Recurrent cells in `compute`: gates in another order, state as [hidden, batch].
 

@@ -1,16 +1,17 @@
 """What is measured: an ONNX model with its inputs, the answer, and how much work it is."""
 
 from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
 import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-
 
 Arrays = Mapping[str, np.ndarray]
 OPSET = 23

@@ -5,18 +5,19 @@ Libraries read these settings when they are loaded, so a suite runs in a process
 """
 
 from __future__ import annotations
+
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-import click
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from weft.benchmarks.polybench.c_peer import compilers
 
+import click
+
+from weft.benchmarks.polybench.c_peer import compilers
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS")
 _CORE_TYPE = "OPENBLAS_CORETYPE"

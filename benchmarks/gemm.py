@@ -1,20 +1,26 @@
 """The gemm suite: matrix products of every kind, each with a known and an unknown right side."""
 
 from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-import numpy as np
-from weft.benchmarks.case import TOLERANCE, Case, Planned, one_node, random_array
-from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
-from weft.benchmarks.peers.peer import Peer
-from weft.benchmarks.peers.pytorch import Eager, OneDnn
-from weft.benchmarks.case import aligned
-from weft.benchmarks.case import outputs_of
-from weft.benchmarks.peers.peer import Prepared
-from weft.benchmarks.peers.peer import Unfit
-from weft.benchmarks.case import operands
 
+import numpy as np
+
+from weft.benchmarks.case import (
+    TOLERANCE,
+    Case,
+    Planned,
+    aligned,
+    one_node,
+    operands,
+    outputs_of,
+    random_array,
+)
+from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
+from weft.benchmarks.peers.peer import Peer, Prepared, Unfit
+from weft.benchmarks.peers.pytorch import Eager, OneDnn
 
 # ---- NumPy's matrix product, whose BLAS is OpenBLAS (its threads and core type: environment.py).
 

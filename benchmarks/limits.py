@@ -1,19 +1,20 @@
 """What the machine could do in the very run that is measured: arithmetic, and copying memory."""
 
 from __future__ import annotations
+
+import ctypes
 import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from weft.benchmarks.fma_peak import FmaPeak
-from weft.codegen.machines.host import host_machine, told_caches
-import ctypes
-import numpy as np
-from weft.codegen.llvm_target import host_target
-from weft.codegen.llvm_target import to_object
-from weft.codegen.native_library import link
 
+import numpy as np
+
+from weft.benchmarks.fma_peak import FmaPeak
+from weft.codegen.llvm.target import host_target, to_object
+from weft.codegen.machines.host import host_machine, told_caches
+from weft.codegen.objects.native_library import link
 
 _LEAST_MOVED = 64 << 20  # bytes in one run of a copy: a millisecond or more
 _CHECKED = 24  # times the bytes of a row, what memory has to hold

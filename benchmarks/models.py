@@ -1,35 +1,36 @@
 """The models suite: the embedded three, ONNX files, larger models that are built on the spot."""
 
 from __future__ import annotations
+
+import importlib
+import io
 import math
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import onnx
 from onnx import shape_inference
 from onnx.reference import ReferenceEvaluator
+
 import weft
+from weft.app.cli_models import Loaded, make_inputs
 from weft.benchmarks import model_builders
-from weft.benchmarks import models as transformer_models
 from weft.benchmarks import models as apart
+from weft.benchmarks import models as transformer_models
 from weft.benchmarks.call_overhead import PythonLoop
 from weft.benchmarks.case import Case, Planned, aligned
 from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
 from weft.benchmarks.peers.peer import Peer
 from weft.benchmarks.peers.pytorch import Compiled, Eager
-from weft.cli_models import Loaded, make_inputs
+from weft.driver.options import Options
 from weft.frontend.zoo.registry import MODELS
-from weft.options import Options
-import subprocess
-import sys
-import tempfile
-import importlib
-import io
-from dataclasses import dataclass
-from dataclasses import field
-
 
 QUICK_PEERS: tuple[Peer, ...] = (OnnxRuntime(), Eager())
 PEERS: tuple[Peer, ...] = (*QUICK_PEERS, Compiled())  # whose compiler takes minutes

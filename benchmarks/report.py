@@ -1,18 +1,19 @@
 """What a run found, for people: every row, limits, overheads, geometric means, every loss."""
 
 from __future__ import annotations
-import math
-from collections.abc import Iterable, Sequence
-from rich.console import Console
-from rich.table import Table
-from weft.benchmarks.row import Row
+
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
+from weft.benchmarks.row import Row
 
 TOO_FAST = 1.02  # of the machine's peak (and what may be saved): the measurement is wrong
 _WIDTH = 200  # columns where the output is no terminal

@@ -1,13 +1,14 @@
 """Conditions: conjunctions taken apart and put together; what is left where one is known."""
 
 from __future__ import annotations
+
 from collections.abc import Sequence
-from weft import dtypes
-from weft.codegen.loop_ir import Stmt
+
 from weft.codegen.rebuild import map_all_expressions
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Select, apply, literal, rewrite, select
-from weft.frontend.scalar_affine import Affine
-from weft.frontend.scalar_affine import to_affine
+from weft.ir import dtypes
+from weft.ir.loop_ir import Stmt
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Apply, Expr, Literal, Select, apply, literal, rewrite, select
 
 
 def parts_of(condition: Expr) -> tuple[Expr, ...]:

@@ -12,13 +12,16 @@ what the conditions around say. A tile of short sums so begins in registers.
 """
 
 from __future__ import annotations
-from collections.abc import Sequence
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from weft.codegen.conditions import parts_of
-from weft.codegen.conditions import opposite, slack
-from weft.codegen.loop_ir import (
+
+from weft.codegen.conditions import opposite, parts_of, slack
+from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.ir.loop_ir import (
     Allocate,
     Block,
+    Comment,
     For,
     If,
     Kernel,
@@ -29,19 +32,9 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Select, rewrite
-from weft.frontend.scalar_expr import walk as walk_expr
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
-from weft.codegen.loop_ir import Comment
-from weft.frontend.scalar_affine import to_expr
-from weft.frontend.scalar_expr import Var
-from weft.frontend.scalar_expr import apply
-from weft.frontend.scalar_expr import substitute
-
+from weft.ir.scalar_affine import Affine, to_affine, to_expr
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, Var, apply, rewrite, substitute
+from weft.ir.scalar_expr import walk as walk_expr
 
 _Known = tuple[Affine, ...]  # at least 0
 

@@ -7,9 +7,15 @@ Register tiles are written in closed form (``scan_tiles``, ``register_tile``).
 """
 
 from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
 from weft.codegen.isl_ast import scan
-from weft.codegen.loop_ir import (
+from weft.codegen.register_tile import emit_register_tile
+from weft.codegen.statement_instance import Instances
+from weft.ir.errors import CompileError
+from weft.ir.loop_ir import (
     Allocate,
     Buffer,
     For,
@@ -20,31 +26,15 @@ from weft.codegen.loop_ir import (
     walk,
     with_children,
 )
-from weft.codegen.statement_instance import Instances
-from weft.frontend.scalar_affine import Range, bounds
-from weft.frontend.scalar_expr import Expr, Var, literal, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.frontend.scalar_simplify import simplify
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Scop, Statement, Tensor
-from dataclasses import dataclass
-from dataclasses import replace
-from weft.codegen.register_tile import emit_register_tile
-from weft.errors import CompileError
-from weft.frontend.scalar_affine import to_expr
-from weft.polyhedral.analysis.tile_domain import MarkedTile
-from weft.polyhedral.analysis.tile_domain import TileDomain
-from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.analysis.tile_domain import tile_domain
-from weft.polyhedral.schedule_tree import Band
-from weft.polyhedral.schedule_tree import Leaf
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.schedule_tree import Mark
-from weft.polyhedral.schedule_tree import RegisterTile
-from weft.polyhedral.schedule_tree import children as schedule_tree_children
-from weft.polyhedral.schedule_tree import with_children as schedule_tree_with_children
-from weft.polyhedral.scop import Body
-
+from weft.ir.scalar_affine import Range, bounds, to_expr
+from weft.ir.scalar_expr import Expr, Var, literal, substitute
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_simplify import simplify
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.schedule_tree import children as schedule_tree_children
+from weft.ir.schedule_tree import with_children as schedule_tree_with_children
+from weft.ir.scop import Body, Scop, Statement, Tensor
+from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
 
 _Storageless = dict[str, dict[int, list[Expr]]]  # by tensor and dimension
 
@@ -222,7 +212,9 @@ class ScannedTiles:
                 return Leaf(name)
             case Band(loops, child):
                 return Band(tuple(map(self._renamed, loops)), self._above(child))
-        return schedule_tree_with_children(tree, tuple(map(self._above, schedule_tree_children(tree))))
+        return schedule_tree_with_children(
+            tree, tuple(map(self._above, schedule_tree_children(tree)))
+        )
 
     def _renamed(self, loop: Loop) -> Loop:
         at = dict(loop.at)

@@ -1,20 +1,30 @@
 """Which conditions decide on whether statements do anything."""
 
 from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
-from weft import dtypes
-from weft.codegen.conditions import body_given, given
-from weft.codegen.loop_ir import Block, Check, Comment, If, Let, Prefetch, Stmt, Store, Update
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Select, Var, literal
-from weft.frontend.tensor_expr import Monoid
 from itertools import product
-from weft.codegen.loop_ir import For
-from weft.codegen.loop_ir import While
-from weft.codegen.loop_ir import children
-from weft.frontend.scalar_expr import walk
-from weft.frontend.scalar_simplify import simplify
 
+from weft.codegen.conditions import body_given, given
+from weft.ir import dtypes
+from weft.ir.loop_ir import (
+    Block,
+    Check,
+    Comment,
+    For,
+    If,
+    Let,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+    While,
+    children,
+)
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, Var, literal, walk
+from weft.ir.scalar_simplify import simplify
+from weft.ir.tensor_expr import Monoid
 
 _TRUE = literal(True, dtypes.bool_)
 

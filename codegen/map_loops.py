@@ -1,18 +1,15 @@
 """What the passes that rewrite accesses of loops have in common."""
 
 from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Kind, Stmt
+
+from weft.codegen.idle import is_uneven
 from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplified
-from weft.frontend.scalar_expr import Expr, Load, Select
-from weft.codegen.loop_ir import Block
-from weft.codegen.loop_ir import Comment
-from weft.codegen.loop_ir import Let
-from weft.codegen.idle import is_uneven
-from weft.frontend.scalar_expr import walk
-
+from weft.ir.loop_ir import Allocate, Block, Buffer, Comment, For, Kernel, Kind, Let, Stmt
+from weft.ir.scalar_expr import Expr, Load, Select, walk
 
 Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 Change = Callable[[For, Mapping[str, Buffer], frozenset[str]], Stmt | None]

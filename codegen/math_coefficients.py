@@ -1,9 +1,9 @@
 """Polynomials and constants of ``math_functions``; written by ``fit_polynomials``."""
 
 from __future__ import annotations
+
 from weft.codegen import math_coefficients
 from weft.codegen.math_values import Number
-
 
 # fmt: off
 FLOAT: dict[str, tuple[float, ...]] = {

@@ -1,14 +1,12 @@
 """Exponential and hyperbolic functions, and the error function."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.codegen.llvm.builder import Builder, Value, floating, integer
 from weft.codegen.math_coefficients import clamped, table
 from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product
-from collections.abc import Sequence
-from weft.codegen.llvm_builder import Builder
-from weft.codegen.llvm_builder import Value
-from weft.codegen.llvm_builder import floating
-from weft.codegen.llvm_builder import integer
-
 
 _LARGEST = {"float": 89.0, "double": 710.0}  # beyond it exp overflows
 _LEAST = {"float": -104.0, "double": -746.0}  # below it exp is 0

@@ -11,15 +11,14 @@ and 16 (1989-90); Payne and Hanek, SIGNUM 18 (1983); Muller, Elementary Function
 """
 
 from __future__ import annotations
+
 from collections.abc import Callable
+
 from weft.codegen import math_exponential as e
 from weft.codegen import math_logarithm as lg
 from weft.codegen import math_trigonometry as t
 from weft.codegen.math_logarithm import pow
-from weft.codegen.math_values import Number
-from weft.codegen.math_values import BIAS
-from weft.codegen.math_values import MANTISSA
-
+from weft.codegen.math_values import BIAS, MANTISSA, Number
 
 # ---- The floating-point remainder, exact for all operands, by subtracting exact multiples.
 #

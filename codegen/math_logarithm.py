@@ -1,11 +1,12 @@
 """Logarithms and inverse hyperbolic functions."""
 
 from __future__ import annotations
+
 import math
-from weft.codegen.math_coefficients import INFINITY, NAN, table
-from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product, two_sum
-from weft.codegen.math_coefficients import clamped
+
+from weft.codegen.math_coefficients import INFINITY, NAN, clamped, table
 from weft.codegen.math_exponential import reduce_ln2
+from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product, two_sum
 
 
 def normalised(x: Number) -> tuple[Number, Number]:

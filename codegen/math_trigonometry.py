@@ -1,15 +1,11 @@
 """Trigonometric functions and their inverses."""
 
 from __future__ import annotations
-from weft.codegen.math_coefficients import INFINITY, table
-from weft.codegen.math_values import MANTISSA, Number, quick_two_sum
+
 from weft.codegen import math_coefficients
-from weft.codegen.llvm_builder import Builder
-from weft.codegen.llvm_builder import Value
-from weft.codegen.llvm_builder import floating
-from weft.codegen.llvm_builder import integer
-from weft.codegen.math_values import two_product
-from weft.codegen.math_values import two_sum
+from weft.codegen.llvm.builder import Builder, Value, floating, integer
+from weft.codegen.math_coefficients import INFINITY, table
+from weft.codegen.math_values import MANTISSA, Number, quick_two_sum, two_product, two_sum
 
 
 def _sin_kernel(r: Number, low: Number) -> Number:

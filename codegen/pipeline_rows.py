@@ -22,16 +22,24 @@ Also known as: software pipelining, at the level of rows; Lam, "Software pipelin
 """
 
 from __future__ import annotations
-from collections.abc import Mapping, Sequence
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TypeGuard
-from weft import dtypes
+
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.loop_ir import (
+from weft.codegen.idle import sides
+from weft.codegen.rebuild import map_all_expressions, map_children, map_scopes
+from weft.codegen.simplify import simplify_kernel
+from weft.codegen.tile_bounds import TRUE
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Buffer,
+    Comment,
     For,
     If,
     Kernel,
@@ -41,14 +49,10 @@ from weft.codegen.loop_ir import (
     Update,
     buffers_touched,
     buffers_written,
+    expressions,
     walk,
 )
-from weft.codegen.rebuild import map_all_expressions, map_children, map_scopes
-from weft.codegen.simplify import simplify_kernel
-from weft.codegen.tile_bounds import TRUE
-from weft.codegen.idle import sides
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import (
+from weft.ir.scalar_expr import (
     Expr,
     Literal,
     Load,
@@ -59,12 +63,8 @@ from weft.frontend.scalar_expr import (
     select,
     substitute,
 )
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.frontend.scalar_simplify import simplify
-from collections.abc import Iterator
-from weft.codegen.loop_ir import Comment
-from weft.codegen.loop_ir import expressions
-
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_simplify import simplify
 
 ROWS = 64  # in a block, in whose first and last turns stages share no loop
 PARTS, LEAST = 4, 8  # blocks for threads to share, and rows in each of them, if there are as many

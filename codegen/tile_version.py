@@ -4,20 +4,20 @@ What ``register_tile.py`` (the tile) and ``tile_step.py`` (one step of a stream)
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from weft.codegen.loop_ir import Block, For, If, Kind, Let, Stmt
+from dataclasses import dataclass, replace
+
+from weft.codegen.rebuild import map_children
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import TRUE, ZERO, Box, Span, all_of, span
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
-from weft.polyhedral.analysis.quasi_affine import affine
+from weft.ir.instruction import Instruction
+from weft.ir.loop_ir import Block, For, If, Kind, Let, Stmt
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, to_expr
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.tile_domain import TileDomain
-from weft.polyhedral.instruction import Instruction
-from weft.polyhedral.scop import Statement
-from dataclasses import replace
-from weft.codegen.rebuild import map_children
-
 
 Lets = list[tuple[str, Expr]]
 
@@ -136,7 +136,7 @@ def targets_of(tile: TileVersion) -> Iterator[tuple[str, tuple[Expr, ...]]]:
 #     for r, l: C[r, l] = tile[r, l]
 #
 # These are ordinary loops, of which an emitter that knows the unit makes issues
-# (``llvm_tiles.py``); any other one, and the interpreter, runs them as they are written.
+# (``llvm/tiles.py``); any other one, and the interpreter, runs them as they are written.
 
 
 def by_unit(instruction: Instruction, stmt: Stmt) -> Stmt:

@@ -13,11 +13,17 @@ nothing at all, do so from every loop (``skip_loops``).
 """
 
 from __future__ import annotations
-from collections.abc import Iterator
+
+from collections.abc import Iterator, Set
 from dataclasses import replace
+
 from weft.codegen.conditions import body_given, both, parts_of
-from weft.codegen.loop_ir import (
+from weft.codegen.idle import asked_first, idle
+from weft.codegen.rebuild import map_children
+from weft.codegen.simplify import simplified
+from weft.ir.loop_ir import (
     Block,
+    Check,
     Comment,
     For,
     If,
@@ -25,21 +31,14 @@ from weft.codegen.loop_ir import (
     Let,
     Prefetch,
     Stmt,
+    Store,
     Update,
     children,
+    expressions,
     walk,
 )
-from weft.codegen.rebuild import map_children
-from weft.codegen.simplify import simplified
-from weft.frontend.scalar_expr import Expr, Load, Select, Var
-from weft.frontend.scalar_expr import walk as walk_expr
-from collections.abc import Set
-from weft.codegen.idle import asked_first
-from weft.codegen.idle import idle
-from weft.codegen.loop_ir import Check
-from weft.codegen.loop_ir import Store
-from weft.codegen.loop_ir import expressions
-
+from weft.ir.scalar_expr import Expr, Load, Select, Var
+from weft.ir.scalar_expr import walk as walk_expr
 
 CONDITIONS = 2
 

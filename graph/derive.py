@@ -14,17 +14,18 @@ is, so that the same step applies to it again: two steps make the two-dimensiona
 """
 
 from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from weft import dtypes
-from weft.frontend.scalar_expr import Expr, cast, literal, rewrite, select, substitute
-from weft.frontend.scalar_simplify import simplify
-from weft.frontend.tensor_expr import Axis, Compute, Reduce, Tensor
+
 from weft.graph.correlation import Correlation, Slide, correlation_of, positioned, variables
 from weft.graph.minimal_filtering import Filter
 from weft.graph.places import Names, from_0, places_of, tensor_of
-
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Expr, cast, literal, rewrite, select, substitute
+from weft.ir.scalar_simplify import simplify
+from weft.ir.tensor_expr import Axis, Compute, Reduce, Tensor
 
 Steps = tuple[tuple[Slide, Filter], ...]
 

@@ -1,13 +1,13 @@
 """Dead code: nodes and constants that no output needs."""
 
 from __future__ import annotations
+
 from dataclasses import replace
-from weft.graph.operator_graph import Graph, Node
-from weft.frontend.build import compute
-from weft.frontend.tensor_expr import Program
-from weft.frontend.tensor_expr import Tensor
+
 from weft.graph.rebuild import fresh_name
-from weft.graph.operator_graph import Value
+from weft.ir.build import compute
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.tensor_expr import Program, Tensor
 
 
 def eliminate_dead(graph: Graph) -> Graph:

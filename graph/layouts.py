@@ -15,22 +15,21 @@ programming over operators' measured times.
 """
 
 from __future__ import annotations
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
-import networkx as nx
-from weft.frontend.tensor_expr import Operation, Tensor, operations
-from weft.graph.layout import Layout, Layouts, relaid
-from weft.graph.layout_facts import Item, Key, channels, items_of
-from weft.graph.operator_graph import Graph, Node, Value
-from weft.polyhedral.machine import Machine
-from collections.abc import Sequence
-from itertools import pairwise
-from math import ceil
-from math import prod
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Var
-from weft.graph.layout_facts import Read
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil, prod
+
+import networkx as nx
+
+from weft.graph.layout import Layout, Layouts, relaid
+from weft.graph.layout_facts import Item, Key, Read, channels, items_of
+from weft.ir.machine import Machine
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Var
+from weft.ir.tensor_expr import Operation, Tensor, operations
 
 ENOUGH = 1.02  # times as costly as with layouts what is around a chain must be without
 PART = 1000  # operations that are decided about together: a cut takes longer than linear time

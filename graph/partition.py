@@ -8,10 +8,13 @@ is decided by the name of an operator, and every decision is recorded.
 """
 
 from __future__ import annotations
-from collections.abc import Sequence
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+
 import networkx as nx
-from weft.errors import InternalError
+
 from weft.graph.canonical import canonical_text
 from weft.graph.fusion_rules import (
     Draft,
@@ -25,12 +28,8 @@ from weft.graph.fusion_rules import (
     objection,
     size_text,
 )
-from weft.graph.operator_graph import Graph, Node, Value
-from collections.abc import Hashable
-from collections.abc import Mapping
-from collections.abc import Iterable
-from enum import Enum
-
+from weft.ir.errors import InternalError
+from weft.ir.operator_graph import Graph, Node, Value
 
 # ---- An acyclic graph of clusters under merging, with its topological order kept up to date.
 #

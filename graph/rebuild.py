@@ -1,10 +1,12 @@
 """Tensor programs on other inputs: the one way in which graph passes edit what a node computes."""
 
 from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from weft.frontend.scalar_expr import Expr, Load, rewrite
-from weft.frontend.tensor_expr import (
+
+from weft.ir.scalar_expr import Expr, Load, rewrite
+from weft.ir.tensor_expr import (
     Compute,
     Operation,
     Program,
@@ -13,7 +15,6 @@ from weft.frontend.tensor_expr import (
     Tensor,
     operations,
 )
-
 
 Naming = Callable[[str], str]  # the name of an operation, from the one that it had
 Change = Callable[[Operation], Operation]  # what computes the same results instead

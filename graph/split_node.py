@@ -1,14 +1,14 @@
 """One node for each operation of a node's program, so that clusters may be cut between them."""
 
 from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+
 from weft.graph.from_program import from_program
-from weft.graph.rebuild import fresh_name
-from weft.graph.operator_graph import Node, Value
-from weft.frontend.tensor_expr import Program
-from weft.frontend.tensor_expr import Tensor
-from weft.graph.rebuild import rebuild
+from weft.graph.rebuild import fresh_name, rebuild
+from weft.ir.operator_graph import Node, Value
+from weft.ir.tensor_expr import Program, Tensor
 
 
 def split_node(node: Node, taken: set[str]) -> tuple[Node, ...]:

@@ -9,18 +9,21 @@ code is proved for, and is checked when it is called.
 """
 
 from __future__ import annotations
+
 from dataclasses import replace
+
 import islpy as isl
-from weft.frontend.scalar_expr import Var, walk
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import (
+
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import (
     access_map,
     constraints_of,
     context_set,
     parameter_is_bounded,
     tensor_box,
 )
-from weft.polyhedral.scop import Constraint, Scop
+from weft.ir.scalar_expr import Var, walk
+from weft.ir.scop import Constraint, Scop
 
 
 def assume_sizes(scop: Scop) -> Scop:

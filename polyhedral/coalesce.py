@@ -9,16 +9,15 @@ of one value dropped (``unit_dims``).
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
-from weft.polyhedral.analysis.linear import box, mentions
-from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement, Tensor
-from weft.polyhedral.unravel import unravel
-from weft.frontend.scalar_expr import substitute
-from weft.frontend.scalar_simplify import simplify
-from weft.polyhedral.scop import Body
 
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, walk
+from weft.ir.scalar_simplify import simplify
+from weft.ir.scop import Access, Body, Constraint, Origin, Scop, Statement, Tensor
+from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.unravel import unravel
 
 _Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
 _Box = Mapping[str, tuple[Expr, Expr]]

@@ -32,37 +32,35 @@ In the spirit of Exo's ``replace``, TVM's tensor intrinsics, and the access-matr
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from math import perm, prod
+
 import islpy as isl
-from weft import dtypes
-from weft.errors import BudgetError
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, walk
-from weft.frontend.scalar_match import matches
-from weft.polyhedral.analysis.linear import first_step, stride
+
+from weft.ir import dtypes
+from weft.ir.errors import BudgetError
+from weft.ir.instruction import ACCUMULATOR, Instruction
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import access_map, constrained, multi_aff, sample, tuple_space
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, walk
+from weft.ir.scalar_match import matches
+from weft.ir.scalar_printer import scalar_text
+from weft.ir.schedule_verifier import for_parameters, instance
+from weft.ir.scop import Access, Constraint, Scop, Statement
+from weft.ir.scop_printer import access_text
 from weft.polyhedral.analysis.linear import (
     dims_moving,
     expression_moves,
+    first_step,
     known_extent,
     moves,
     operand_number,
+    stride,
     tell_apart,
 )
-from weft.polyhedral.instruction import ACCUMULATOR, Instruction
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import access_map, multi_aff, tuple_space
-from weft.polyhedral.scop import Access, Scop, Statement
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.named_isl import constrained
-from weft.polyhedral.named_isl import sample
-from weft.polyhedral.schedule_verifier import for_parameters
-from weft.polyhedral.schedule_verifier import instance
-from weft.polyhedral.scop import Constraint
-from weft.frontend.scalar_printer import scalar_text
-from weft.polyhedral.scop_printer import access_text
-
 
 MAX_ASSIGNMENTS = 4096  # to look at
 

@@ -1,22 +1,21 @@
 """What happens to a Scop before it is scheduled: pointwise producers move into their readers."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 from math import prod
-from weft.polyhedral.analysis.linear import box, extent
+
+from weft.ir.machine import Machine
+from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.linear import box, extent, mentions
+from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.product import find_product, find_window
+from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.hoist_constants import hoist_constants
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.lanes import jumps
-from weft.polyhedral.policy.product import find_product
-from weft.polyhedral.policy.product import find_window
-from weft.polyhedral.policy.product_costs import extents
-from collections.abc import Collection
-
 
 MAX_READS = 64  # of one statement, so that bodies stay small
 
@@ -79,7 +78,7 @@ def _instances(s: Statement) -> int:
 #
 #     P[i, l] = 0 <= i - 1 < n ? x[i - 1, l] : 0
 #     y[i, l] += P[i + r, l] * w[r, l]                 →    y[i, l] += (0 <= i + r - 1 < n ?
-#                                                                       x[i + r - 1, l] : 0) * w[r, l]
+# x[i + r - 1, l] : 0) * w[r, l]
 #
 # Along the lanes l the condition is the same, and where a register tile is written out, most of
 # its steps know it. So the copy P, as large as x, costs more than what it saves.

@@ -19,64 +19,47 @@ the next one does without what it was refused for (``policy/limits``).
 """
 
 from __future__ import annotations
+
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import replace
-from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
-from weft.frontend.scalar_expr import Literal
+from dataclasses import dataclass, replace
+
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, WeftWarning
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Literal, Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, children, statements_below
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Scop, Statement
+from weft.polyhedral.analysis.delta_box import Distances
+from weft.polyhedral.analysis.dependences import dependences, folding
+from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.prepare import edged_windows
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.matrix import matrix
-from weft.polyhedral.prepare import without_names
-from weft.polyhedral.policy.planner import Packing, Planner, Strategy
+from weft.polyhedral.policy.operand_transposition import turned_products
+from weft.polyhedral.policy.planner import At, Group, Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
-from weft.polyhedral.policy.stencil import slanted
-from weft.polyhedral.policy.stencil import stencil, sweeps
+from weft.polyhedral.policy.stencil import slanted, stencil, sweeps
 from weft.polyhedral.policy.tile_ends import storage_order
-from weft.polyhedral.policy.turned_products import turned_products
-from weft.polyhedral.prepare import prepare
+from weft.polyhedral.prepare import edged_windows, prepare, without_names
 from weft.polyhedral.register_tile import why_not_register_tile
-from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.contract import contract
-from weft.polyhedral.transform.private_results import detach
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.expand_all import expand_all, separate
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.set_kinds import parallel
-from weft.polyhedral.transform.private_results import private_results
+from weft.polyhedral.transform.private_results import detach, private_results
 from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
-from weft.polyhedral.transform.expand_all import separate
+from weft.polyhedral.transform.set_kinds import parallel, set_kinds, vectorize
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tile import point_name, tile_name
 from weft.polyhedral.transform.unroll import unroll
-from weft.polyhedral.transform.set_kinds import vectorize
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.policy.planner import At
-from weft.polyhedral.policy.planner import Group
-from weft.polyhedral.schedule_tree import Band
-from weft.polyhedral.schedule_tree import Leaf
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Statement
-from weft.polyhedral.analysis.delta_box import Distances
-from weft.polyhedral.analysis.dependences import dependences
-from weft.polyhedral.analysis.dependences import folding
-from weft.polyhedral.analysis.hyperplanes import Hyperplanes
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.schedule_tree import children
-from weft.polyhedral.transform.rfactor import rfactor
-from weft.polyhedral.transform.set_kinds import set_kinds
-from dataclasses import dataclass
-from weft.errors import CompileError
-
 
 TOGETHER = 8  # narrow panels that are written side by side
 STRATEGIES = (

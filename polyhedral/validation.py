@@ -29,18 +29,16 @@ programs using widening" (2012), for the general problem.
 """
 
 from __future__ import annotations
-from collections.abc import Iterable, Sequence
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
+
 import islpy as isl
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.analysis.dependences import folding, reassociable
-from weft.polyhedral.analysis.flow import FINAL, Read, flow
-from weft.polyhedral.analysis.flow import Seen, instances, reads_of
-from weft.polyhedral.contraction import check_contraction
-from weft.polyhedral.flow_under import flow_under
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import (
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import (
     access_map,
     context_set,
     domain_set,
@@ -52,23 +50,23 @@ from weft.polyhedral.named_isl import (
     tensor_box,
     tuple_space,
 )
-from weft.polyhedral.order_check import keeps_dependences
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.schedule_verifier import (
+from weft.ir.scalar_expr import Literal, Load, Var
+from weft.ir.schedule_tree import Tree
+from weft.ir.schedule_verifier import (
     for_parameters,
     instance,
     originals,
     source_of,
     verify_schedule,
 )
-from weft.polyhedral.scop import Origin, Scop, Statement
+from weft.ir.scop import Origin, Scop, Statement
+from weft.ir.tensor_expr import Monoid
+from weft.polyhedral.analysis.dependences import folding, reassociable
+from weft.polyhedral.analysis.flow import FINAL, Read, Seen, flow, instances, reads_of
+from weft.polyhedral.contraction import check_contraction
+from weft.polyhedral.flow_under import flow_under
+from weft.polyhedral.order_check import keeps_dependences
 from weft.polyhedral.unchanged import Unchanged
-from collections.abc import Collection
-from collections.abc import Mapping
-from dataclasses import dataclass
-from weft.frontend.scalar_expr import Literal
-from weft.frontend.scalar_expr import Load
-from weft.frontend.tensor_expr import Monoid
 
 
 def validate(original: Scop, transformed: Scop, tree: Tree) -> None:

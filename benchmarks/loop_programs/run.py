@@ -1,30 +1,31 @@
 """Loop programs: each verified at its large size, then timed beside the same loops in C."""
 
 from __future__ import annotations
+
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 import weft
-from weft.benchmarks.loop_programs.program import Program
-from weft.benchmarks.polybench.benchmark import Arguments
-from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
-from weft.benchmarks.polybench.run import Row, against_peers, geometric_mean, restorer
-from weft.benchmarks.polybench.verify import Verdict, compared, fresh
-from weft.benchmarks.timing import Contestant, interleaved_restored
-from weft.cli_shared import progress
-from weft.errors import WeftError
-from weft.executable import Executable
+from weft.app.cli_shared import progress
 from weft.benchmarks.loop_programs.dynamic import DYNAMIC
 from weft.benchmarks.loop_programs.factorisations import FACTORISATIONS
 from weft.benchmarks.loop_programs.filters import FILTERS
 from weft.benchmarks.loop_programs.layers import LAYERS
 from weft.benchmarks.loop_programs.mixtures import MIXTURES
+from weft.benchmarks.loop_programs.program import Program
 from weft.benchmarks.loop_programs.stencils import STENCILS
 from weft.benchmarks.loop_programs.tensors import TENSORS
-
+from weft.benchmarks.polybench.benchmark import Arguments
+from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
+from weft.benchmarks.polybench.run import Row, against_peers, geometric_mean, restorer
+from weft.benchmarks.polybench.verify import Verdict, compared, fresh
+from weft.benchmarks.timing import Contestant, interleaved_restored
+from weft.ir.errors import WeftError
+from weft.runtime.executable import Executable
 
 SLOW = 0.95  # of the better peer's speed
 

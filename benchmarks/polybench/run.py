@@ -1,6 +1,7 @@
 """PolyBench: every kernel verified, then timed beside the same loops compiled by gcc and clang."""
 
 from __future__ import annotations
+
 import math
 import tempfile
 import time
@@ -9,29 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
 import click
 import numpy as np
+
+import weft
+from weft.app.cli_shared import progress
 from weft.benchmarks.fma_peak import FmaPeak
+from weft.benchmarks.polybench import blas, datamining, kernels, medley, solvers, stencils
 from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark
 from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
 from weft.benchmarks.polybench.verify import Run, Verdict, fresh, verify
 from weft.benchmarks.timing import Contestant, interleaved_restored
-from weft.cli_shared import progress
-from weft.errors import WeftError
-import weft
 from weft.codegen.machines.host import host_machine
-from weft.dtypes import as_dtype
-from weft.executable import Executable
-from weft.kernel_code import compile_kernel
+from weft.driver.kernel_code import compile_kernel
+from weft.ir.dtypes import as_dtype
+from weft.ir.errors import WeftError
+from weft.ir.scop import Scop
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
-from weft.benchmarks.polybench import blas
-from weft.benchmarks.polybench import datamining
-from weft.benchmarks.polybench import kernels
-from weft.benchmarks.polybench import medley
-from weft.benchmarks.polybench import solvers
-from weft.benchmarks.polybench import stencils
-
+from weft.runtime.executable import Executable
 
 Row = dict[str, Any]
 

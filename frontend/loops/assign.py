@@ -1,14 +1,19 @@
 """Assignments: which variable or element, which dtype, and whether it folds."""
 
 from __future__ import annotations
+
 import ast
 from collections.abc import Sequence
-from weft import dtypes
-from weft.dtypes import DType
+from dataclasses import dataclass
+from typing import Any
+
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.folding import folding
 from weft.frontend.loops.frame import Frame, Knowledge, Restart, Variable
+from weft.frontend.loops.functions import FILLS, TYPES
+from weft.frontend.loops.loop_range import affine_cases
+from weft.frontend.loops.signature import SCALARS, meaning
 from weft.frontend.loops.source import located
 from weft.frontend.loops.values import (
     Free,
@@ -18,16 +23,11 @@ from weft.frontend.loops.values import (
     convert,
     is_pure,
 )
-from weft.frontend.scalar_expr import Cast, Expr, Literal, Load, Var, literal
-from weft.polyhedral.scop import Constraint
-from dataclasses import dataclass
-from typing import Any
-from weft.frontend.loops.functions import FILLS
-from weft.frontend.loops.functions import TYPES
-from weft.frontend.loops.loop_range import affine_cases
-from weft.frontend.loops.signature import SCALARS
-from weft.frontend.loops.signature import meaning
-from weft.frontend.scalar_affine import to_expr
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.scalar_affine import to_expr
+from weft.ir.scalar_expr import Cast, Expr, Literal, Load, Var, literal
+from weft.ir.scop import Constraint
 
 
 class Assigner:

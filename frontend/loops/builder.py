@@ -1,24 +1,28 @@
 """The Scop of a loop kernel while it is written: tensors, parameters, statements in order."""
 
 from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from weft.dtypes import DType
-from weft.errors import BudgetError
-from weft.frontend import build
-from weft.frontend.loops.affine import cases, tightest
+
+from weft.frontend.loops.affine import cases, split, tightest
 from weft.frontend.loops.conditions import Way, both
 from weft.frontend.loops.folding import guarded
 from weft.frontend.loops.source import Source
-from weft.frontend.loops.values import Free, View, is_pure
-from weft.frontend.scalar_affine import to_affine, to_expr
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, walk
-from weft.frontend.scalar_printer import python_text
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import constrained, tuple_space
-from weft.polyhedral.scop import (
+from weft.frontend.loops.values import Free, View, is_pure, loads
+from weft.ir import build
+from weft.ir.dtypes import DType
+from weft.ir.errors import BudgetError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import constrained, tuple_space
+from weft.ir.scalar_affine import Affine, to_affine, to_expr
+from weft.ir.scalar_condition import conjunction
+from weft.ir.scalar_expr import Expr, Load, Var, literal, rewrite, select, walk
+from weft.ir.scalar_paths import Path, path_guards, walk_scalar
+from weft.ir.scalar_printer import python_text
+from weft.ir.scop import (
     Access,
     Body,
     Constraint,
@@ -29,15 +33,6 @@ from weft.polyhedral.scop import (
     Tensor,
     Update,
 )
-from weft.frontend.loops.affine import split
-from weft.frontend.loops.values import loads
-from weft.frontend.scalar_affine import Affine
-from weft.frontend.scalar_condition import conjunction
-from weft.frontend.scalar_expr import rewrite
-from weft.frontend.scalar_paths import Path
-from weft.frontend.scalar_paths import path_guards
-from weft.frontend.scalar_paths import walk_scalar
-
 
 MAX_STATEMENTS = 2000
 # x + (-0.0) is x for every x, which x + 0.0 is not.

@@ -9,20 +9,20 @@ Parts are evaluated as in Python, so that in ``i > 0 and A[i - 1] > 0`` no eleme
 """
 
 from __future__ import annotations
+
 import ast
 from dataclasses import dataclass
 from itertools import product
-from weft import dtypes
+
 from weft.frontend.loops.affine import Case, cases
 from weft.frontend.loops.expressions import COMPARISONS, Expressions
-from weft.frontend.loops.values import Scalar, is_pure, loads
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, literal, select
-from weft.polyhedral.scop import Constraint
-from weft.dtypes import DType
 from weft.frontend.loops.source import located
-from weft.frontend.loops.values import convert
-
+from weft.frontend.loops.values import Scalar, convert, is_pure, loads
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.scalar_affine import Affine, to_expr
+from weft.ir.scalar_expr import Expr, Literal, literal, select
+from weft.ir.scop import Constraint
 
 MAX_WAYS = 12
 _FALSE, _TRUE = literal(False, dtypes.bool_), literal(True, dtypes.bool_)

@@ -1,20 +1,19 @@
 """The functions that a loop kernel may call, by the Python objects that its names stand for."""
 
 from __future__ import annotations
+
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
-import numpy as np
-from weft import dtypes
-from weft.dtypes import DType
-from weft.errors import ExpressionError
-from weft.frontend import build
-from weft.frontend.loops.values import Scalar, cast_folded, combine
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from contextlib import nullcontext
 
+import numpy as np
+
+from weft.frontend.loops.values import Scalar, cast_folded, combine
+from weft.ir import build, dtypes
+from weft.ir.dtypes import DType
+from weft.ir.errors import ExpressionError
 
 _NAMES = {  # operator: what Python, NumPy and Weft call it
     "acos": ("acos", "arccos"), "asin": ("asin", "arcsin"), "atan": ("atan", "arctan"),

@@ -1,11 +1,11 @@
 """Handlers of mathematical functions, activations, logic and comparison."""
 
 from __future__ import annotations
-from weft.frontend.onnx.context import NodeContext, Results, handler
-import numpy as np
-from weft.frontend.onnx.context import Handler
-from weft.graph.operator_graph import Value
 
+import numpy as np
+
+from weft.frontend.onnx.context import Handler, NodeContext, Results, handler
+from weft.ir.operator_graph import Value
 
 # ---- Handlers of arithmetic operators.
 

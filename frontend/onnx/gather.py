@@ -1,6 +1,7 @@
 """Handlers of reads at indices that are data."""
 
 from __future__ import annotations
+
 from weft.frontend.onnx.context import NodeContext, Results, handler
 
 

@@ -9,13 +9,14 @@ depends on it. A *kind* says what a value is: 'tensor', 'string', 'seq(tensor)',
 """
 
 from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+
 import numpy as np
 import onnx
-from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region
-from weft.frontend.onnx.onnx_graph import captured
 
+from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, captured
 
 HOST_OPERATORS = frozenset({
     "Loop", "Scan", "SequenceMap", "SequenceConstruct", "SequenceEmpty", "SequenceInsert",

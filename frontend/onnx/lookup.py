@@ -1,12 +1,15 @@
 """Handlers of ai.onnx.ml: tables of keys."""
 
 from __future__ import annotations
+
 from typing import Any
+
 import numpy as np
+
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.linear_models import ML
-from weft import dtypes
-from weft.graph.operator_graph import Value
+from weft.ir import dtypes
+from weft.ir.operator_graph import Value
 
 
 def _entries(node: NodeContext, kind: str) -> np.ndarray:

@@ -1,13 +1,15 @@
 """Handlers of quantisation and of operators on quantised tensors."""
 
 from __future__ import annotations
-from weft import dtypes
-from weft.dtypes import DType
+
+import onnx
+
 from weft.frontend.onnx.context import NodeContext, Results, handler
-from weft.frontend.onnx.conv import group
+from weft.frontend.onnx.contractions import group
 from weft.frontend.onnx.tensors import dtype_of
 from weft.frontend.onnx.window import spatial, weights_kernel, window_attributes
-import onnx
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
 
 
 @handler("QuantizeLinear")

@@ -1,8 +1,8 @@
 """Handlers of reductions and running sums."""
 
 from __future__ import annotations
-from weft.frontend.onnx.context import Handler, NodeContext, Results, handler
 
+from weft.frontend.onnx.context import Handler, NodeContext, Results, handler
 
 REDUCTIONS = {
     "ReduceSum": "reduce_sum",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.frontend.onnx.context import NodeContext, Results, handler
-from weft.frontend.onnx.conv import group
+from weft.frontend.onnx.contractions import group
 from weft.frontend.onnx.window import integers, spatial, weights_kernel, window_attributes
 
 

@@ -5,18 +5,19 @@ with what its shape promises before anything is allocated.
 """
 
 from __future__ import annotations
+
 import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import onnx
-from weft import dtypes
-from weft.dtypes import DType
-from weft.errors import BudgetError, ModelError, UnsupportedError
-import os
-from dataclasses import dataclass
-from dataclasses import field
-from pathlib import Path
 
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.errors import BudgetError, ModelError, UnsupportedError
 
 _T = onnx.TensorProto
 

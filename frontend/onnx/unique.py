@@ -5,10 +5,11 @@ slices the result to it.
 """
 
 from __future__ import annotations
+
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.shape import axis_of, static_int
 from weft.frontend.onnx.slice import part_of
-from weft.graph.operator_graph import Value
+from weft.ir.operator_graph import Value
 
 
 def counted(node: NodeContext, found: Value, count: Value, axis: int = 0) -> Value:

@@ -1,15 +1,16 @@
 """Activation functions, elementwise; narrow floats are computed in float32 and rounded once."""
 
 from __future__ import annotations
+
 import math
 from collections.abc import Callable
-from weft.frontend.build import erf, exp, expm1, log1p, maximum, minimum, tanh
+
 from weft.frontend.operators.broadcast import elementwise, number
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import require
-from weft.frontend.scalar_expr import Expr, select
-from weft.frontend.tensor_expr import Tensor
-from weft.frontend.scalar_expr import apply
+from weft.ir.build import erf, exp, expm1, log1p, maximum, minimum, tanh
+from weft.ir.scalar_expr import Expr, apply, select
+from weft.ir.tensor_expr import Tensor
 
 
 def sigmoid(x: Expr) -> Expr:

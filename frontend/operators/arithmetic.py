@@ -1,18 +1,17 @@
 """Arithmetic operators, elementwise with broadcasting."""
 
 from __future__ import annotations
+
 from collections.abc import Callable
 from functools import reduce
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import maximum, minimum, reshape
+
 from weft.frontend.operators.broadcast import elementwise, number
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, apply, binary
-from weft.frontend.tensor_expr import Tensor
-from weft.frontend.build import isinf
-from weft.frontend.build import isnan
-from weft.frontend.scalar_expr import select
+from weft.ir import dtypes
+from weft.ir.build import isinf, isnan, maximum, minimum, reshape
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, apply, binary, select
+from weft.ir.tensor_expr import Tensor
 
 
 def divided(a: Expr, b: Expr) -> Expr:

@@ -4,7 +4,7 @@ Negative indices count from the back; those still out of range are an error at r
 """
 
 from __future__ import annotations
-from weft.frontend.build import compute, select
+
 from weft.frontend.operators.arguments import (
     axis_index,
     expect,
@@ -14,10 +14,10 @@ from weft.frontend.operators.arguments import (
     without,
 )
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.tensor_expr import Size, Tensor, constant_size
-from weft.dtypes import DType
-from weft.frontend.build import scatter
+from weft.ir.build import compute, scatter, select
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.tensor_expr import Size, Tensor, constant_size
 
 
 def index_at(indices: Tensor, position: tuple[Expr, ...], size: Size) -> Expr:

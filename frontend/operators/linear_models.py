@@ -1,19 +1,29 @@
 """Classical machine learning on rows of features: scaling, linear models, kernels, scores."""
 
 from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend import build
-from weft.frontend.build import compute, exp, log, max_over, reduce_axis, select, sqrt, tanh
+
 from weft.frontend.operators.arguments import expect, expect_same
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.tensor_expr import Tensor, constant_size
-from weft.frontend.build import maximum
-from weft.frontend.build import minimum
-from weft.frontend.build import scan
+from weft.ir import build, dtypes
+from weft.ir.build import (
+    compute,
+    exp,
+    log,
+    max_over,
+    maximum,
+    minimum,
+    reduce_axis,
+    scan,
+    select,
+    sqrt,
+    tanh,
+)
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.tensor_expr import Tensor, constant_size
 
 
 @operator("binarize")

@@ -1,15 +1,22 @@
 """Tables of keys: encoding labels and categories, replacing missing values."""
 
 from __future__ import annotations
-from weft.frontend.build import compute, isnan, max_over, reduce_axis, select
+
 from weft.frontend.operators.arguments import expect, expect_same
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, Number, literal
-from weft.frontend.tensor_expr import Tensor, constant_size
-from weft.frontend.build import all_of
-from weft.frontend.build import minimum
-from weft.frontend.build import scatter
-from weft.frontend.build import sum
+from weft.ir.build import (
+    all_of,
+    compute,
+    isnan,
+    max_over,
+    minimum,
+    reduce_axis,
+    scatter,
+    select,
+    sum,
+)
+from weft.ir.scalar_expr import Expr, Number, literal
+from weft.ir.tensor_expr import Tensor, constant_size
 
 
 def _matches(value: Expr, key: Expr) -> Expr:

@@ -1,16 +1,17 @@
 """Matrix products: NumPy's matmul and BLAS's gemm."""
 
 from __future__ import annotations
-from weft.frontend.build import compute, sum
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from weft.frontend.operators.broadcast import at, broadcast_shape
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import accumulator, axes_over, require, require_rank, unify
-from weft.frontend.scalar_expr import Expr, cast
-from weft.frontend.tensor_expr import Tensor
-from collections.abc import Sequence
-from dataclasses import dataclass
-from weft.errors import ExpressionError
-from weft.frontend.tensor_expr import Size
+from weft.ir.build import compute, sum
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr, cast
+from weft.ir.tensor_expr import Size, Tensor
 
 
 @operator("matmul")

@@ -1,19 +1,16 @@
 """Reductions over axes. Floats narrower than 32 bits are accumulated in float32."""
 
 from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from weft import dtypes
-from weft.frontend import build
-from weft.frontend.build import compute, exp, log, max_over, min_over, prod, reduce_axis, sqrt
+
 from weft.frontend.operators.arithmetic import divided
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import normal_axes, normal_axis, total_size
-from weft.frontend.scalar_expr import Expr, apply, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor
-from weft.frontend.build import scan
-from weft.frontend.scalar_expr import as_expr
-from weft.frontend.tensor_expr import as_size
-
+from weft.ir import build, dtypes
+from weft.ir.build import compute, exp, log, max_over, min_over, prod, reduce_axis, scan, sqrt
+from weft.ir.scalar_expr import Expr, apply, as_expr, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size
 
 Scalar = Callable[[Expr], Expr]
 Fold = Callable[[Expr, Sequence[Axis]], Expr]

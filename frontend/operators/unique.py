@@ -5,19 +5,16 @@ much of it counts. Import asks for the scalar and slices the rest away.
 """
 
 from __future__ import annotations
+
 from collections.abc import Callable
-from weft import dtypes
-from weft.frontend import build
-from weft.frontend.build import compute, reduce_axis, scan, scatter, select
-from weft.frontend.limits import check_comparisons
-from weft.frontend.operators.arguments import total, without
+
+from weft.frontend.operators.arguments import axis_index, expect, replaced, total, without
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.frontend.tensor_expr import Axis, Monoid, Size, Tensor, as_size, constant_size
-from weft.frontend.build import isnan
-from weft.frontend.operators.arguments import axis_index
-from weft.frontend.operators.arguments import expect
-from weft.frontend.operators.arguments import replaced
+from weft.ir import build, dtypes
+from weft.ir.build import compute, isnan, reduce_axis, scan, scatter, select
+from weft.ir.limits import check_comparisons
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.tensor_expr import Axis, Monoid, Size, Tensor, as_size, constant_size
 
 
 def running_count(flags: Tensor) -> Tensor:

@@ -6,13 +6,15 @@ ReLU. So activations keep their scale at any depth, with any weights.
 """
 
 from __future__ import annotations
+
 import math
 from dataclasses import dataclass
+
 import numpy as np
 import onnx
 from onnx import TensorProto
-from weft.frontend.zoo.model_builder import ModelBuilder
 
+from weft.frontend.zoo.model_builder import ModelBuilder
 
 SIDE = 224  # of the images, in pixels
 CLASSES = 1000

@@ -1,23 +1,28 @@
 """The models that Weft can write itself: full size, published architectures, random weights."""
 
 from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
+
 import numpy as np
 import onnx
-from weft.frontend.zoo.conv_net import seeded_image
+
+from weft.frontend.zoo.conv_net import (
+    Features,
+    add,
+    classifier,
+    conv_norm,
+    image,
+    mobilenetv2,
+    relu,
+    seeded_image,
+)
 from weft.frontend.zoo.minilm import minilm, seeded_tokens
-from weft.frontend.zoo.conv_net import mobilenetv2
-from weft.frontend.zoo.conv_net import Features
-from weft.frontend.zoo.conv_net import add
-from weft.frontend.zoo.conv_net import classifier
-from weft.frontend.zoo.conv_net import conv_norm
-from weft.frontend.zoo.conv_net import image
-from weft.frontend.zoo.conv_net import relu
 from weft.frontend.zoo.model_builder import ModelBuilder
 
-
-# ---- ResNet-18 (He et al., "Deep Residual Learning for Image Recognition", 2015) as in torchvision.
+# ---- ResNet-18 (He et al., "Deep Residual Learning for Image Recognition", 2015) as in
+# torchvision.
 
 
 STAGES = (64, 128, 256, 512)  # channels; two blocks each

@@ -9,39 +9,33 @@ See Williams, Waterman and Patterson, "Roofline" (2009).
 """
 
 from __future__ import annotations
-from collections.abc import Iterator, Mapping, Sequence
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
-from weft.errors import WeftError
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, walk
+from fractions import Fraction
+from functools import reduce
+from math import ceil, gcd, prod
+
+import islpy as isl
+
+from weft.ir.errors import BudgetError, CompileError, WeftError
+from weft.ir.isl_context import bounded
+from weft.ir.machine import Machine
+from weft.ir.named_isl import access_map, constraints_of, tensor_box
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, walk
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree, statements_below
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Origin, Scop, Statement, Tensor
 from weft.polyhedral.analysis.counting import LARGE, Counter, Unbounded, region
+from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
 from weft.polyhedral.analysis.operation_counts import KINDS, flops, operation_counts
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.analysis.traffic import Bytes, Traffic
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule_tree import Loop, Tree, statements_below
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Origin, Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled
-from collections.abc import Callable
-from fractions import Fraction
-from functools import reduce
-from math import ceil
-from math import gcd
-from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
-import islpy as isl
-from weft.errors import BudgetError
-from weft.errors import CompileError
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import access_map
-from weft.polyhedral.named_isl import constraints_of
-from weft.polyhedral.named_isl import tensor_box
-from weft.polyhedral.scop import Tensor
-
 
 CYCLES = {"div": 8.0, "sqrt": 12.0, "function": 12.0}  # of one vector; others are pipelined
 

@@ -10,18 +10,20 @@ It answers most questions about a band at once, for a dependence from S to T and
 """
 
 from __future__ import annotations
-from dataclasses import dataclass
-import islpy as isl
-from weft.errors import BudgetError
-from weft.frontend.scalar_affine import Affine, FloorDiv, Term
-from weft.frontend.scalar_expr import Expr
-from weft.polyhedral.analysis.dependences import Dependence
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import difference
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Statement
 
+from dataclasses import dataclass
+
+import islpy as isl
+
+from weft.ir.errors import BudgetError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import difference
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, FloorDiv, Term
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Statement
+from weft.polyhedral.analysis.dependences import Dependence
 
 Range = tuple[int | None, int | None]
 DISTANCE = 20  # steps that one question to isl counts as

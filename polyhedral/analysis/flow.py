@@ -16,17 +16,19 @@ and checked (``last_writes``).
 """
 
 from __future__ import annotations
-from collections.abc import Callable, Container, Iterator, Mapping
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+
 import islpy as isl
-from weft.polyhedral.analysis.implied import Implied, Use
-from weft.polyhedral.analysis.last_writes import Uses, last_writes
-from weft.polyhedral.analysis.times import original_schedule
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import (
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import (
     access_map,
     context_set,
+    domain_set,
     encode,
     parameter_space,
     source_identifier,
@@ -38,11 +40,10 @@ from weft.polyhedral.named_isl import (
     with_first,
     with_source,
 )
-from weft.polyhedral.scop import Access, Scop, Statement
-from collections.abc import Iterable
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.named_isl import domain_set
-
+from weft.ir.schedule_times import original_schedule
+from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.implied import Implied, Use
+from weft.polyhedral.analysis.last_writes import Uses, last_writes
 
 FINAL = -1
 

@@ -1,16 +1,16 @@
 """``sum(coefficient * dim) + rest``: strides, boxes and alignments, read off expressions."""
 
 from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from weft.frontend.scalar_affine import Affine, FloorDiv, Term, to_affine, to_expr
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, rewrite, walk
-from weft.polyhedral.isl_context import derived
-from weft.polyhedral.scop import Constraint, Statement
-from weft.frontend.scalar_expr import Load
-from weft.polyhedral.scop import Access
+
+from weft.ir.isl_context import derived
+from weft.ir.scalar_affine import Affine, FloorDiv, Term, to_affine, to_expr
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, walk
+from weft.ir.scop import Access, Constraint, Statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,27 +6,24 @@ How often a loop runs and how far an index reaches meanwhile are then sums and s
 """
 
 from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import gcd, lcm
-from weft.frontend.scalar_affine import Affine, FloorDiv
+
+import islpy as isl
+
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import coordinate, domain_set, multi_aff, tuple_space
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, FloorDiv
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.counting import Counter, Region, Unbounded, region
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Statement
-import islpy as isl
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import coordinate
-from weft.polyhedral.named_isl import domain_set
-from weft.polyhedral.named_isl import multi_aff
-from weft.polyhedral.named_isl import tuple_space
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Scop
-
 
 _LIMITS = 60  # constraints that a projection may come to
 

@@ -1,9 +1,9 @@
 """How much arithmetic one instance of a statement does, in multiply-adds, for cost models."""
 
 from __future__ import annotations
-from weft.frontend.scalar_expr import Apply, Expr, walk
-from weft.polyhedral.scop import Statement
 
+from weft.ir.scalar_expr import Apply, Expr, walk
+from weft.ir.scop import Statement
 
 FUNCTION = 12.0  # a mathematical function as a vector polynomial
 _CHEAP = {"neg": 1.0, "abs": 1.0, "not": 1.0, "floor": 1.0, "ceil": 1.0, "round": 1.0, "trunc": 1.0}

@@ -18,17 +18,16 @@ for register tiles as wide as several vectors, whose lanes come from the second 
 """
 
 from __future__ import annotations
-from dataclasses import dataclass
-from math import isqrt, sqrt
-from weft.dtypes import float32
-from weft.polyhedral.machine import Machine, register_tile
-from collections.abc import Sequence
-from math import gcd
-from math import prod
-from weft.polyhedral.policy.planner import Planner
-from weft.polyhedral.policy.lanes import size_of
-from weft.polyhedral.scop import Statement
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, isqrt, prod, sqrt
+
+from weft.ir.dtypes import float32
+from weft.ir.machine import Machine, register_tile
+from weft.ir.scop import Statement
+from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.policy.planner import Planner
 
 SELDOM = 128  # of the time of its arithmetic, what it may take to bring sums into registers
 HIDDEN = 16  # the same of operands that arrive while others are computed with

@@ -7,17 +7,15 @@ where it jumps.
 """
 
 from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weft.frontend.scalar_expr import Load, literal, rewrite, walk
-from weft.polyhedral.analysis.linear import box, extent, linear, mentions
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.scop import Access, Scop, Statement
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.scalar_expr import Literal
-from weft.frontend.scalar_expr import Var
 
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, walk
+from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.linear import box, extent, linear, mentions
 
 FEW = 4  # elements of the shortest vector
 JUMP = 1.0  # cost of one lane of an access that is not contiguous, in contiguous vectors

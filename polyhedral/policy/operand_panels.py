@@ -10,30 +10,24 @@ panel lies as it is read, on few pages, and is copied once for all rows of a til
 """
 
 from __future__ import annotations
-from math import ceil, prod
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.product import Product
-from weft.polyhedral.policy.product_costs import PAGE, stride
-from weft.polyhedral.policy.lanes import size_of
-from weft.polyhedral.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.policy.cache_tiles import lanes_from_last
-from weft.polyhedral.policy.far_constants import bytes_touched
-from weft.polyhedral.policy.far_lanes import far_lanes
-from weft.polyhedral.policy.planner import Planner
-from weft.polyhedral.policy.product_costs import extents
-from weft.polyhedral.transform.cache_read import copy_read
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.analysis.tile_domain import MarkedTile
-from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.policy.far_constants import LINE
-from weft.polyhedral.policy.far_constants import bytes_beside
-from weft.polyhedral.policy.far_constants import moves
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Tensor
 
+from math import ceil, prod
+
+from weft.ir.machine import Machine
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Literal
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Scop, Statement, Tensor
+from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.tile_domain import MarkedTile, marked_tiles
+from weft.polyhedral.policy.cache_tiles import lanes_from_last
+from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.policy.planner import Planner
+from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.product_costs import PAGE, extents, stride
+from weft.polyhedral.policy.streamed_operand import far_lanes
+from weft.polyhedral.policy.weight_stationary import LINE, bytes_beside, bytes_touched, moves
+from weft.polyhedral.transform.cache_read import copy_read
 
 NEAR_PAGES, FAR_PAGES = 200, 1024  # that processors find at once; that they find soon
 NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step on one of more pages than that
@@ -156,7 +150,8 @@ def _has_gaps(s: Statement, read: Access) -> bool:
     return form is not None and any(abs(c) > 1 for c in form.coefficients.values())
 
 
-# ---- Arguments whose lines register tiles load again and again, so that it matters where these begin.
+# ---- Arguments whose lines register tiles load again and again, so that it matters where these
+# begin.
 #
 #     for i_r: for j_r:                            each vector of B is loaded by every tile of rows:
 #       for k: for 8 rows i: for 48 lanes j        two lines instead of one, where B begins within a

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Literal, Load
+from weft.ir.dtypes import DType
+from weft.ir.instruction import Instruction, with_rows
+from weft.ir.machine import Machine, register_tile
+from weft.ir.scalar_expr import Literal, Load
+from weft.ir.scop import Access, Scop, Statement, Update
 from weft.polyhedral.analysis.linear import is_box, mentions
-from weft.polyhedral.instruction import Instruction, with_rows
-from weft.polyhedral.machine import Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.policy.lanes import choose_lanes, jumps, size_of
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest
 from weft.polyhedral.policy.reuse import in_one_part
-from weft.polyhedral.policy.lanes import size_of
-from weft.polyhedral.policy.window_costs import vertical
-from weft.polyhedral.policy.window_costs import window_tile
-from weft.polyhedral.scop import Access, Scop, Statement, Update
+from weft.polyhedral.policy.window_costs import vertical, window_tile
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums

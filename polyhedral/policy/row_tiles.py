@@ -10,27 +10,23 @@ the cache has room for, and closed forms say that fewer bytes move (``analysis/r
 """
 
 from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from math import lcm, prod
-from weft.frontend.scalar_expr import Expr, Literal, Var
-from weft.polyhedral.analysis.hyperplanes import Hyperplane
+
+import networkx as nx
+
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Literal, Var, literal
+from weft.ir.scop import Access, Scop, Statement, Tensor
+from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.work import rows_together
-from weft.polyhedral.policy.far_lanes import far_lanes
-from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import Product, products_of, shape
 from weft.polyhedral.policy.lanes import from_first, size_of, turns_of
-from weft.polyhedral.scop import Access, Statement
+from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.product import Product, products_of, shape, sums_of
+from weft.polyhedral.policy.streamed_operand import far_lanes
 from weft.polyhedral.transform.edit import accesses_of
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.analysis.hyperplanes import Hyperplanes
-from weft.polyhedral.policy.planner import At
-from weft.polyhedral.policy.product import sums_of
-import networkx as nx
-from weft.frontend.scalar_affine import to_affine
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop import Tensor
-
 
 UNEVEN = 4  # turns for each thread, of which one more or less does not matter
 
@@ -373,7 +369,7 @@ def _coincident(search: Hyperplanes, at: At) -> bool:
 # ---- Temporaries that would be larger than anything the caller has live in strips of a loop.
 #
 #     for i: for j: s[i, j] = …     all i, then all i again: s is N x N, the arguments N x D
-#     for i: for j: … = s[i, j]     →   parallel i_t: { for i, j: s[i, j] = …; for i, j: … = s[i, j] }
+# for i: for j: … = s[i, j]     →   parallel i_t: { for i, j: s[i, j] = …; for i, j: … = s[i, j] }
 #
 # Expansion has given every iteration elements of its own; here some of that is taken back, so
 # that ``contract`` finds a loop around all uses. Within a strip there is as much reuse as in

@@ -5,24 +5,21 @@ loops: of those that are legal, the one inside which the statements run best in 
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import partial
-from weft.frontend.scalar_expr import Expr, Var
+
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.schedule_tree import Band, Leaf, Tree
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.policy.wavefront import beyond_tile
-from weft.polyhedral.policy.lanes import choose_lanes
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes, turns_of
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.lanes import turns_of
-from weft.polyhedral.policy.wavefront import tile_loops
-from weft.polyhedral.schedule_tree import Band, Tree
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Statement
+from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
-from weft.polyhedral.policy.lanes import by_locality
-from weft.polyhedral.schedule_tree import Leaf
-
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
 SIDE_BY_SIDE = 40.0  # … in scalars, or across rows, for several iterations that nothing crosses
@@ -198,7 +195,8 @@ def candidates(planner: Planner, group: Group, name: str) -> tuple[Expr, ...]:
     return tuple(Var(d) for d in dims)
 
 
-# ---- Strategy for two passes over one array in each step: the second goes with the first of the next.
+# ---- Strategy for two passes over one array in each step: the second goes with the first of the
+# next.
 #
 #     for k:                                          for k:
 #       for i, j: r[k, j] += q[i, k] * A[i, j]          for i:

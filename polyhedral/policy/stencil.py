@@ -14,8 +14,16 @@ References: time skewing, Wonnacott, IJPP 2002; diamonds, Bandishti et al., SC 2
 """
 
 from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
+
+from weft.ir.scalar_expr import Apply, Var, walk
+from weft.ir.schedule_tree import Band, Tree
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Statement
+from weft.polyhedral.analysis.hyperplanes import Hyperplane, components
+from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.time_costs import (
     DIAMONDS,
@@ -33,15 +41,6 @@ from weft.polyhedral.policy.time_loops import (
     time_loops,
 )
 from weft.polyhedral.policy.wavefront import tile_loops
-from weft.polyhedral.schedule_tree import Band, Tree
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.frontend.scalar_expr import Apply
-from weft.frontend.scalar_expr import Var
-from weft.frontend.scalar_expr import walk
-from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.hyperplanes import components
-from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.scop import Statement
 
 
 def stencil(planner: Planner, group: Group) -> Tree | None:

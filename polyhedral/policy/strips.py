@@ -4,17 +4,15 @@ for i vector: …   →   parallel i_t: for i in a strip, vector: …
 """
 
 from __future__ import annotations
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.lanes import from_first, turns_of
-from weft.polyhedral.schedule_tree import Band, Tree
-from weft.frontend.scalar_expr import Expr
+
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.schedule_tree import Band, Tree
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.lanes import choose_lanes
+from weft.polyhedral.policy.lanes import choose_lanes, from_first, turns_of
+from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import sums_of
-from weft.polyhedral.scop import Statement
-
 
 STRIP = 4096  # elements: a microsecond of the least arithmetic
 ENOUGH = 4  # strips, of fewer of which threads have no equal shares

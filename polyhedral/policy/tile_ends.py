@@ -11,21 +11,20 @@ transposed in registers (``codegen/transpose_strips``).
 """
 
 from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
-from weft.frontend.scalar_expr import Expr, Var, walk
+
+from weft.ir.scalar_expr import Expr, Var, walk
+from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree
+from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
-from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
-from weft.polyhedral.scop import Access, Statement
-from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.schedule_tree import Loop
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.transform.scheduled import loops_above
-
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
 WRITTEN_OUT = 200  # vector operations for all elements of a tile
 

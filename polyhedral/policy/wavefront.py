@@ -8,18 +8,17 @@ order, in which neighbouring tiles share more of the cache.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Constraint, Statement
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.schedule_tree import Loop
-from collections.abc import Sequence
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.scop import Constraint
-from weft.polyhedral.scop import Statement
 
 
 def tile_loops(planner: Planner, group: Group, tiles: dict[str, At]) -> tuple[Loop, ...]:

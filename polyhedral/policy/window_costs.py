@@ -11,24 +11,21 @@ tile, and strips of an image, which is not read in order then, are none.
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from math import ceil, prod
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Expr
+
+from weft.ir.machine import Machine
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.product_costs import BROADCAST, LOAD, extents
-from weft.polyhedral.scop import Access, Scop, Statement
-from dataclasses import replace
-from itertools import combinations
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import jumps
-from weft.polyhedral.policy.product_costs import EDGE
-from weft.polyhedral.policy.product_costs import STEP
-from weft.polyhedral.policy.product_costs import Choice
-
+from weft.polyhedral.policy.product_costs import BROADCAST, EDGE, LOAD, STEP, Choice, extents
 
 MAX_VECTORS = 4
 SHIFTED = 2.0  # times a load whose vectors cross lines

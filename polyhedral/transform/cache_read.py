@@ -16,11 +16,15 @@ Also known as: TVM ``cache_read`` + ``compute_at`` (+ layout), Exo ``stage_mem``
 """
 
 from __future__ import annotations
-from collections.abc import Mapping
+
+from collections.abc import Mapping, Sequence
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from weft.polyhedral.scop import Scope, Statement
-from weft.polyhedral.transform.edit import Place
+
+from weft.ir.scalar_expr import Load, Var
+from weft.ir.scop import Access, Body, Constraint, Scop, Scope, Statement
+from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.transform.edit import Place, insert_nest, nest_position
 from weft.polyhedral.transform.local_copy import (
     Request,
     loops_through,
@@ -30,19 +34,7 @@ from weft.polyhedral.transform.local_copy import (
     with_tile,
 )
 from weft.polyhedral.transform.local_tile import LocalTile
-from weft.polyhedral.transform.scheduled import Scheduled, transformation
-from collections.abc import Sequence
-from weft.frontend.scalar_expr import Load
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access
-from weft.polyhedral.scop import Body
-from weft.polyhedral.scop import Constraint
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.edit import insert_nest
-from weft.polyhedral.transform.edit import nest_position
-from weft.polyhedral.transform.scheduled import fresh
-
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
 _Read = tuple[str, int]  # statement, operand
 

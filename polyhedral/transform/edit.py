@@ -1,24 +1,25 @@
 """Small edits of a Scop that several transformations share."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from dataclasses import replace
-from weft.frontend.scalar_expr import Expr, Var, substitute
-from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement
-from collections.abc import Sequence as Seq
-from dataclasses import dataclass
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Band
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.schedule_tree import Sequence
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.schedule_tree import children
-from weft.polyhedral.schedule_tree import statements_below
-from weft.polyhedral.schedule_tree import with_children
-from weft.polyhedral.transform.scheduled import tidy
-from collections.abc import Collection
-from weft.polyhedral.schedule_tree import Leaf
 
+from collections.abc import Collection, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr, Var, substitute
+from weft.ir.schedule_tree import (
+    Band,
+    Leaf,
+    Loop,
+    Sequence,
+    Tree,
+    children,
+    statements_below,
+    with_children,
+)
+from weft.ir.scop import Access, Constraint, Origin, Scop, Statement
+from weft.polyhedral.transform.scheduled import tidy
 
 Use = tuple[str, int]  # statement, number among its uses of a tensor: its reads, then its writes
 

@@ -8,23 +8,21 @@ Also known as: full scalar and array expansion (Feautrier 1988, "Array expansion
 """
 
 from __future__ import annotations
+
 from collections.abc import Collection, Mapping
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Var
+from dataclasses import replace
+
+import networkx as nx
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.values_through import sharing, values_through
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.scop import Scop, Statement
-from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.edit import Use, accesses_of, renamed_uses, uses_of
 from weft.polyhedral.transform.expand import expanded
-from dataclasses import replace
-from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.transform.scheduled import transformation
-import networkx as nx
-from weft.polyhedral.transform.edit import Use
-from weft.polyhedral.transform.edit import renamed_uses
-from weft.polyhedral.transform.edit import uses_of
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
 
 def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:

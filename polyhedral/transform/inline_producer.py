@@ -7,18 +7,16 @@ Also known as: Halide ``compute_inline``, TVM ``compute_inline``, producer-consu
 """
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
-from weft.dtypes import DType
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite, select, walk
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.transform.edit import accesses_of, substitute_access
-from weft.polyhedral.transform.scheduled import fresh
-from weft.polyhedral.transform.edit import remove
-from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.transform.scheduled import path_to
-from weft.polyhedral.transform.scheduled import transformation
+
+from weft.ir.dtypes import DType
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite, select, walk
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement
+from weft.polyhedral.transform.edit import accesses_of, remove, substitute_access
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, path_to, transformation
 
 
 def inline_producer(scop: Scop, producer: str) -> Scop:

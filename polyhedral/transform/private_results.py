@@ -12,21 +12,19 @@ privatization".
 """
 
 from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from weft.frontend.scalar_expr import Expr, Load, Var
-from weft.polyhedral.analysis.linear import box, mentions
-from weft.polyhedral.analysis.values_through import values_through
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.scheduled import fresh
-import networkx as nx
-from weft.polyhedral.analysis.values_through import meetings
-from weft.polyhedral.transform.edit import Use
-from weft.polyhedral.transform.edit import renamed_uses
-from weft.polyhedral.transform.edit import uses_of
 
+import networkx as nx
+
+from weft.ir.isl_context import bounded
+from weft.ir.scalar_expr import Expr, Load, Var
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement
+from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.values_through import meetings, values_through
+from weft.polyhedral.transform.edit import Use, accesses_of, renamed_uses, uses_of
+from weft.polyhedral.transform.scheduled import fresh
 
 _Box = tuple[tuple[Expr, Expr], ...]
 

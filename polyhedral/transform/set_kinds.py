@@ -4,9 +4,12 @@ Also known as: Halide ``parallel``/``vectorize``/``unroll``, TVM's annotations o
 """
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
-from weft.polyhedral.schedule_tree import Band, Kind, Mark, RegisterTile, Tree
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Band, Kind, Mark, RegisterTile, Tree
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     merge_bands,
@@ -14,7 +17,6 @@ from weft.polyhedral.transform.scheduled import (
     transformation,
     with_loops,
 )
-from weft.errors import IllegalScheduleError
 from weft.polyhedral.transform.split import split
 
 
@@ -63,7 +65,7 @@ def parallel(scheduled: Scheduled, *loops: str) -> Scheduled:
 # ---- Vectorize: the iterations of a loop run in lockstep, in vector registers.
 #
 #     for i: S(i)      →      vector for i: S(i)                                    vectorize("i")
-#     for i: S(i)      →      for i_t: vector for i_p in 0…7: S(8·i_t + i_p)        vectorize("i", 8)
+# for i: S(i)      →      for i_t: vector for i_p in 0…7: S(8·i_t + i_p)        vectorize("i", 8)
 #
 # Legal where the loop carries no dependence but that of a reduction whose order is free. Any
 # number of iterations will do: what does not fill a register runs under a mask. Also known as:

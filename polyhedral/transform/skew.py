@@ -8,12 +8,13 @@ Also known as: loop skewing (Wolfe, 1986); isl ``multi_aff``; not in Halide, TVM
 """
 
 from __future__ import annotations
+
 from dataclasses import replace
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Loop
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Literal, literal
+from weft.ir.schedule_tree import Loop
 from weft.polyhedral.transform.scheduled import Scheduled, replace_loop, transformation
-from weft.frontend.scalar_expr import Literal
-from weft.frontend.scalar_expr import literal
 
 
 @transformation

@@ -8,13 +8,13 @@ Also known as: Halide ``unroll``, TVM ``unroll``, Exo ``unroll_loop``.
 """
 
 from __future__ import annotations
-from weft.errors import IllegalScheduleError
+
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.analysis.nest_coordinates import trip_count
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 from weft.polyhedral.transform.set_kinds import set_kinds
-from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.sink import sink
-
+from weft.polyhedral.transform.split import split
 
 MOST = 64  # iterations that may be written out
 

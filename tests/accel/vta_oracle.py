@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.instruction_stream import Issue
 from weft.accel.machines.vta import Config, micro_op
+from weft.ir.instruction_stream import Issue
 
 Array = np.ndarray[Any, Any]
 

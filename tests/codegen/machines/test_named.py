@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from weft.codegen.architectures import X86_64
-from weft.codegen.llvm_cpus import cpu_names
-from weft.codegen.llvm_target import lacking
+from weft.codegen.llvm.cpus import cpu_names
+from weft.codegen.llvm.target import lacking
 from weft.codegen.machines.host import cpu_count, host
 from weft.codegen.machines.named import RECORDS, target_named
 from weft.codegen.target import machine_of
-from weft.errors import CompileError
+from weft.ir.errors import CompileError
 
 
 @pytest.mark.parametrize(

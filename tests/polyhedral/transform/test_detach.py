@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.transform.private_results import detach
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.private_results import detach
 from weft.polyhedral.validation import validate
 
 f64 = weft.f64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.polyhedral.transform.machine_code import _outline
 from tests.polyhedral.transform.test_insert import tree
-from weft.polyhedral.schedule_tree import Band, walk
+from weft.ir.schedule_tree import Band, walk
 from weft.polyhedral.transform.edit import remove
 
 

@@ -1,0 +1,173 @@
+"""Everything that a user may choose about a compilation, as one frozen record.
+
+Only ``Options.from_environment`` reads the environment, and only the API's edge calls it; below
+that nothing is ambient.
+
+    WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count
+    WEFT_TARGET=x86-64-v3    the processor to compile for: a name of `weft targets`, by default host
+    WEFT_WINOGRAD=off        convolutions by direct sums alone, for smaller errors
+    WEFT_ONLINE=off          softmax and attention with whole rows, however long these are
+    WEFT_THREADS=2           threads of a call; WEFT_WORKERS=2: processes that compile (0: none)
+    WEFT_VERIFY=full         interpret every IR on a shrunken instance
+    WEFT_CACHE_DIR=folder    where compiled programs are kept; "off": nowhere
+    WEFT_DUMP=folder         each stage's text as a numbered file
+    WEFT_PRINT_AFTER=scop    a stage's text on standard error; several with commas, or "all"
+    WEFT_LOGS=+fusion,tiling logging topics: "+" debug, plain info, "-" errors only; "all"
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from weft.ir.errors import CompileError, WeftWarning
+from weft.ir.instruction import Instruction
+
+VARIABLES = (
+    "WEFT_STRICT", "WEFT_TARGET", "WEFT_WINOGRAD", "WEFT_ONLINE", "WEFT_THREADS", "WEFT_WORKERS",
+    "WEFT_VERIFY", "WEFT_CACHE_DIR", "WEFT_DUMP", "WEFT_PRINT_AFTER", "WEFT_LOGS",
+)  # fmt: skip
+_TOPIC = re.compile(r"[+-]?[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Raises ``CompileError`` (WEFT-E0001) for a value that is out of range."""
+
+    strict: bool = False  # keep the order of every sum
+    target: str = "host"  # the processor to compile for
+    winograd: Literal["on", "off"] = "on"  # convolutions by fewer multiplications; not if strict
+    memory: int | None = None  # bytes that one such convolution may take for intermediates
+    online: Literal["on", "off"] = "on"  # long sums of exponentials in blocks; not if strict
+    threads: int | None = None  # of a call; None: one per processor
+    workers: int | None = None  # compiler processes; None: one per processor, 0: none
+    verify: Literal["normal", "full"] = "normal"
+    cache: bool = True
+    cache_dir: str | None = None  # None: the user's cache folder
+    cache_bytes: int = 4 << 30
+    fold_bytes: int = 256 << 20  # constants computed at compile time, in all
+    job_seconds: float = 300.0  # the last resort against a compiler that hangs
+    texts: bool = True  # keep each stage's text for ``Executable.as_text``
+    dump: str | None = None
+    print_after: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    instructions: tuple[Instruction, ...] = ()  # of the target besides its own: weft.instruction
+
+    def __post_init__(self) -> None:
+        for name in ("strict", "cache", "texts"):
+            _check(isinstance(getattr(self, name), bool), name, self, "True or False")
+        _check(isinstance(self.target, str), "target", self, "the name of a processor")
+        given = self.instructions
+        good = isinstance(given, tuple) and all(isinstance(x, Instruction) for x in given)
+        _check(good, "instructions", self, "a tuple of instructions")
+        _check(_integer(self.threads, 1, 1024, optional=True), "threads", self, "1 to 1024 or None")
+        _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
+        _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')
+        for name in ("winograd", "online"):
+            _check(getattr(self, name) in ("on", "off"), name, self, '"on" or "off"')
+        _check(_integer(self.memory, 0, 1 << 60, optional=True), "memory", self, "bytes or None")
+        for name in ("cache_bytes", "fold_bytes"):
+            _check(_integer(getattr(self, name), 0, 1 << 60), name, self, "a number of bytes")
+        seconds = self.job_seconds
+        good = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        _check(good and 0 < seconds < float("inf"), "job_seconds", self, "a positive number")
+        for name in ("cache_dir", "dump"):
+            value = getattr(self, name)
+            _check(value is None or isinstance(value, str), name, self, "a folder or None")
+        for name in ("print_after", "logs"):
+            value = getattr(self, name)
+            good = isinstance(value, tuple) and all(isinstance(part, str) for part in value)
+            _check(good, name, self, "a tuple of names")
+        for topic in self.logs:
+            _check(_TOPIC.fullmatch(topic) is not None, "logs", self, 'topics like "+fusion"')
+
+    @property
+    def key(self) -> str:
+        """What of these options can change the code: part of every cache key, as the record of
+        the target is."""
+        sums = f"strict={self.strict} winograd={self.winograd} memory={self.memory}"
+        return f"{sums} online={self.online} fold_bytes={self.fold_bytes}"
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see the compilation, so that it must happen."""
+        return bool(self.dump or self.print_after or self.verify == "full")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
+        """The options that ``WEFT_*`` variables ask for; unknown ones are warned about."""
+        given = os.environ if environment is None else environment
+        for name in sorted(given):
+            if name.startswith("WEFT_") and name not in VARIABLES:
+                warnings.warn(
+                    f"{name} means nothing to Weft; known are {', '.join(VARIABLES)}",
+                    WeftWarning,
+                    stacklevel=2,
+                )
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in VARIABLES and (value or name == "WEFT_CACHE_DIR"):
+                values |= _setting(name, value.strip())
+        return cls(**values)
+
+
+def _setting(name: str, value: str) -> dict[str, Any]:
+    match name:
+        case "WEFT_STRICT":
+            return {"strict": _flag(name, value)}
+        case "WEFT_THREADS" | "WEFT_WORKERS":
+            if not re.fullmatch(r"\d{1,9}", value):
+                raise _refusal(name, value, "a number")
+            return {name.removeprefix("WEFT_").lower(): int(value)}
+        case "WEFT_CACHE_DIR":
+            if value.lower() in ("", "off", "0"):
+                return {"cache": False}
+            return {"cache_dir": value}
+        case "WEFT_PRINT_AFTER" | "WEFT_LOGS":
+            parts = tuple(part.strip() for part in value.split(",") if part.strip())
+            return {name.removeprefix("WEFT_").lower(): parts}
+        case _:
+            return {name.removeprefix("WEFT_").lower(): value}
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() in ("1", "true", "yes", "on"):
+        return True
+    if value.lower() in ("0", "false", "no", "off"):
+        return False
+    raise _refusal(name, value, "1 or 0")
+
+
+def _integer(value: object, low: int, high: int, *, optional: bool = False) -> bool:
+    if value is None:
+        return optional
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _check(good: bool, name: str, options: Options, expected: str) -> None:
+    if not good:
+        raise _refusal(name, getattr(options, name), expected)
+
+
+def _refusal(name: str, value: object, expected: str) -> CompileError:
+    known = ", ".join(field.name for field in fields(Options))
+    return CompileError(
+        "WEFT-E0001",
+        f"option {name} is {value!r}, not {expected}",
+        hint=f"options: {known}",
+    )
+
+
+def options_or_default(options: Options | None) -> Options:
+    """``options``, or what the environment says. Raises ``CompileError`` (WEFT-E0003)."""
+    if options is not None and not isinstance(options, Options):
+        raise CompileError(
+            "WEFT-E0003",
+            f"options is a {type(options).__name__}, not weft.Options",
+            hint="weft.Options(threads=1), say",
+        )
+    return options or Options.from_environment()
