@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weft.accel.accelerator import Operation
-from weft.frontend.scalar_expr import Expr, Load, rewrite, substitute
-from weft.polyhedral.scop import Statement
+from weft.ir.accelerator import Operation
+from weft.ir.scalar_expr import Expr, Load, rewrite, substitute
+from weft.ir.scop import Statement
 
 Step = int | str  # so many elements, or as many as the field says
 

@@ -1,6 +1,7 @@
 """Whether a machine's record is one: every name it uses is there, every name once.
 
-What its semantics are, ``weft/accelerators.py`` finds out: that takes the compiler of kernels.
+What its semantics are, ``weft/offload/accelerators.py`` finds out: that takes the compiler of
+kernels.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import NoReturn
 
-from weft.accel.accelerator import Accelerator, Cost, Operation
-from weft.errors import CompileError
+from weft.ir.accelerator import Accelerator, Cost, Operation
+from weft.ir.errors import CompileError
 
 
 def verify(machine: Accelerator) -> None:

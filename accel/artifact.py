@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from weft.accel.instruction_stream import Stream
-from weft.dtypes import DType
-from weft.errors import StreamError
+from weft.ir.dtypes import DType
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Stream
 
 Array = np.ndarray[Any, Any]
 Role = Literal["input", "output", "constant", "scratch"]

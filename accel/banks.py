@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.draft import Draft
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.ir.accelerator import Accelerator, Memory
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
 
 def one_address(

@@ -21,12 +21,12 @@ from math import gcd
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator, Operation, Watch
 from weft.accel.footprints import Footprint, Footprints, Pattern
-from weft.accel.instruction_stream import Stream
 from weft.accel.service import Tokens, serve, tokens_of
 from weft.accel.touched import Array
-from weft.errors import StreamError
+from weft.ir.accelerator import Accelerator, Operation, Watch
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Stream
 
 MAIN = ""  # all main memories
 Contents = Mapping[str, Array]

@@ -15,11 +15,11 @@ from weft.accel.abilities import Abilities, Compute
 from weft.accel.cover import is_elementwise
 from weft.accel.misfits import place_of, sum_misfit
 from weft.accel.work import Work, widened
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Cast, Expr, Load, Var, literal
-from weft.polyhedral.instruction import Instruction, Operand
+from weft.ir.dtypes import DType
+from weft.ir.instruction import Instruction, Operand
+from weft.ir.scalar_expr import Cast, Expr, Load, Var, literal
+from weft.ir.scop import Access, Statement
 from weft.polyhedral.map_instruction import map_instruction
-from weft.polyhedral.scop import Access, Statement
 
 Given = Mapping[str, str]  # the instruction's dims -> the statement's
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.tile_costs import CostModel
 from weft.accel.tile_footprints import Tiles
 from weft.accel.tile_grid import Flags, Numbers, grid, orders_of
 from weft.accel.tiling import Tiling, slots_for, smallest_needs, views
+from weft.ir.accelerator import Accelerator
 
 FIRST = 64  # tilings of a grid that are looked at in all orders at once, at first
 

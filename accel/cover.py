@@ -20,8 +20,8 @@ import numpy as np
 
 from weft.accel.abilities import Compute
 from weft.accel.field_numbers import after, immediates, with_numbers
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import (
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -32,8 +32,8 @@ from weft.frontend.scalar_expr import (
     rewrite,
     walk,
 )
-from weft.frontend.scalar_interpreter import evaluate
-from weft.frontend.scalar_match import matches
+from weft.ir.scalar_interpreter import evaluate
+from weft.ir.scalar_match import matches
 
 MAX_NODES = 64  # of an expression
 PARTS = 8  # instructions that a number is spread over, at most

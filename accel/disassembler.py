@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from weft.accel.accelerator import Memory
 from weft.accel.footprints import Footprint, Footprints
-from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.touched import Contents
+from weft.ir.accelerator import Memory
+from weft.ir.instruction_stream import Issue, Stream
 
 SHOWN = 8  # micro-operations of one instruction
 

@@ -16,11 +16,11 @@ from itertools import product
 import numpy as np
 
 from weft.accel.abilities import Address, Compute, Transfer
-from weft.accel.accelerator import Accelerator
 from weft.accel.boxes import Move
 from weft.accel.move_parts import parts_of
 from weft.accel.refusal import Refusal
 from weft.accel.turns import Arrangement, Loop
+from weft.ir.accelerator import Accelerator
 
 Words = tuple[int, ...]
 

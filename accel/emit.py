@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from weft.accel.abilities import Compute
-from weft.accel.accelerator import Accelerator
 from weft.accel.boxes import Box, Move, Ranges, box, moves, origin
 from weft.accel.cover import Constant, Held, Node, Tree
 from weft.accel.draft import Draft, Drafts, steps_of
@@ -23,6 +22,7 @@ from weft.accel.mapping import View
 from weft.accel.refusal import Refusal
 from weft.accel.tiling import Slots, Tiling, loops_over, views
 from weft.accel.turns import Arrangement, Loop, arrange
+from weft.ir.accelerator import Accelerator
 
 Key = tuple[tuple[int, int, int], ...]  # first, count and step of each side
 Arranged = dict[tuple[str, tuple[Loop, ...]], Arrangement]

@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 
 from weft.accel.abilities import Compute
-from weft.frontend.scalar_expr import (
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -25,7 +25,7 @@ from weft.frontend.scalar_expr import (
     select,
     walk,
 )
-from weft.frontend.scalar_interpreter import evaluate
+from weft.ir.scalar_interpreter import evaluate
 
 FEW = 64  # numbers of a small field
 MAX_NUMBERS = 4096  # ways to fill the fields of an instruction that it computes with

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator, Operation
-from weft.accel.instruction_stream import Issue
 from weft.accel.touched import Analysed, Array, Contents, Reach, addresses, parameters
-from weft.errors import StreamError
-from weft.frontend.scalar_interpreter import evaluate
-from weft.frontend.scalar_printer import python_text
-from weft.polyhedral.scop import Scop
+from weft.ir.accelerator import Accelerator, Operation
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Issue
+from weft.ir.scalar_interpreter import evaluate
+from weft.ir.scalar_printer import python_text
+from weft.ir.scop import Scop
 
 MAX_KEPT = 1 << 24  # addresses of all patterns that are remembered
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.accel.work import Diagonal, Gather, Read, Work
-from weft.frontend.scalar_affine import Affine, to_expr, variable
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, walk
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
+from weft.ir.scalar_affine import Affine, to_expr, variable
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.ir.scop import Access, Constraint, Scop, Statement, Tensor
 
 ROWS, COLUMNS = "rows_together", "columns_together"
 

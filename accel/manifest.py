@@ -14,11 +14,11 @@ from hashlib import sha256
 import msgspec
 import numpy as np
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import MAX_BYTES, Artifact, Layout, Placed, Role
-from weft.accel.instruction_stream import decode
-from weft.dtypes import as_dtype
-from weft.errors import ArtifactError, ExpressionError, StreamError
+from weft.ir.accelerator import Accelerator
+from weft.ir.dtypes import as_dtype
+from weft.ir.errors import ArtifactError, ExpressionError, StreamError
+from weft.ir.instruction_stream import decode
 
 FORMAT = "weft accelerator stream"
 VERSION = 1

@@ -8,22 +8,22 @@ tensors can lie as these want them (``views``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 
-from weft.accel.abilities import Abilities, Compute
-from weft.accel.accelerator import Accelerator, Memory
-from weft.accel.beginnings import alike, begins
+from weft.accel.abilities import Abilities, Compute, Transfer
 from weft.accel.choices import Choice, choices
 from weft.accel.cover import Cover, Held, Node, Tree, leaves, nodes
 from weft.accel.groups import together
 from weft.accel.mapping import Mapping, View
-from weft.accel.misfits import sum_step
+from weft.accel.misfits import result_misfit, sum_step
 from weft.accel.refusal import Refusal
-from weft.accel.store_results import store_results
 from weft.accel.views import Element, Views
 from weft.accel.work import Read, Work
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr
+from weft.ir.accelerator import Accelerator, Memory
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, literal
+from weft.ir.scalar_match import matches
 
 Covers = dict[tuple[Expr, str], Cover]  # of an expression, over sums in a memory
 REASONS = 4  # that a refusal gives, of each of which there is one
@@ -190,3 +190,148 @@ class _Mapper:
 def _wider(memory: Memory, dtype: DType) -> bool:
     both = memory.dtype.is_integer and dtype.is_integer and memory.dtype.kind == dtype.kind
     return memory.dtype == dtype or (both and memory.dtype.bits > dtype.bits)
+
+
+# ---- Which instructions begin a sum: those that add what another one adds, but not to what was
+# there.
+#
+# A machine without an instruction that fills its accumulators may have a flag that says not to
+# add; that makes two operations of one.
+
+
+def begins(compute: Compute) -> float | None:
+    """The number that ``compute`` sums up from, whatever its target held; without a sum there is
+    nothing to begin with but 0."""
+    if compute.step.update is None:
+        return 0
+    match compute.first:
+        case Literal(value=int() | float() as value):
+            return value
+    return None
+
+
+def alike(compute: Compute, other: Compute) -> bool:
+    """Whether ``other`` adds what ``compute`` adds, to the same memory."""
+
+    def form(each: Compute) -> object:
+        number: dict[str, int] = {}
+        for access in (*each.step.writes, *each.step.reads):
+            for index in access.indices:
+                if isinstance(index, Var):
+                    number.setdefault(index.name, len(number))
+        places = tuple(
+            tuple(number[i.name] if isinstance(i, Var) else -1 for i in access.indices)
+            for access in (*each.step.writes, *each.step.reads)
+        )
+        memories = tuple((a.memory, a.group) for a in (each.target, *each.operands))
+        return places, {number[d]: n for d, n in each.extents.items() if d in number}, memories
+
+    summed = compute.step.update is not None and (
+        other.step.update is None
+        or other.step.update.monoid.combined == compute.step.update.monoid.combined
+    )
+    if not summed or form(compute) != form(other) or other.words != compute.words:
+        return False
+    if other.step.update is None and not _only_adds(compute):
+        return False
+    return other.copies == compute.copies and (other.step.body.results == compute.step.body.results)
+
+
+def _only_adds(compute: Compute) -> bool:
+    """Whether each turn adds one value, and what it adds to 0 stays what it is."""
+    update = compute.step.update
+    if update is None or update.dims:
+        return False
+    match update.monoid.combined[0]:
+        case Apply("add", (Var(), Var())):
+            return True
+    return False
+
+
+# ---- How results come to be stored: as they are, as what operations copy of them, or in parts.
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """``tree`` computes what ``transfer`` stores. ``planes``: parts that are stored one after the
+    other; ``between`` moves the next one down."""
+
+    tree: Tree
+    transfer: Transfer
+    planes: int = 1
+    between: Tree | None = None
+
+
+def store_results(
+    work: Work, compute: Compute | None, cover: Cover, machine: Accelerator, found: Abilities
+) -> Stored:
+    """How the value of ``work``, computed of the sums that ``compute`` leaves, comes to be stored.
+    Raises ``Refusal`` where nothing computes or stores it."""
+    value = work.value
+    for transfer in found.transfers:
+        if transfer.into:
+            continue
+        memory = machine.memory(transfer.local.memory)
+        if memory.dtype == value.dtype:
+            tree = cover.tree(value, memory.name)
+            if tree is not None:
+                return Stored(tree, transfer)
+        for name, copied in _copies(memory.name, found):
+            home = machine.memory(name)
+            for match in matches(copied, value):
+                tree = cover.tree(match[0], home.name)
+                if tree is not None:
+                    return Stored(_copied(tree, memory.name, compute, cover), transfer)
+            if value.dtype == home.dtype and _is_low_part(copied):
+                parts = _in_parts(value, home, memory, compute, cover)
+                if parts is not None:
+                    planes = home.dtype.bits // memory.dtype.bits
+                    return Stored(parts[0], transfer, planes, parts[1])
+    homes = {t.local.memory for t in found.transfers if not t.into}
+    raise Refusal(result_misfit(work, compute, cover, homes))
+
+
+def _in_parts(
+    value: Expr, home: Memory, memory: Memory, compute: Compute | None, cover: Cover
+) -> tuple[Tree, Tree] | None:
+    """``value``, in ``home``, with its low part in ``memory``, and what moves the next part there;
+    None where nothing does."""
+    tree = cover.tree(value, home.name)
+    down = Load(0, (), home.dtype) >> literal(memory.dtype.bits, home.dtype)
+    between = cover.tree(down, home.name)
+    if tree is None or between is None:
+        return None
+    return _copied(tree, memory.name, compute, cover), between
+
+
+def _copies(memory: str, found: Abilities) -> list[tuple[str, Expr]]:
+    """What operations leave in ``memory`` beside what they compute, and of what memory."""
+    copies = {
+        (compute.target.memory, copy.value)
+        for compute in found.computes
+        for copy in compute.copies
+        if copy.memory == memory
+    }
+    return sorted(copies, key=repr)
+
+
+def _copied(tree: Tree, memory: str, compute: Compute | None, cover: Cover) -> Tree:
+    """``tree`` with an operation last that leaves its copy in ``memory``."""
+    last = tree.compute if isinstance(tree, Node) else None
+    if isinstance(tree, Held) and tree.number == 0:
+        last = compute
+    if last is not None and any(copy.memory == memory for copy in last.copies):
+        return tree
+    home = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
+    again = cover.unchanged(tree, home)
+    if again is None:
+        raise Refusal("nothing moves its results to where they are stored from")
+    return again
+
+
+def _is_low_part(value: Expr) -> bool:
+    """Whether ``value`` is the low bits of what is copied."""
+    match value:
+        case Cast(Load(source=0), dtype):
+            return dtype.is_integer
+    return False

@@ -19,7 +19,7 @@ from weft.accel.abilities import Compute, Transfer
 from weft.accel.artifact import Layout
 from weft.accel.cover import Constant, Held, Node, Tree, turn_cycles
 from weft.accel.work import Diagonal, Work
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weft.accel.abilities import Abilities, Transfer
-from weft.accel.accelerator import Accelerator
 from weft.accel.boxes import Move
 from weft.accel.draft import Draft, Drafts, Words
 from weft.accel.refusal import Refusal
+from weft.ir.accelerator import Accelerator
 
 AHEAD = 512  # words that are loaded at once, if they are needed one after the other
 

@@ -13,7 +13,7 @@ from weft.accel.abilities import Compute
 from weft.accel.cover import Cover, Node
 from weft.accel.field_numbers import number_of
 from weft.accel.work import Work
-from weft.frontend.scalar_expr import (
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -24,8 +24,8 @@ from weft.frontend.scalar_expr import (
     rewrite,
     walk,
 )
-from weft.frontend.scalar_match import COMMUTATIVE, matches
-from weft.frontend.scalar_printer import python_text
+from weft.ir.scalar_match import COMMUTATIVE, matches
+from weft.ir.scalar_printer import python_text
 
 FOLDS = {"add": "sum", "min": "minimum", "max": "maximum", "mul": "product"}
 SHOWN = 6  # operations that are compared with a step

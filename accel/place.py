@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from weft.accel.abilities import Abilities
-from weft.accel.accelerator import Accelerator
 from weft.accel.artifact import Artifact, Layout, Placed, Role
 from weft.accel.banks import in_elements
 from weft.accel.emit import Arranged, emit
@@ -21,7 +20,8 @@ from weft.accel.move_parts import needs_rows
 from weft.accel.tiling import Tiling, views
 from weft.accel.tokens import with_tokens
 from weft.accel.work import Gather
-from weft.frontend.scalar_interpreter import evaluate
+from weft.ir.accelerator import Accelerator
+from weft.ir.scalar_interpreter import evaluate
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes

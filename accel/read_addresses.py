@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from math import prod
 
 from weft.accel.abilities import Address, Bits, Step
-from weft.accel.accelerator import Accelerator, Operation
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
-from weft.frontend.scalar_polynomial import Polynomial, polynomial
+from weft.ir.accelerator import Accelerator, Operation
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
+from weft.ir.scalar_polynomial import Polynomial, polynomial
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Scop, Statement
 
 Bounds = Mapping[str, tuple[Expr, Expr]]
 

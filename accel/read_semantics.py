@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from weft.accel.abilities import Abilities, Address, Compute, Copy, Transfer, Turn, Words
-from weft.accel.accelerator import Accelerator, Operation
 from weft.accel.read_addresses import Bounds, NotUnderstood, Reader, indices
 from weft.accel.read_transfer import read_transfer
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, rewrite, substitute, walk
-from weft.frontend.scalar_polynomial import add, polynomial, scaled
+from weft.ir.accelerator import Accelerator, Operation
+from weft.ir.dtypes import DType
+from weft.ir.instruction import ACCUMULATOR
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, rewrite, substitute, walk
+from weft.ir.scalar_polynomial import add, polynomial, scaled
+from weft.ir.scop import Access, Body, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.instruction import ACCUMULATOR
-from weft.polyhedral.scop import Access, Body, Scop, Statement
 
 
 def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abilities:

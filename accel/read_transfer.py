@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from weft.accel.abilities import Address, Span, Transfer
 from weft.accel.read_addresses import Bounds, NotUnderstood, Reader, indices
-from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
-from weft.frontend.scalar_polynomial import Polynomial, add, polynomial, scaled
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
+from weft.ir.scalar_polynomial import Polynomial, add, polynomial, scaled
+from weft.ir.scop import Access, Constraint, Statement
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.scop import Access, Constraint, Statement
 
 
 def read_transfer(reader: Reader) -> Transfer:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from weft.accel.accelerator import Memory, Operation
 from weft.accel.artifact import Artifact
-from weft.accel.instruction_stream import Issue
 from weft.accel.touched import Analysed, Array, Reach, addresses, parameters
-from weft.errors import StreamError
-from weft.frontend.scalar_expr import Var
-from weft.frontend.scalar_polynomial import polynomial
+from weft.ir.accelerator import Memory, Operation
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Issue
+from weft.ir.scalar_expr import Var
+from weft.ir.scalar_polynomial import polynomial
 
 
 def relocated(artifact: Artifact, analysed: Mapping[str, Analysed], base: int) -> Artifact:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from weft.accel.instruction_stream import Stream
-from weft.errors import StreamError
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Stream
 
 Order = Literal["first", "last", "turns"] | int  # int: random, by this seed
 ORDERS: tuple[Order, ...] = ("first", "last", "turns")

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from weft.accel.accelerator import Accelerator
-from weft.errors import CompileError
+from weft.ir.accelerator import Accelerator
+from weft.ir.errors import CompileError
 
 Point = Mapping[str, int]
 

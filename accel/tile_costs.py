@@ -17,15 +17,13 @@ from typing import Any
 import numpy as np
 
 from weft.accel.abilities import Compute, Transfer
-from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.cover import Node, nodes, turn_cycles
 from weft.accel.mapping import View
-from weft.accel.tile_footprints import Tiles
+from weft.accel.tile_footprints import Footprint, Tiles
 from weft.accel.tile_grid import Array, Flags, Numbers
-from weft.accel.tile_steps import Loading, Steps, pipelined, steps
 from weft.accel.tiling import views
-from weft.accel.transfer_rates import Rates, rates
 from weft.accel.turns import MAX_WORDS, WORD
+from weft.ir.accelerator import Accelerator, Cost, Memory
 
 AT_ONCE = 512  # micro-operations that come with one transfer, about
 LIST = 16  # cycles that such a transfer takes besides, about
@@ -377,4 +375,170 @@ def _taken(memory: Memory, sizes: Array) -> Array:
     if not memory.bank:
         return sizes
     found: Array = np.where(sizes <= memory.bank, memory.bank, (memory.depth or 0) + 1.0)
+    return found
+
+
+# ---- What transfers of boxes take: by instruction, by element and by zero.
+#
+# Told from the costs of instructions of few and of many elements, so that ``tile_costs`` can rank
+# tilings without any of their instructions.
+
+
+RATES = 64  # elements from which the rate of a transfer is told
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Cycles of a transfer: each instruction, each element, each zero; how much of an element's is
+    the channel's."""
+
+    queue: str
+    channel: str
+    instruction: float
+    element: float
+    zero: float
+    beats: float
+
+    def cycles(self, found: Footprint) -> Array:
+        """Of a part."""
+        elements = found.elements * self.element
+        if self.element < 1:  # rows begin with a beat of their own
+            elements = np.maximum(elements, found.rows * np.ceil(elements / found.rows))
+        cycles: Array = self.instruction * found.moves + elements + self.zero * found.zeros
+        return cycles
+
+    def carried(self, found: Footprint) -> Array:
+        """Beats of a part."""
+        return found.elements * self.beats
+
+
+def rates(transfer: Transfer) -> Rates:
+    """Told from what instructions of few and of many elements take."""
+    rows, columns = transfer.rows, transfer.columns
+    queue = transfer.operation.queue
+    long = columns if columns.size is not None else rows
+    one = {} if rows.size is None else {rows.size: 1 - rows.offset}
+
+    def takes(count: int, **more: int) -> Cost:
+        size = {} if long.size is None else {long.size: count - long.offset}
+        return transfer.operation.takes({**one, **size, **more})
+
+    few, many = takes(RATES), takes(2 * RATES)
+    if long.size is None:  # so many at once, and no others
+        several = rows.offset * columns.offset
+        whole = few.latency + few.beats + few.cycles
+        return Rates(queue, few.channel, 0.0, whole / several, 0.0, few.beats / several)
+    element = (many.beats + many.cycles - few.beats - few.cycles) / RATES
+    zero = 0
+    if columns.before is not None:
+        padded = takes(RATES, **{columns.before: 1})
+        zero = padded.beats + padded.cycles - few.beats - few.cycles
+    return Rates(
+        queue,
+        few.channel,
+        few.latency + few.beats + few.cycles - element * RATES,
+        element,
+        zero,
+        (many.beats - few.beats) / RATES if few.channel else 0.0,
+    )
+
+
+# ---- How long the steps from tile to tile take, where the next tile is loaded while one is
+# computed.
+#
+# Columns are tilings. Rows are kinds of steps: by the loop that advances, the outermost first;
+# the innermost one's steps are two rows, as what is loaded then is a full tile or, once, the last
+# one. Every row has one pattern of what is computed and loaded, but for what happens in a
+# fraction of its steps: parts that are in memory from an earlier pass, results that are finished.
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """``count`` of each row. ``computed`` and ``full``, ``last``: how much of a mean tile is
+    computed; what of a part that moves along the innermost loop is loaded."""
+
+    count: Array
+    computed: Array
+    loaded: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """One part: ``queue``; cycles, and the fraction of steps in which it is loaded, by row;
+    whether it has one slot only, and how many steps ahead others come."""
+
+    queue: str
+    cycles: Array
+    fraction: Array
+    single: Flags
+    ahead: Array
+
+
+def steps(trips: Array, full: Array, last: Array) -> Steps:
+    """Of the loops ``trips``, where tiles along the innermost are ``full`` of a mean one, and the
+    last is ``last`` of it."""
+    before = np.cumprod(np.concatenate([np.ones_like(trips[:1]), trips[:-1]]), axis=0)
+    count = before * (trips - 1)
+    ends = np.where(trips[-1] > 1, before[-1], 0.0)
+    return Steps(
+        np.concatenate([count[:-1], [count[-1] - ends], [ends]]),
+        np.concatenate([np.ones_like(count[:-1]) * last, [full], [full]]),
+        np.concatenate([np.ones_like(count[:-1]) * full, [full], [last]]),
+    )
+
+
+def pipelined(
+    found: Steps, summing: Array, finishing: Array, finished: Array, loads: list[Loading]
+) -> Array:
+    """Cycles of all steps. ``summing``, ``finishing``: cycles in a step, by row, the latter in a
+    fraction ``finished`` of them."""
+    if not loads:
+        return np.asarray(np.sum(found.count * (summing + finishing * finished), axis=0))
+    fractions = np.stack([each.fraction for each in loads])
+    rank = np.argsort(np.argsort(-fractions, axis=0, kind="stable"), axis=0)
+    ranked = -np.sort(-fractions, axis=0)
+    # What happens in fewer steps is taken to happen in steps of what happens in more.
+    some = np.concatenate([np.ones_like(ranked[:1]), ranked, np.zeros_like(ranked[:1])])
+    total: Array = np.zeros_like(found.count)
+    usual = sum(each.cycles[-2] * each.fraction[-2] for each in loads)
+    for phase in range(len(loads) + 1):
+        weight = some[phase] - some[phase + 1]
+        if not weight.any():
+            continue
+        inside = [rank[n] < phase for n in range(len(loads))]
+        queued, alone = _queued(loads, inside)
+        for finishes, share in ((0.0, 1 - finished), (1.0, finished)):
+            own = summing + finishes * finishing
+            step = np.maximum(own, queued)
+            slack = np.maximum(0.0, summing[-2] + finishing[-2] * finished[-2] - usual)
+            hidden = np.minimum(step - own, slack * _ahead(loads, inside))
+            # What becomes of results needs no operands: the next ones come meanwhile.
+            total = total + weight * share * np.maximum(step - hidden, summing + alone)
+    return np.asarray(np.sum(total * found.count, axis=0))
+
+
+def _queued(loads: list[Loading], inside: list[Flags]) -> tuple[Array, Array]:
+    """Cycles of the busiest queue, and those that have to wait for the tile before: what has one
+    slot only, and what is behind it in the queue."""
+    busy: dict[str, Array] = {}
+    waits: dict[str, Array] = {}
+    blocked: dict[str, Flags] = {}
+    for each, here in zip(loads, inside, strict=True):
+        work = each.cycles * here
+        blocked[each.queue] = blocked.get(each.queue, False) | (here & each.single)
+        busy[each.queue] = busy.get(each.queue, 0.0) + work
+        waits[each.queue] = waits.get(each.queue, 0.0) + work * blocked[each.queue]
+    most = np.max(np.stack(list(busy.values())), axis=0)
+    return most, np.max(np.stack(list(waits.values())), axis=0)
+
+
+def _ahead(loads: list[Loading], inside: list[Flags]) -> Array:
+    """Steps before the last one in which what a step needs is loaded already, by row: none for
+    those of the innermost loop, which set the pace."""
+    found: Array = np.full_like(loads[0].cycles, np.inf)
+    for each, here in zip(loads, inside, strict=True):
+        limits = here | (each.fraction[-2] > 0)
+        found = np.where(limits, np.minimum(found, each.ahead), found)
+    found = np.where(np.isfinite(found), found, 0.0)
+    found[-2:] = 0.0
     return found

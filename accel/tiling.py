@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.boxes import Box, Ranges, box, steps
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
 from weft.accel.turns import Loop
+from weft.ir.accelerator import Accelerator
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from weft.accel.accelerator import Channel, Cost
-from weft.accel.instruction_stream import Stream
-from weft.errors import StreamError
+from weft.ir.accelerator import Channel, Cost
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.accel.accelerator import Accelerator, Wire
 from weft.accel.draft import MAIN, Draft
-from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.refusal import Refusal
+from weft.ir.accelerator import Accelerator, Wire
+from weft.ir.instruction_stream import Issue, Stream
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 BLOCK = 64  # bytes of main memory that are one for this purpose

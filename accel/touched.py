@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import CompileError, StreamError
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, walk
-from weft.frontend.scalar_interpreter import evaluate
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement
+from weft.ir.errors import CompileError, StreamError
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, walk
+from weft.ir.scalar_interpreter import evaluate
+from weft.ir.scop import Access, Constraint, Scop, Statement
 
 Array = np.ndarray[Any, Any]
 Contents = Mapping[str, Array]  # arrays by the name of the semantics' tensor

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.accel.abilities import Abilities, Address, Transfer
-from weft.accel.accelerator import Accelerator, Memory
 from weft.accel.artifact import Layout
 from weft.accel.choices import Choice
 from weft.accel.cover import Constant, Held, is_copy
 from weft.accel.mapping import Axis, View
 from weft.accel.refusal import Refusal
 from weft.accel.work import Read
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Literal, Var
-from weft.polyhedral.scop import Access
+from weft.ir.accelerator import Accelerator, Memory
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Literal, Var
+from weft.ir.scop import Access
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,15 @@ x = A[i]; B[i] = f(x)   →   B[i] = f(A[i])
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from weft.frontend.scalar_expr import Expr, Load, rewrite, substitute
-from weft.polyhedral.scop import Body, Scop, Statement
+import numpy as np
+
+from weft.ir.scalar_affine import FloorDiv, to_affine, to_expr
+from weft.ir.scalar_expr import Expr, Literal, Load, literal, rewrite, substitute
+from weft.ir.scop import Access, Body, Scop, Statement
 
 
 def without_names(scop: Scop) -> Scop:
@@ -85,3 +89,113 @@ def _shifted(node: Expr, by: int) -> Expr | None:
         case Load(source=int() as n, indices=indices):
             return Load(n + by, indices, node.dtype)
     return None
+
+
+# ---- Axes of sums that a reader takes apart become one axis again.
+#
+#     y[o] = s[o // 6, o - o // 6 * 6]   →   y[o] = s[o]
+#
+# where a reshape stands between them: that of the groups of a convolution, say.
+
+
+def joined_axes(scop: Scop) -> Scop:
+    """``scop`` with neighbouring axes of its temporaries as one where that spares divisions."""
+    for tensor in scop.tensors:
+        if tensor.role == "temp":
+            while (axis := _divided(scop, tensor.name)) is not None:
+                scop = _joined(scop, tensor.name, axis)
+    return scop
+
+
+def _reads(scop: Scop, tensor: str) -> list[Access]:
+    return [r for s in scop.statements for r in s.reads if r.tensor == tensor]
+
+
+def _divided(scop: Scop, tensor: str) -> int | None:
+    """An axis that all readers take apart from the next one, by divisions that go away."""
+    sizes = scop.tensor(tensor).shape
+    reads = _reads(scop, tensor)
+    if not reads or any(r.may or r.guard for r in reads):
+        return None
+    for axis in range(len(sizes) - 1):
+        size = sizes[axis + 1]
+        if isinstance(size, Literal) and all(
+            _divides(r.indices[axis]) and not _divides(_one(r, axis, size)) for r in reads
+        ):
+            return axis
+    return None
+
+
+def _divides(index: Expr) -> bool:
+    form = to_affine(index)
+    return form is None or any(isinstance(term, FloorDiv) for term, _ in form.terms)
+
+
+def _one(access: Access, axis: int, size: Expr) -> Expr:
+    """The index into ``axis`` and the next one together."""
+    whole = access.indices[axis] * size + access.indices[axis + 1]
+    form = to_affine(whole)
+    return whole if form is None else to_expr(form)
+
+
+def _joined(scop: Scop, tensor: str, axis: int) -> Scop:
+    size = scop.tensor(tensor).shape[axis + 1]
+
+    def access(a: Access) -> Access:
+        if a.tensor != tensor:
+            return a
+        indices = (*a.indices[:axis], _one(a, axis, size), *a.indices[axis + 2 :])
+        return replace(a, indices=indices)
+
+    def statement(s: Statement) -> Statement:
+        return replace(s, writes=tuple(map(access, s.writes)), reads=tuple(map(access, s.reads)))
+
+    tensors = []
+    for each in scop.tensors:
+        if each.name == tensor:
+            shape = each.shape
+            each = replace(each, shape=(*shape[:axis], shape[axis] * size, *shape[axis + 2 :]))
+        tensors.append(each)
+    return replace(scop, tensors=tuple(tensors), statements=tuple(map(statement, scop.statements)))
+
+
+# ---- Tensors of one number that is known are that number.
+#
+# y[i] = s[i] >> shift[] with shift = 7 → y[i] = s[i] >> 7
+#
+# Then a field of an instruction may hold it.
+
+
+def known_numbers(scop: Scop, constants: Mapping[str, np.ndarray[Any, Any]]) -> Scop:
+    """``scop`` with the numbers among ``constants``, by names of its tensors, in their places."""
+    numbers = {
+        name: array.reshape(-1)[0].item() for name, array in constants.items() if array.size == 1
+    }
+    if not numbers:
+        return scop
+    return replace(scop, statements=tuple(_replaced(s, numbers) for s in scop.statements))
+
+
+def _replaced(statement: Statement, numbers: Mapping[str, Any]) -> Statement:
+    kept = [n for n, read in enumerate(statement.reads) if read.tensor not in numbers]
+    if len(kept) == len(statement.reads):
+        return statement
+    moved: dict[Hashable, int] = {n: k for k, n in enumerate(kept)}
+
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Load(source=int() as n, indices=indices):
+                if n in moved:
+                    return Load(moved[n], indices, node.dtype)
+                return literal(numbers[statement.reads[n].tensor], node.dtype)
+        return None
+
+    body = statement.body
+    return replace(
+        statement,
+        reads=tuple(statement.reads[n] for n in kept),
+        body=Body(
+            tuple((name, rewrite(each, change)) for name, each in body.lets),
+            tuple(rewrite(each, change) for each in body.results),
+        ),
+    )

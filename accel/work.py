@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.joined_axes import joined_axes
 from weft.accel.refusal import Refusal
-from weft.dtypes import DType
-from weft.frontend.build import monoid
-from weft.frontend.scalar_affine import Affine, Term, to_affine, to_expr
-from weft.frontend.scalar_condition import conjunction
-from weft.frontend.scalar_expr import (
+from weft.accel.without_names import joined_axes
+from weft.ir.build import monoid
+from weft.ir.dtypes import DType
+from weft.ir.scalar_affine import Affine, Term, to_affine, to_expr
+from weft.ir.scalar_condition import conjunction
+from weft.ir.scalar_expr import (
     Cast,
     Expr,
     Literal,
@@ -38,8 +38,8 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
+from weft.ir.scop import Access, Body, Scop, Statement, Update
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Body, Scop, Statement, Update
 
 Array = np.ndarray[Any, Any]
 

@@ -16,10 +16,8 @@ from rich.table import Table
 
 from weft.benchmarks import (
     attention,
-    avx2_only,
     blind,
     chain,
-    compare,
     conv,
     environment,
     explore,
@@ -30,6 +28,8 @@ from weft.benchmarks import (
     suite,
     vta,
 )
+from weft.benchmarks import environment as avx2_only
+from weft.benchmarks import report as compare
 from weft.benchmarks.case import Planned
 from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.peers.peer import Peer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_expr import Tensor
+from weft.ir.tensor_expr import Tensor
 from weft.loop_kernel import Kernel
 
 Arrays = Sequence[np.ndarray]

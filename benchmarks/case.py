@@ -155,3 +155,26 @@ def error_of(found: np.ndarray, expected: np.ndarray) -> float:
     gap = np.abs(found.astype(np.float64) - expected.astype(np.float64)).max(initial=0.0)
     largest = np.abs(expected).max(initial=0.0)
     return float(gap / largest if largest else gap) if np.isfinite(gap) else WRONG
+
+
+# ---- A matrix product as the peers see it: the two arrays of a case that is nothing else.
+
+
+_PRODUCTS = ("MatMul", "Gemm", "MatMulInteger")
+
+
+def operands(case: Case) -> tuple[np.ndarray, np.ndarray] | None:
+    """Both sides as they are multiplied, transposed ones as views; None: it is no product."""
+    graph = case.model.graph
+    if len(graph.node) != 1 or graph.node[0].op_type not in _PRODUCTS:
+        return None
+    node = graph.node[0]
+    flags = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    values = {t.name: numpy_helper.to_array(t) for t in graph.initializer} | dict(case.inputs)
+    a, b = (values[name] for name in node.input[:2])
+    return (a.T if flags.get("transA") else a), (b.T if flags.get("transB") else b)
+
+
+def is_constant(case: Case) -> bool:
+    """Whether the right side is known beforehand, so that it may be packed."""
+    return case.model.graph.node[0].input[1] in {t.name for t in case.model.graph.initializer}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.frontend.build import compute, maximum, placeholder, tanh
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.tensor_expr import Tensor
+from weft.ir.build import compute, maximum, placeholder, tanh
+from weft.ir.scalar_expr import Expr
+from weft.ir.tensor_expr import Tensor
 
 Step = tuple[Callable[[Expr], Expr], Callable[[np.ndarray], np.ndarray]]
 

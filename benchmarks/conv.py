@@ -14,7 +14,7 @@ from weft.benchmarks.case import TOLERANCE, Case, Planned, model_of, random_arra
 from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
 from weft.benchmarks.peers.peer import Peer
 from weft.benchmarks.peers.pytorch import Eager
-from weft.frontend.zoo.mobilenetv2 import BOTTLENECKS
+from weft.frontend.zoo.conv_net import BOTTLENECKS
 
 PEERS: tuple[Peer, ...] = (OnnxRuntime(), Eager())
 BATCHES = (1, 8)
@@ -82,7 +82,7 @@ def resnet(blocks: tuple[int, ...], *, bottleneck: bool) -> Iterator[Conv]:
 
 
 def mobilenet() -> Iterator[Conv]:
-    """MobileNetV2 (see ``frontend/zoo/mobilenetv2.py``)."""
+    """MobileNetV2 (see ``frontend/zoo/conv_net.py``)."""
     yield Conv(3, 32, 3, 2, 224, "relu6")
     channels, side = 32, 112
     for expansion, filters, count, first in BOTTLENECKS:

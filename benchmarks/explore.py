@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
 from weft.accel.machines.vta import Config, vta
 from weft.accel.machines.vta_space import vta_space
 from weft.accel.mapping import Mapping as Mapped
@@ -21,15 +20,16 @@ from weft.accel.tile_costs import CostModel
 from weft.accel.tile_footprints import Tiles
 from weft.accel.tiling import Tiling, slots_for
 from weft.accel.timing import timing
-from weft.explore import Explored, Layer, explore, front, simulated
-from weft.forked import forked
-from weft.frontend.build import compute, maximum, minimum, placeholder
 from weft.frontend.operators.conv import convolve, kernel_window
-from weft.frontend.scalar_expr import cast, literal
-from weft.frontend.tensor_expr import Program
-from weft.offload import Target, mapped
+from weft.ir import dtypes
+from weft.ir.build import compute, maximum, minimum, placeholder
+from weft.ir.scalar_expr import cast, literal
+from weft.ir.scop import Scop
+from weft.ir.tensor_expr import Program
+from weft.offload.explore import Explored, Layer, explore, front, simulated
+from weft.offload.offload import Target, mapped
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.scop import Scop
+from weft.workers.forked import forked
 
 # Channels, size, outputs, window, stride, padding, occurrences.
 LAYERS: Mapping[str, tuple[int, int, int, int, int, int, int]] = {

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 
 from weft.benchmarks import tile_peak
-from weft.codegen.llvm_target import LlvmTarget, host_target, to_object
-from weft.codegen.native_library import link
+from weft.codegen.llvm.target import LlvmTarget, host_target, to_object
+from weft.codegen.objects.native_library import link
 
 _TURNS = 200_000
 

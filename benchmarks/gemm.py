@@ -8,11 +8,44 @@ from functools import partial
 
 import numpy as np
 
-from weft.benchmarks.case import TOLERANCE, Case, Planned, one_node, random_array
-from weft.benchmarks.peers.numpy_blas import NumPyBlas
+from weft.benchmarks.case import (
+    TOLERANCE,
+    Case,
+    Planned,
+    aligned,
+    one_node,
+    operands,
+    outputs_of,
+    random_array,
+)
 from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
-from weft.benchmarks.peers.peer import Peer
+from weft.benchmarks.peers.peer import Peer, Prepared, Unfit
 from weft.benchmarks.peers.pytorch import Eager, OneDnn
+
+# ---- NumPy's matrix product, whose BLAS is OpenBLAS (its threads and core type: environment.py).
+
+
+@dataclass(frozen=True, slots=True)
+class NumPyBlas:
+    """Single products of floats, operands transposed in place; a BLAS cannot prepack."""
+
+    name: str = "openblas"
+
+    def prepare(self, case: Case, threads: int) -> Prepared:
+        found = operands(case)
+        if found is None:
+            raise Unfit("no single product")
+        a, b = found
+        if a.dtype not in (np.float32, np.float64):
+            raise Unfit(f"NumPy has no BLAS for {a.dtype}")
+        ((shape, dtype),) = outputs_of(case.model)
+        place = aligned(np.zeros(shape, dtype))
+
+        def call() -> None:
+            np.matmul(a, b, out=place)
+
+        return Prepared(call, lambda: [place])
+
 
 PEERS: tuple[Peer, ...] = (OnnxRuntime(), NumPyBlas(), Eager(), OneDnn())
 

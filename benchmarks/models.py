@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import math
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +20,17 @@ from onnx import shape_inference
 from onnx.reference import ReferenceEvaluator
 
 import weft
-from weft.benchmarks import apart, model_builders, transformer_models
+from weft.app.cli_models import Loaded, make_inputs
+from weft.benchmarks import model_builders
+from weft.benchmarks import models as apart
+from weft.benchmarks import models as transformer_models
 from weft.benchmarks.call_overhead import PythonLoop
 from weft.benchmarks.case import Case, Planned, aligned
 from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
 from weft.benchmarks.peers.peer import Peer
 from weft.benchmarks.peers.pytorch import Compiled, Eager
-from weft.cli_models import Loaded, make_inputs
+from weft.driver.options import Options
 from weft.frontend.zoo.registry import MODELS
-from weft.options import Options
 
 QUICK_PEERS: tuple[Peer, ...] = (OnnxRuntime(), Eager())
 PEERS: tuple[Peer, ...] = (*QUICK_PEERS, Compiled())  # whose compiler takes minutes
@@ -132,3 +140,153 @@ def operations(model: onnx.ModelProto) -> float:
             inner = left[-2 if flipped else -1] if left else 0
         total += 2.0 * math.prod(result) * inner
     return total
+
+
+# ---- What a model costs in a process of its own: compiling it, and the memory that running takes.
+
+
+# VmHWM, for ru_maxrss counts what the parent had before exec.
+_PEAK = r"""
+import re
+from pathlib import Path
+print(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+"""
+_COMPILE = """
+import sys, time
+import weft
+start = time.perf_counter()
+options = weft.Options(cache_dir=sys.argv[2], threads=int(sys.argv[3]))
+program = weft.compile(sys.argv[1], options=options)
+print(time.perf_counter() - start)
+print(program.stats["arena_bytes"], program.stats["intermediate_bytes"])
+program.save(sys.argv[4])
+"""
+_RUN_WEFT = """
+import sys
+import numpy as np
+import weft
+program = weft.load(sys.argv[1], threads=int(sys.argv[3]))
+with np.load(sys.argv[2]) as inputs:
+    program.run(dict(inputs))
+"""
+_RUN_ONNXRUNTIME = """
+import sys
+import numpy as np
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = int(sys.argv[3])
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+with np.load(sys.argv[2]) as inputs:
+    session.run(None, dict(inputs))
+"""
+
+
+def costs(
+    model: onnx.ModelProto, inputs: Mapping[str, np.ndarray], threads: int
+) -> dict[str, float]:
+    """Seconds of compiling ``model`` of fixed shapes without and with a cache; bytes of its arena
+    and of all intermediates; the peak memory of compiling, of running what was saved, and of
+    onnxruntime running the model, in MiB."""
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source, data, saved = (str(folder / n) for n in ("m.onnx", "inputs.npz", "m.weft"))
+        onnx.save(model, source)
+        np.savez(data, **dict(inputs))  # type: ignore[arg-type]
+        for key in ("compile_s", "compile_cached_s"):
+            numbers = _python(_COMPILE, source, str(folder / "cache"), str(threads), saved)
+            seconds, arena, intermediate, peak = numbers
+            found[key] = round(seconds, 2)
+            found.setdefault("compile_peak_mib", int(peak) // 1024)
+            found["arena_bytes"], found["intermediate_bytes"] = int(arena), int(intermediate)
+        found["run_peak_mib"] = int(_python(_RUN_WEFT, saved, data, str(threads))[0]) // 1024
+        try:
+            peer = _python(_RUN_ONNXRUNTIME, source, data, str(threads))
+            found["onnxruntime_run_peak_mib"] = int(peer[0]) // 1024
+        except subprocess.CalledProcessError as error:  # not installed, or it refuses the model
+            why = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
+            print(f"onnxruntime's memory is not measured: {why}", file=sys.stderr)
+    return found
+
+
+def _python(code: str, *arguments: str) -> list[float]:
+    """The numbers that ``code`` prints, and the peak memory of its process in KiB."""
+    command = [sys.executable, "-c", code + _PEAK, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [float(word) for word in done.stdout.split()]
+
+
+# ---- Real architectures with random weights, off the configuration classes of `transformers`.
+#
+# Needs torch and transformers; nothing is downloaded.
+
+
+OPSET = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """``model`` and ``config`` are classes of transformers; ``inputs``: name -> shape, integers
+    below 1000 where the name ends with "_ids", ones where with "_mask", else normal numbers."""
+
+    model: str
+    config: str
+    inputs: Mapping[str, Sequence[int]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TEXT = {"input_ids": (1, 128), "attention_mask": (1, 128)}
+_IMAGE = {"pixel_values": (1, 3, 224, 224)}
+ARCHITECTURES: dict[str, Architecture] = {
+    "bert": Architecture("BertModel", "BertConfig", _TEXT),
+    "distilbert": Architecture("DistilBertModel", "DistilBertConfig", _TEXT),
+    "gpt2": Architecture("GPT2Model", "GPT2Config", _TEXT, {"use_cache": False}),
+    "vit": Architecture("ViTModel", "ViTConfig", _IMAGE),
+}
+
+
+def seeded_inputs(name: str, seed: int) -> dict[str, np.ndarray]:
+    """One set of inputs of the architecture called ``name``."""
+    random = np.random.default_rng(seed)
+
+    def array(port: str, shape: Sequence[int]) -> np.ndarray:
+        if port.endswith("_ids"):
+            return random.integers(0, 1000, shape)
+        if port.endswith("_mask"):
+            return np.ones(shape, np.int64)
+        return random.standard_normal(shape, np.float32)
+
+    return {port: array(port, shape) for port, shape in ARCHITECTURES[name].inputs.items()}
+
+
+def build(name: str) -> onnx.ModelProto:
+    """The architecture called ``name`` as an ONNX model of fixed shapes whose output is "y".
+
+    Raises ``ImportError`` without torch and transformers.
+    """
+    torch: Any = importlib.import_module("torch")
+    transformers: Any = importlib.import_module("transformers")
+    architecture = ARCHITECTURES[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, architecture.config)(**architecture.settings)
+    config._attn_implementation = "eager"  # as products and a softmax
+    inner = getattr(transformers, architecture.model)(config).eval()
+    inputs = seeded_inputs(name, 0)
+
+    class First(torch.nn.Module):  # type: ignore[misc]
+        """The first of the model's outputs."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, *given: Any) -> Any:
+            return self.inner(**dict(zip(inputs, given, strict=True)), return_dict=False)[0]
+
+    file = io.BytesIO()
+    given = tuple(torch.from_numpy(array) for array in inputs.values())
+    torch.onnx.export(
+        First(), given, file, input_names=list(inputs), output_names=["y"],
+        opset_version=OPSET, dynamo=False,
+    )  # fmt: skip
+    return onnx.load_from_string(file.getvalue())

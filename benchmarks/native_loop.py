@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.native_library import link
-from weft.executable import Executable
+from weft.codegen.llvm.target import host_target, to_object
+from weft.codegen.objects.native_library import link
+from weft.runtime.executable import Executable
 
 _PLACES = ("inputs", "outputs", "constants", "arena", "parameters", "status")
 

@@ -15,9 +15,9 @@ import numpy as np
 import onnx
 
 import weft
+from weft.app.measure import take_turns
 from weft.frontend.zoo.registry import MODELS
 from weft.graph.quantize import Layer
-from weft.measure import take_turns
 
 Array = np.ndarray[Any, Any]
 CALIBRATED, COMPARED = 4, 16

@@ -16,8 +16,8 @@ from weft.benchmarks.limits import Limits, Probe
 from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer, Prepared, Unfit
 from weft.benchmarks.timing import Loop, interleaved_loops, spread
-from weft.errors import WeftError
-from weft.options import Options
+from weft.driver.options import Options
+from weft.ir.errors import WeftError
 
 Row = dict[str, Any]
 """``name``, ``group``, ``threads``; ``weft_ms``; ``peers``: name -> ms, each less ``overhead_ms``,

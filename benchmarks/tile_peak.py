@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from weft.codegen.llvm_target import LlvmTarget
-from weft.codegen.llvm_tiles import layout_of_tiles
+from weft.codegen.llvm.target import LlvmTarget
+from weft.codegen.llvm.tiles import layout_of_tiles
 from weft.codegen.machines.matrix_units import matrix_units
-from weft.polyhedral.instruction import Instruction
+from weft.ir.instruction import Instruction
 
 SUMS = 6  # registers that wait for nothing but themselves; two more have the operands
 

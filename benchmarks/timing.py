@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-from weft.measure import until_idle
+from weft.app.measure import until_idle
 
 
 def interleaved(

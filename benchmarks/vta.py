@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
 from weft.accel.machines.vta import Config, vta
 from weft.accel.place import Offloaded
 from weft.accel.service import ORDERS
 from weft.accel.timing import timing
-from weft.frontend.build import compute, maximum, minimum, placeholder
 from weft.frontend.operators.conv import convolve, kernel_window
-from weft.frontend.scalar_expr import Expr, cast, literal
-from weft.frontend.tensor_expr import Program, Tensor, constant_size
-from weft.offload import Target, offload
+from weft.ir import dtypes
+from weft.ir.build import compute, maximum, minimum, placeholder
+from weft.ir.scalar_expr import Expr, cast, literal
+from weft.ir.tensor_expr import Program, Tensor, constant_size
+from weft.offload.offload import Target, offload
+from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import check_stream, simulate
 
 Array = np.ndarray[Any, Any]
 Row = dict[str, Any]

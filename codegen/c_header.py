@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from weft.codegen.c_interface import Field, Interface
-from weft.codegen.size_arithmetic import text
-from weft.frontend.scalar_expr import Expr, Var, substitute
+from weft.ir.scalar_expr import Expr, Var, substitute
+from weft.ir.size_arithmetic import text
 
 COLUMNS = 90
 _SHOWN = 120  # characters of a user's text in a comment

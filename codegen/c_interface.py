@@ -23,8 +23,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr
 
 LONGEST = 60  # characters of an identifier that a user's name gives
 
@@ -71,7 +71,7 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Interface:
     """``name``: prefix of all names; ``title``: the program's own. ``entry``: the function that
-    ``codegen/program.py`` describes, with ``constants`` many constants, ``weft_constant_0`` and so
+    ``weft/ir/program.py`` describes, with ``constants`` many constants, ``weft_constant_0`` and so
     on. ``arguments``: for each input of the program its field of the inputs, or, less than 0, of
     the sizes (-1: the first). ``results``: of each output. ``guards``: what parameters must
     satisfy, in words. ``checks``: as ``Compiled.checks``."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weft.codegen.calibration_ir import CHAINED, calibration_ir
-from weft.codegen.llvm_target import host_target, to_object
+from weft.codegen.llvm.target import host_target, to_object
 from weft.codegen.machines.host import cpu_count, host
-from weft.codegen.native_library import link, runtime
+from weft.codegen.objects.native_library import link, runtime
 from weft.codegen.target import Target
 
 Clock = Callable[[], float]

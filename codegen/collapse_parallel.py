@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.codegen.loop_ir import Block, Comment, For, Kernel, Let, Stmt, walk
 from weft.codegen.rebuild import map_children
-from weft.frontend.scalar_expr import Expr, Literal, Var, apply, literal
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.loop_ir import Block, Comment, For, Kernel, Let, Stmt, walk
+from weft.ir.scalar_expr import Expr, Literal, Var, apply, literal
+from weft.ir.scalar_expr import walk as walk_expr
 
 ENOUGH = 256  # turns of a loop that need no more to be shared out evenly
 

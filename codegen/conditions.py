@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft import dtypes
-from weft.codegen.loop_ir import Stmt
 from weft.codegen.rebuild import map_all_expressions
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Select, apply, literal, rewrite, select
+from weft.ir import dtypes
+from weft.ir.loop_ir import Stmt
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Apply, Expr, Literal, Select, apply, literal, rewrite, select
 
 
 def parts_of(condition: Expr) -> tuple[Expr, ...]:
@@ -49,3 +50,62 @@ def given(expr: Expr, condition: Expr, *, holds: bool) -> Expr:
 def body_given(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
     """``stmt`` where ``condition``, which nothing in it changes, is known."""
     return map_all_expressions(stmt, lambda expr: given(expr, condition, holds=holds))
+
+
+# ---- What follows from conditions on indices that are known to hold: other comparisons, decided.
+#
+# where i >= 1 and i < n: x[i - 1] if i > 0 else 0 → x[i - 1]
+
+
+_COMPARISONS = ("lt", "le", "gt", "ge")
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def slack(condition: Expr) -> Affine | None:
+    """What is at least 0 exactly where ``condition``, a comparison of int64, holds; None where it
+    has no such form."""
+    match condition:
+        case Apply("ge", (a, b)) | Apply("le", (b, a)):
+            return to_affine(a - b) if a.dtype == dtypes.int64 else None
+        case Apply("gt", (a, b)) | Apply("lt", (b, a)):
+            return to_affine(a - b - 1) if a.dtype == dtypes.int64 else None
+    return None
+
+
+def opposite(condition: Expr) -> Expr | None:
+    """The comparison of integers that holds where ``condition`` does not."""
+    match condition:
+        case Apply(op, (left, right)) if op in _OPPOSITE and left.dtype.is_integer:
+            return apply(_OPPOSITE[op], left, right)
+    return None
+
+
+def implied(stmt: Stmt, known: Sequence[Affine]) -> Stmt:
+    """``stmt``, inside which none of what ``known`` is about is bound again, where all of ``known``
+    are at least 0."""
+    return map_all_expressions(stmt, lambda expr: _settled(expr, known))
+
+
+def _settled(expr: Expr, known: Sequence[Affine]) -> Expr:
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Select(asked, one, other):
+                return select(asked, one, other)
+            case Apply(op) if op in _COMPARISONS and (own := slack(node)) is not None:
+                return _decided(own, known)
+            case Apply(op, args) if node.dtype == dtypes.bool_:
+                return apply(op, *args)
+        return None
+
+    return rewrite(expr, change)
+
+
+def _decided(own: Affine, known: Sequence[Affine]) -> Expr | None:
+    for form in known:
+        more = own - form
+        if more.is_constant and more.constant >= 0:
+            return literal(True, dtypes.bool_)
+        less = own.scaled(-1).plus(-1) - form
+        if less.is_constant and less.constant >= 0:
+            return literal(False, dtypes.bool_)
+    return None

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
-from weft.codegen.loop_ir import Block, For, If, Let, Stmt, expressions, walk
 from weft.codegen.tile_bounds import TRUE, all_of, extreme
-from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine, to_expr
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, literal
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.loop_ir import Block, For, If, Let, Stmt, expressions, walk
+from weft.ir.scalar_affine import Affine, FloorDiv, to_affine, to_expr
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, literal
+from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from weft.codegen.cut_loop import cut_loop
-from weft.codegen.loop_ir import For, Kernel, Stmt, walk
 from weft.codegen.rebuild import map_children, map_scopes
 from weft.codegen.simplify import simplified
-from weft.frontend.scalar_expr import Apply, Expr, Literal
+from weft.ir.loop_ir import For, Kernel, Stmt, walk
+from weft.ir.scalar_expr import Apply, Expr, Literal
 from weft.polyhedral.analysis.linear import mentions
 
 _Bounds = Mapping[tuple[Expr, Expr], tuple[Literal, Literal] | None]

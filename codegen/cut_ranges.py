@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft import dtypes
-from weft.codegen.conditions import parts_of
+from weft.codegen.conditions import implied, opposite, parts_of, slack
 from weft.codegen.cut_loop import bound_inside, cut_loop, side_of
-from weft.codegen.implied import implied, opposite, slack
-from weft.codegen.loop_ir import For, If, Kernel, Stmt, expressions, walk
 from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplified
 from weft.codegen.unswitch import decided
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Load, Select
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir import dtypes
+from weft.ir.loop_ir import For, If, Kernel, Stmt, expressions, walk
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Select
+from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
 

@@ -28,7 +28,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from weft.codegen.loop_ir import (
+from weft.codegen.map_loops import spread_loop
+from weft.codegen.rebuild import map_children
+from weft.codegen.simplify import block
+from weft.ir.loop_ir import (
     Allocate,
     Barrier,
     Block,
@@ -49,11 +52,8 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_children
-from weft.codegen.simplify import block
-from weft.codegen.spread_loop import spread_loop
-from weft.frontend.scalar_expr import Load
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import Load
+from weft.ir.scalar_expr import walk as walk_expr
 
 
 def form_region(kernel: Kernel) -> Kernel:

@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from weft.codegen.loop_ir import (
+from weft.codegen.map_loops import Place, map_loops, sure_loads
+from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Buffer,
@@ -34,10 +36,8 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.map_loops import Place, map_loops, sure_loads
-from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine
-from weft.frontend.scalar_expr import (
+from weft.ir.scalar_affine import Affine, FloorDiv, to_affine
+from weft.ir.scalar_expr import (
     Expr,
     Literal,
     Load,
@@ -47,7 +47,7 @@ from weft.frontend.scalar_expr import (
     select,
     substitute,
 )
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import walk as walk_expr
 
 TURNS = 4  # how many turns back a value is kept
 _WRITTEN_OUT = 64  # statements that the unrolled loops in a loop may grow to

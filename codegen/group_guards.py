@@ -16,7 +16,9 @@ from operator import is_
 
 from weft.codegen.conditions import body_given
 from weft.codegen.idle import asked_first, idle
-from weft.codegen.loop_ir import (
+from weft.codegen.rebuild import map_children
+from weft.codegen.simplify import simplified
+from weft.ir.loop_ir import (
     Block,
     Check,
     For,
@@ -27,10 +29,8 @@ from weft.codegen.loop_ir import (
     Update,
     walk,
 )
-from weft.codegen.rebuild import map_children
-from weft.codegen.simplify import simplified
-from weft.frontend.scalar_expr import Expr, Load
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import Expr, Load
+from weft.ir.scalar_expr import walk as walk_expr
 
 
 def group_guards(kernel: Kernel) -> Kernel:

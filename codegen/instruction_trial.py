@@ -2,7 +2,7 @@
 
 ``trial_module`` is a function ``void weft_trial(ptr acc, ptr a, …)`` that issues the instruction
 once; ``Trial`` has operands for it and knows what they should give. Nothing here runs the code: it
-is foreign text, so whoever does so does it in a process of its own (``weft/trial_job.py``).
+is foreign text, so whoever does so does it in a process of its own (``weft/driver/targets.py``).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.codegen.llvm_builder import Builder, Value, register_type
-from weft.codegen.llvm_frame import Frame
-from weft.codegen.llvm_instruction import call, element_type, lanes_of
-from weft.codegen.llvm_scalar import ScalarOps
-from weft.codegen.llvm_target import LlvmTarget
-from weft.codegen.llvm_tiles import one_issue
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Load, Var, walk
-from weft.frontend.scalar_interpreter import evaluate
-from weft.polyhedral.instruction import ACCUMULATOR, Instruction, Tiles
+from weft.codegen.llvm.builder import Builder, Value, register_type
+from weft.codegen.llvm.frame import Frame
+from weft.codegen.llvm.instruction import call, element_type, lanes_of
+from weft.codegen.llvm.scalar import ScalarOps
+from weft.codegen.llvm.target import LlvmTarget
+from weft.codegen.llvm.tiles import one_issue
+from weft.ir.dtypes import DType
+from weft.ir.instruction import ACCUMULATOR, Instruction, Tiles
+from weft.ir.scalar_expr import Load, Var, walk
+from weft.ir.scalar_interpreter import evaluate
 
 ENTRY = "weft_trial"
 ROUNDS = 8

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from weft import dtypes
-from weft.codegen.loop_ir import Block, For, If, Stmt
-from weft.errors import InternalError
-from weft.frontend.scalar_expr import Apply, Expr, Var, apply, literal, select
-from weft.polyhedral.analysis.times import paths, schedule_map
-from weft.polyhedral.isl_context import CONTEXT, bounded
-from weft.polyhedral.named_isl import anonymous_space, context_set, decode
-from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.scop import Scop
+from weft.ir import dtypes
+from weft.ir.errors import InternalError
+from weft.ir.isl_context import CONTEXT, bounded
+from weft.ir.loop_ir import Block, For, If, Stmt
+from weft.ir.named_isl import anonymous_space, context_set, decode
+from weft.ir.scalar_expr import Apply, Expr, Var, apply, literal, select
+from weft.ir.schedule_times import paths, schedule_map
+from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.scop import Scop
 
 Instance = Callable[[str, tuple[Expr, ...]], Stmt]
 

@@ -18,7 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.loop_ir import (
+from weft.codegen.map_loops import map_loops
+from weft.codegen.rebuild import map_all_expressions
+from weft.codegen.transposed_blocks import VECTOR_BYTES
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Buffer,
@@ -33,13 +36,10 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.map_loops import map_loops
-from weft.codegen.rebuild import map_all_expressions
-from weft.codegen.transposed_blocks import VECTOR_BYTES
-from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal, rewrite, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.frontend.scalar_simplify import simplify
+from weft.ir.scalar_affine import Affine, FloorDiv, to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal, rewrite, substitute
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_simplify import simplify
 
 TOGETHER = 256  # elements at least that a turn of the parallel loop has
 _WASTE = 1.25  # vectors for those that would be full, from which on joining pays

@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from weft.codegen.loop_ir import Barrier, For, If, Kernel, Let, Stmt, While, children, walk
 from weft.codegen.statement_cost import LANES, OPERATION, Around, outside, statement_cost
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.polyhedral.instruction import Instruction
+from weft.ir.instruction import Instruction
+from weft.ir.loop_ir import Barrier, For, If, Kernel, Let, Stmt, While, children, walk
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
+from weft.ir.scalar_expr import walk as walk_expr
 
 PLAIN = 32  # products of float32 that long vectors begin in a cycle
 UNKNOWN = 64  # trips of a loop whose bounds are data

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.codegen.llvm_builder import Builder, Value, integer
-from weft.dtypes import DType
+from weft.codegen.llvm.builder import Builder, Value, integer
+from weft.ir.dtypes import DType
 
 
 def divide(b: Builder, op: str, left: Value, right: Value, signed: bool) -> Value:

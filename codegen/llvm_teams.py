@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.codegen.kernel_work import TEAM, WALK, WALKS, kernel_barriers, kernel_work
-from weft.codegen.llvm_sizes import SizeFunction
-from weft.codegen.loop_ir import For, Kernel, walk
-from weft.codegen.size_arithmetic import LIMIT, SizeError, evaluate
-from weft.frontend.scalar_expr import Expr, Var, apply, literal, select, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.codegen.llvm.sizes import SizeFunction
+from weft.ir.loop_ir import For, Kernel, walk
+from weft.ir.scalar_expr import Expr, Var, apply, literal, select, substitute
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.size_arithmetic import LIMIT, SizeError, evaluate
 
 # Operations (of ``kernel_work``) that are worth a thread: some 0.6 µs, what sharing them with a
 # worker that still spins costs; waking one up that sleeps costs some 40 µs.

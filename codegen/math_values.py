@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.codegen.llvm_builder import Builder, Value, floating, integer, vector_type
+from weft.codegen.llvm.builder import Builder, Value, floating, integer, vector_type
 
 MANTISSA = {"float": 23, "double": 52}
 BIAS = {"float": 127, "double": 1023}

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from weft.codegen.loop_ir import Prefetch, Stmt
 from weft.codegen.tile_bounds import ZERO, mentions_any
 from weft.codegen.tile_prefetch import CACHE_LINE, places_of
 from weft.codegen.tile_version import TileVersion
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, Var, substitute
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.scop import Access
+from weft.ir.loop_ir import Prefetch, Stmt
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, to_expr
+from weft.ir.scalar_expr import Expr, Literal, Var, substitute
+from weft.ir.scop import Access
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from weft.codegen.loop_ir import (
+from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Buffer,
@@ -37,10 +38,9 @@ from weft.codegen.loop_ir import (
     children,
     walk,
 )
-from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, rewrite, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite, substitute
+from weft.ir.scalar_expr import walk as walk_expr
 
 
 def onto_results(kernel: Kernel, first: int, second: int, last: int) -> Kernel:

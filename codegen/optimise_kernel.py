@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.codegen.ask_ahead import ask_ahead
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
@@ -13,18 +12,19 @@ from weft.codegen.forward_fills import forward_fills
 from weft.codegen.forward_values import forward_values
 from weft.codegen.group_guards import group_guards
 from weft.codegen.join_rows import join_rows
-from weft.codegen.loop_ir import Kernel
+from weft.codegen.multi_stream_loads import several_places
 from weft.codegen.onto_results import onto_results
 from weft.codegen.peel_first import peel_first
 from weft.codegen.pipeline_rows import pipeline_rows
-from weft.codegen.several_places import several_places
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.software_prefetch import ask_ahead
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.unswitch import unswitch
-from weft.polyhedral.machine import Machine
+from weft.ir.loop_ir import Kernel
+from weft.ir.machine import Machine
 
 PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("simplify", simplify_kernel),

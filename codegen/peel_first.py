@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from weft.codegen.conditions import body_given
 from weft.codegen.cut_loop import bound_inside
-from weft.codegen.loop_ir import Block, For, If, Kernel, Stmt, Store, Update, expressions, walk
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.codegen.simplify import simplified
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Load, Select, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.loop_ir import Block, For, If, Kernel, Stmt, Store, Update, expressions, walk
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Apply, Expr, Load, Select, substitute
+from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
 # i op lo + offset, and what it says of turn lo; of all others it says the opposite.

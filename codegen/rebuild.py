@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from operator import is_
 
-from weft.codegen.loop_ir import (
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Check,
@@ -20,7 +20,7 @@ from weft.codegen.loop_ir import (
     Update,
     While,
 )
-from weft.frontend.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:

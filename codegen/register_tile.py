@@ -27,19 +27,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from weft.codegen.loop_ir import (
-    Allocate,
-    Buffer,
-    For,
-    If,
-    Kind,
-    Let,
-    Scope,
-    Stmt,
-    Store,
-    Update,
-)
-from weft.codegen.matrix_tile import by_unit, in_blocks, one_block
 from weft.codegen.next_lanes import of_next_lanes
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (
@@ -56,9 +43,34 @@ from weft.codegen.tile_bounds import (
 from weft.codegen.tile_edges import is_box, smaller_sizes, with_edges
 from weft.codegen.tile_prefetch import of_later_rows, of_later_steps, of_next_tile
 from weft.codegen.tile_step import full_step, guarded_step
-from weft.codegen.tile_version import Lets, TileVersion, block, let, named, targets_of, under
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import (
+from weft.codegen.tile_version import (
+    Lets,
+    TileVersion,
+    block,
+    by_unit,
+    in_blocks,
+    let,
+    named,
+    one_block,
+    targets_of,
+    under,
+)
+from weft.ir.instruction import ROW, Instruction
+from weft.ir.loop_ir import (
+    Allocate,
+    Buffer,
+    For,
+    If,
+    Kind,
+    Let,
+    Scope,
+    Stmt,
+    Store,
+    Update,
+)
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import (
     Apply,
     Expr,
     Literal,
@@ -68,11 +80,9 @@ from weft.frontend.scalar_expr import (
     literal,
     select,
 )
-from weft.frontend.scalar_match import filled, matches
+from weft.ir.scalar_match import filled, matches
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
-from weft.polyhedral.instruction import ROW, Instruction
 
 _TAPS = 9  # steps of a window that are written out
 _HELD = 256  # elements along the lanes that LLVM would hold in registers for the next tile

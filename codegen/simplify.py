@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from weft import dtypes
-from weft.codegen.loop_ir import (
+from weft.codegen.tile_floors import Start, start, without_floors
+from weft.ir import dtypes
+from weft.ir.loop_ir import (
     Allocate,
     Barrier,
     Block,
@@ -29,11 +30,10 @@ from weft.codegen.loop_ir import (
     While,
     walk,
 )
-from weft.codegen.tile_floors import Start, start, without_floors
-from weft.frontend.scalar_affine import Range, bounds
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, literal, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.frontend.scalar_simplify import simplify
+from weft.ir.scalar_affine import Range, bounds
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, substitute
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_simplify import simplify
 
 Ranges = Mapping[str, Range]
 _WRITTEN_OUT = 64  # statements that an unrolled loop in a vector loop may grow to

@@ -18,12 +18,12 @@ from itertools import groupby
 
 from weft.codegen.conditions import body_given, parts_of
 from weft.codegen.cut_loop import side_of
-from weft.codegen.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, children, walk
+from weft.codegen.idle import sides
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.codegen.simplify import simplified
-from weft.codegen.uneven import sides
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
-from weft.frontend.scalar_simplify import simplify
+from weft.ir.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, children, walk
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
+from weft.ir.scalar_simplify import simplify
 from weft.polyhedral.analysis.linear import linear, mentions
 
 

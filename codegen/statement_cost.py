@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from weft.codegen.loop_ir import Allocate, For, Kernel, Let, Stmt, Store, Update, expressions
-from weft.codegen.loop_ir import walk as walk_stmt
-from weft.dtypes import int64
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, walk
+from weft.ir.dtypes import int64
+from weft.ir.loop_ir import Allocate, For, Kernel, Let, Stmt, Store, Update, expressions
+from weft.ir.loop_ir import walk as walk_stmt
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, walk
 
 OPERATION = 16
 LANES = 8  # elements of a vector

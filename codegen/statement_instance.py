@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from weft import dtypes
-from weft.codegen.loop_ir import Block, Check, If, Let, Stmt, Store, Update
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_condition import proves
-from weft.frontend.scalar_expr import (
+from weft.ir import dtypes
+from weft.ir.loop_ir import Block, Check, If, Let, Stmt, Store, Update
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_condition import proves
+from weft.ir.scalar_expr import (
     Apply,
     Expr,
     Literal,
@@ -31,7 +31,7 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
+from weft.ir.scop import Access, Constraint, Scop, Statement, Tensor
 
 _TRUE, _FALSE = literal(True, dtypes.bool_), literal(False, dtypes.bool_)
 

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft import dtypes
-from weft.codegen.loop_ir import (
+from weft.codegen.rebuild import map_children
+from weft.ir import dtypes
+from weft.ir.loop_ir import (
     Buffer,
     For,
     If,
@@ -32,10 +33,9 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.rebuild import map_children
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal
+from weft.ir.scalar_expr import walk as walk_expr
 
 LINE = 64  # bytes
 _PART = 8  # of the last cache: results that are smaller may as well stay in it

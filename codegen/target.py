@@ -13,12 +13,12 @@ from itertools import pairwise
 from typing import Any
 
 from weft.codegen.architectures import Architecture, architecture_of
-from weft.codegen.llvm_cpus import cpu_features
-from weft.codegen.llvm_target import LlvmTarget, llvm_target
+from weft.codegen.llvm.cpus import cpu_features
+from weft.codegen.llvm.target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.matrix_units import matrix_units
-from weft.errors import CompileError
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.errors import CompileError
+from weft.ir.machine import Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
 TYPICAL = (Cache(32 * KIB), Cache(MIB), Cache(16 * MIB))

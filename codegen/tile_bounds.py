@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from weft import dtypes
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, apply, literal
+from weft.ir import dtypes
+from weft.ir.scalar_affine import Affine, to_expr
+from weft.ir.scalar_expr import Expr, Literal, apply, literal
 
 TRUE, ZERO = literal(True, dtypes.bool_), literal(0)
 Span = tuple[Expr, Expr]  # lower, upper exclusive

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from weft.codegen.loop_ir import If, Stmt
 from weft.codegen.tile_bounds import TRUE, ZERO, all_of, at_worst, mentions_any, span
 from weft.codegen.tile_prefetch import CACHE_LINE
 from weft.codegen.tile_version import Lets, TileVersion, let, named
-from weft.frontend.scalar_affine import Affine
-from weft.frontend.scalar_expr import Expr, literal
+from weft.ir.loop_ir import If, Stmt
+from weft.ir.scalar_affine import Affine
+from weft.ir.scalar_expr import Expr, literal
 
 PARTS = 4  # that the lanes of a tile at an edge may be fewer of
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weft import dtypes
-from weft.frontend.scalar_affine import Range, bounds
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, rewrite, substitute, walk
-from weft.frontend.scalar_simplify import simplify
+from weft.ir import dtypes
+from weft.ir.scalar_affine import Range, bounds
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, rewrite, substitute, walk
+from weft.ir.scalar_simplify import simplify
 
 Ranges = Mapping[str, Range]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from weft.codegen.loop_ir import Block, For, Let, Stmt, Store, Update, children
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
-from weft.frontend.scalar_match import matches
+from weft.ir.instruction import Instruction
+from weft.ir.loop_ir import Block, For, Let, Stmt, Store, Update, children
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
+from weft.ir.scalar_match import matches
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.instruction import Instruction
 
 Distances = list[list[int]]  # of each index, from its first value
 

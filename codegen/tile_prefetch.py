@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen.loop_ir import For, Prefetch, Stmt
 from weft.codegen.tile_bounds import ZERO, mentions_any, span
 from weft.codegen.tile_version import TileVersion, mentioned, targets_of
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.scop import Access, Tensor
+from weft.ir.loop_ir import For, Prefetch, Stmt
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, to_expr
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.ir.scop import Access, Tensor
 
 CACHE_LINE = 64  # bytes
 ROWS_AHEAD = 6  # steps: longer than a line takes from the second cache

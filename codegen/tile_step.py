@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from weft.codegen.loop_ir import Let, Stmt, Store, Update
 from weft.codegen.tile_bounds import TRUE, ZERO, mentions_any
 from weft.codegen.tile_version import Lets, TileVersion, block, let, mentioned, under
-from weft.frontend.scalar_affine import to_expr
-from weft.frontend.scalar_expr import (
+from weft.ir.loop_ir import Let, Stmt, Store, Update
+from weft.ir.scalar_affine import to_expr
+from weft.ir.scalar_expr import (
     Apply,
     Expr,
     Load,

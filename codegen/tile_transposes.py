@@ -17,7 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.loop_ir import (
+from weft.codegen.map_loops import map_loops
+from weft.codegen.rebuild import map_all_expressions
+from weft.codegen.transposed_blocks import Blocked, across_rows, transposed_block, widest
+from weft.ir.loop_ir import (
     Block,
     Buffer,
     Comment,
@@ -32,10 +35,7 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.map_loops import map_loops
-from weft.codegen.rebuild import map_all_expressions
-from weft.codegen.transposed_blocks import Blocked, across_rows, transposed_block, widest
-from weft.frontend.scalar_expr import (
+from weft.ir.scalar_expr import (
     Expr,
     Literal,
     Load,
@@ -45,7 +45,7 @@ from weft.frontend.scalar_expr import (
     select,
     substitute,
 )
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import walk as walk_expr
 
 ALONG = 64  # vectors of a tile along the rows that are loaded
 ROWS = 64  # rows of a tile

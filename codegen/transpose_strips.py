@@ -23,7 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.loop_ir import (
+from weft.codegen.map_loops import Place, map_loops
+from weft.codegen.rebuild import map_all_expressions, map_expressions
+from weft.codegen.transposed_blocks import Blocked, across_rows, transposed_block, widest
+from weft.ir.loop_ir import (
     Block,
     Buffer,
     Comment,
@@ -36,11 +39,8 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.map_loops import Place, map_loops
-from weft.codegen.rebuild import map_all_expressions, map_expressions
-from weft.codegen.transposed_blocks import Blocked, across_rows, transposed_block, widest
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import (
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import (
     Apply,
     Expr,
     Literal,
@@ -51,7 +51,7 @@ from weft.frontend.scalar_expr import (
     rewrite,
     substitute,
 )
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import walk as walk_expr
 
 WIDEST = 64  # turns of a vector loop over rows
 _STATEMENTS = 64  # in the body of a loop, which is written out for each column of a block

@@ -14,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weft.codegen.loop_ir import (
+from weft.codegen.map_loops import Place, sure_loads
+from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.ir.dtypes import DType
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Buffer,
@@ -25,12 +28,9 @@ from weft.codegen.loop_ir import (
     expressions,
     walk,
 )
-from weft.codegen.map_loops import Place, sure_loads
-from weft.codegen.rebuild import map_all_expressions, map_children
-from weft.dtypes import DType
-from weft.frontend.scalar_affine import FloorDiv, to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, substitute
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir.scalar_affine import FloorDiv, to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, substitute
+from weft.ir.scalar_expr import walk as walk_expr
 
 VECTOR_BYTES = 64  # a block is as wide as a vector of its elements; processors may halve it
 

@@ -1,1 +1,10 @@
-"""The operator graph: rewriting, partitioning into acyclic fused clusters, memory plan."""
+"""The operator graph: passes from graph to graph, then clusters.
+
+In the order of ``weft/driver/compiler.py``: ``fold_constants``, ``inline_scalars``, ``simplify``,
+``differences``, ``eliminate_dead``, ``winograd`` (correlations by fewer multiplications),
+``online`` (sums of exponentials in one pass), ``layouts`` (channels last, by a minimum cut),
+``partition`` (acyclic clusters; ``fusion_rules`` says what may and should fuse).
+``cluster_program`` makes one tensor program of a cluster, ``canonical`` is its identity,
+``memory_plan`` places intermediates. ``quantize`` stands apart: graphs in integers of graphs in
+floating point.
+"""

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, walk
-from weft.frontend.tensor_expr import (
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, walk
+from weft.ir.tensor_expr import (
     Axis,
     Compute,
     Itself,

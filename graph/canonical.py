@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from weft.frontend.scalar_expr import (
+from weft.ir.scalar_expr import (
     Apply,
     Bitcast,
     Cast,
@@ -19,7 +19,7 @@ from weft.frontend.scalar_expr import (
     Select,
     Var,
 )
-from weft.frontend.tensor_expr import (
+from weft.ir.tensor_expr import (
     Axis,
     Compute,
     Itself,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.frontend.build import compute
-from weft.frontend.tensor_axes import renamed_axes
-from weft.frontend.tensor_expr import Operation, Program, Reshape, Tensor
-from weft.graph.operator_graph import Node
 from weft.graph.partition import Cluster
 from weft.graph.rebuild import Naming, rebuild
+from weft.ir.build import compute
+from weft.ir.operator_graph import Node
+from weft.ir.tensor_axes import renamed_axes
+from weft.ir.tensor_expr import Operation, Program, Reshape, Tensor
 
 
 @dataclass(frozen=True, slots=True)

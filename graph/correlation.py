@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from weft import dtypes
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, select, substitute, walk
-from weft.frontend.scalar_simplify import simplify
-from weft.frontend.tensor_expr import (
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, select, substitute, walk
+from weft.ir.scalar_simplify import simplify
+from weft.ir.tensor_expr import (
     Axis,
     Compute,
     Itself,

@@ -23,7 +23,13 @@ from math import prod
 
 import numpy as np
 
-from weft.frontend.scalar_expr import (
+from weft.graph.access_pattern import extent
+from weft.graph.correlation import at_most, is_sum, variables
+from weft.graph.places import tensor_of
+from weft.graph.rebuild import rebuild
+from weft.graph.split_node import split_node, with_makers
+from weft.ir.operator_graph import Graph, Node
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -35,8 +41,8 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
-from weft.frontend.scalar_simplify import simplify
-from weft.frontend.tensor_expr import (
+from weft.ir.scalar_simplify import simplify
+from weft.ir.tensor_expr import (
     Axis,
     Compute,
     Operation,
@@ -45,13 +51,6 @@ from weft.frontend.tensor_expr import (
     Tensor,
     operations,
 )
-from weft.graph.access_pattern import extent
-from weft.graph.correlation import at_most, is_sum, variables
-from weft.graph.operator_graph import Graph, Node
-from weft.graph.places import tensor_of
-from weft.graph.rebuild import rebuild
-from weft.graph.split_node import split_node
-from weft.graph.with_makers import with_makers
 
 MAX_NODES = 256  # of a body that is looked at
 SMALL = 1 << 16  # elements of a constant that is asked whether it is 0

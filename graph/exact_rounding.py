@@ -19,9 +19,18 @@ from math import frexp
 
 import numpy as np
 
-from weft import dtypes
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Load, apply, cast, literal, substitute
-from weft.frontend.tensor_expr import (
+from weft.graph.correlation import is_sum
+from weft.graph.eliminate_dead import eliminate_dead
+from weft.graph.factors import factors
+from weft.graph.fixed_point import shifted
+from weft.graph.known import Constants, NotIntegral, elements
+from weft.graph.places import tensor_of
+from weft.graph.rebuild import fresh_name
+from weft.graph.split_node import with_makers
+from weft.ir import dtypes
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import Apply, Cast, Expr, Load, apply, cast, literal, substitute
+from weft.ir.tensor_expr import (
     Compute,
     Program,
     Reduce,
@@ -29,15 +38,6 @@ from weft.frontend.tensor_expr import (
     operations,
     tensors_read,
 )
-from weft.graph.correlation import is_sum
-from weft.graph.eliminate_dead import eliminate_dead
-from weft.graph.factors import factors
-from weft.graph.fixed_point import shifted
-from weft.graph.known import Constants, NotIntegral, elements
-from weft.graph.names import fresh_name
-from weft.graph.operator_graph import Graph, Node, Value
-from weft.graph.places import tensor_of
-from weft.graph.with_makers import with_makers
 
 EXACT = 1 << 24  # magnitude of integers that float32 holds, each
 MAX_MAKERS = 8  # operations between a sum and its rounding

@@ -16,10 +16,10 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from weft import dtypes
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Select, substitute, walk
-from weft.frontend.tensor_expr import Axis, Compute, Monoid, Operation, Reduce, Tensor
 from weft.graph.correlation import at_most, is_sum, variables
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, substitute, walk
+from weft.ir.tensor_expr import Axis, Compute, Monoid, Operation, Reduce, Tensor
 
 MAX_NODES = 256  # of a body that is looked at
 MAX_MAKERS = 16  # operations that one sum is read through

@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import reduce
 from math import frexp
 
-from weft.frontend.scalar_expr import (
+from weft.graph.correlation import at_most, is_sum
+from weft.graph.whole_program import Key, key_of
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -19,9 +21,7 @@ from weft.frontend.scalar_expr import (
     literal,
     walk,
 )
-from weft.frontend.tensor_expr import Compute, Program, Reduce, Tensor, operations, tensors_read
-from weft.graph.correlation import at_most, is_sum
-from weft.graph.whole_program import Key, key_of
+from weft.ir.tensor_expr import Compute, Program, Reduce, Tensor, operations, tensors_read
 
 MAX_NODES = 256  # of a body that is looked at
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weft import dtypes
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, apply, cast, literal
-from weft.frontend.tensor_expr import Tensor
 from weft.graph.exponents import LARGEST
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, apply, cast, literal
+from weft.ir.tensor_expr import Tensor
 
 ROOM = 1 << 30  # magnitude of an int32 value
 MOST_SHIFTED = 15  # bits, by a single shift

@@ -17,21 +17,6 @@ from math import frexp
 
 import numpy as np
 
-from weft import dtypes
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import (
-    Apply,
-    Cast,
-    Expr,
-    Literal,
-    Load,
-    Select,
-    apply,
-    cast,
-    literal,
-    select,
-)
-from weft.frontend.tensor_expr import Monoid, Reduce, Tensor, tensors_read
 from weft.graph.correlation import is_sum
 from weft.graph.exponents import LARGEST, integers, weights_exponent
 from weft.graph.factors import factors, into_sums, is_number, plus, times
@@ -48,6 +33,21 @@ from weft.graph.fixed_point import (
 )
 from weft.graph.known import Constants, Known, NotIntegral, elements
 from weft.graph.whole_program import Key, key_of
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.scalar_expr import (
+    Apply,
+    Cast,
+    Expr,
+    Literal,
+    Load,
+    Select,
+    apply,
+    cast,
+    literal,
+    select,
+)
+from weft.ir.tensor_expr import Monoid, Reduce, Tensor, tensors_read
 
 PRECISE = 15  # bits of a factor that is no int8, if there is room; and the fewest:
 FEWEST = 7

@@ -8,9 +8,11 @@ from math import prod
 
 import numpy as np
 
-from weft.errors import ExecutionError
-from weft.frontend.scalar_expr import walk
-from weft.frontend.tensor_expr import (
+from weft.graph.eliminate_dead import eliminate_dead
+from weft.ir.errors import ExecutionError
+from weft.ir.operator_graph import Graph, Node
+from weft.ir.scalar_expr import walk
+from weft.ir.tensor_expr import (
     Compute,
     Operation,
     Program,
@@ -21,9 +23,7 @@ from weft.frontend.tensor_expr import (
     constant_size,
     operations,
 )
-from weft.frontend.tensor_interpreter import interpret
-from weft.graph.eliminate_dead import eliminate_dead
-from weft.graph.operator_graph import Graph, Node
+from weft.ir.tensor_interpreter import interpret
 
 _TRIANGLE = 1 << 20  # points taken for a reduction whose bounds depend on outer axes
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.frontend.tensor_expr import NOWHERE, Operation, Program, Reshape, Tensor, operations
-from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.rebuild import rebuilt
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.tensor_expr import NOWHERE, Operation, Program, Reshape, Tensor, operations
 
 
 def from_program(program: Program) -> Graph:

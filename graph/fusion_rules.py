@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from weft.frontend.tensor_expr import constant_size
 from weft.graph.access_pattern import How, Step, elements, extent, steps_of
-from weft.graph.operator_graph import Node, Value
 from weft.graph.shared_loops import Loss, Nest, extended
 from weft.graph.simplify import is_view
-from weft.polyhedral.analysis.row_tiles import LEAST_ROWS, rows_together
+from weft.ir.operator_graph import Node, Value
+from weft.ir.tensor_expr import constant_size
+from weft.polyhedral.analysis.work import LEAST_ROWS, rows_together
 
 
 @dataclass(frozen=True, slots=True)

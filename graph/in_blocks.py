@@ -27,13 +27,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from weft import dtypes
-from weft.frontend.build import maximum
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, rewrite
-from weft.frontend.tensor_expr import Axis, Compute, Operation, Reduce, Tensor
 from weft.graph.correlation import variables
 from weft.graph.exponentials import Family, Sum, reads_maximum
 from weft.graph.places import tensor_of
+from weft.ir import dtypes
+from weft.ir.build import maximum
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, rewrite
+from weft.ir.tensor_expr import Axis, Compute, Operation, Reduce, Tensor
 
 T = TypeVar("T")
 

@@ -15,18 +15,18 @@ from math import copysign, isnan
 
 import numpy as np
 
-from weft.dtypes import as_dtype
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, literal, rewrite
-from weft.frontend.tensor_expr import (
+from weft.graph.eliminate_dead import eliminate_dead
+from weft.graph.rebuild import rebuild
+from weft.ir.dtypes import as_dtype
+from weft.ir.operator_graph import Graph, Node
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, literal, rewrite
+from weft.ir.tensor_expr import (
     Compute,
     Operation,
     Scatter,
     Tensor,
     operations,
 )
-from weft.graph.eliminate_dead import eliminate_dead
-from weft.graph.operator_graph import Graph, Node
-from weft.graph.rebuild import rebuild
 
 _BETTER_KNOWN = {"min", "max", "pow"}
 _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1}  # on the right; 0.0 is not, of an addition

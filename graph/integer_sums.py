@@ -15,9 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from weft import dtypes
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import (
+from weft.graph.correlation import at_most, is_sum, variables
+from weft.graph.factors import MAX_NODES, times
+from weft.graph.known import elements
+from weft.graph.places import tensor_of
+from weft.graph.rebuild import rebuild
+from weft.graph.split_node import split_node, with_makers
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.operator_graph import Graph, Node
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -30,7 +37,7 @@ from weft.frontend.scalar_expr import (
     select,
     substitute,
 )
-from weft.frontend.tensor_expr import (
+from weft.ir.tensor_expr import (
     Compute,
     Operation,
     Program,
@@ -39,14 +46,6 @@ from weft.frontend.tensor_expr import (
     operations,
     tensors_read,
 )
-from weft.graph.correlation import at_most, is_sum, variables
-from weft.graph.factors import MAX_NODES, times
-from weft.graph.known import elements
-from weft.graph.operator_graph import Graph, Node
-from weft.graph.places import tensor_of
-from weft.graph.rebuild import rebuild
-from weft.graph.split_node import split_node
-from weft.graph.with_makers import with_makers
 
 INT32 = (1 << 31) - 1
 

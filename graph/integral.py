@@ -17,9 +17,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weft import dtypes
-from weft.frontend.scalar_expr import walk
-from weft.frontend.tensor_expr import (
+from weft.graph.exponents import fitting
+from weft.graph.factors import MAX_NODES
+from weft.graph.fixed_point import Fixed, TooLarge, requantised
+from weft.graph.fixed_reading import Held, Reading
+from weft.graph.known import Constants, NotIntegral
+from weft.graph.whole_program import key_of
+from weft.ir import dtypes
+from weft.ir.scalar_expr import walk
+from weft.ir.tensor_expr import (
     Compute,
     Operation,
     Program,
@@ -28,12 +34,6 @@ from weft.frontend.tensor_expr import (
     Tensor,
     operations,
 )
-from weft.graph.exponents import fitting
-from weft.graph.factors import MAX_NODES
-from weft.graph.fixed_point import Fixed, TooLarge, requantised
-from weft.graph.fixed_reading import Held, Reading
-from weft.graph.known import Constants, NotIntegral
-from weft.graph.whole_program import key_of
 
 Shapes = Mapping[Operation, tuple[Size, ...]]
 COARSER = 300  # by how much exponents of weights may exceed the best ones, until sums fit

@@ -8,10 +8,12 @@ from math import prod
 
 import numpy as np
 
-from weft import dtypes
-from weft.errors import ExecutionError
-from weft.frontend.scalar_expr import Expr, Load, literal, substitute, walk
-from weft.frontend.tensor_expr import (
+from weft.graph.correlation import variables
+from weft.graph.places import from_0, tensor_of
+from weft.ir import dtypes
+from weft.ir.errors import ExecutionError
+from weft.ir.scalar_expr import Expr, Load, literal, substitute, walk
+from weft.ir.tensor_expr import (
     Axis,
     Program,
     Reduce,
@@ -21,9 +23,7 @@ from weft.frontend.tensor_expr import (
     constant_size,
     operations,
 )
-from weft.frontend.tensor_interpreter import interpret
-from weft.graph.correlation import variables
-from weft.graph.places import from_0, tensor_of
+from weft.ir.tensor_interpreter import interpret
 
 SMALL = 1 << 20  # elements that an array may always have
 GROWTH = 4  # times the elements of its constants that a larger one may have

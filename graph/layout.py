@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weft.errors import InternalError
-from weft.frontend.scalar_expr import Expr, Load, literal, rewrite, substitute
-from weft.frontend.scalar_simplify import simplify
-from weft.frontend.tensor_expr import (
+from weft.ir.errors import InternalError
+from weft.ir.scalar_expr import Expr, Load, literal, rewrite, substitute
+from weft.ir.scalar_simplify import simplify
+from weft.ir.tensor_expr import (
     Compute,
     Operation,
     Program,

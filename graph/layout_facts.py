@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Load, Var, walk
-from weft.frontend.tensor_expr import (
+from weft.graph.access_pattern import Step, steps_of
+from weft.ir.dtypes import DType
+from weft.ir.operator_graph import Graph, Node
+from weft.ir.scalar_expr import Expr, Load, Var, walk
+from weft.ir.tensor_expr import (
     Compute,
     Itself,
     Operation,
@@ -23,8 +25,6 @@ from weft.frontend.tensor_expr import (
     Tensor,
     constant_size,
 )
-from weft.graph.access_pattern import Step, steps_of
-from weft.graph.operator_graph import Graph, Node
 
 Key = tuple[int, Operation]  # number of a node, and an operation of its program
 

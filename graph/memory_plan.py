@@ -13,10 +13,10 @@ from math import gcd
 
 import numpy as np
 
-from weft.errors import InternalError
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.scalar_polynomial import from_polynomial, polynomial
-from weft.frontend.tensor_expr import Size, as_size
+from weft.ir.errors import InternalError
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.scalar_polynomial import from_polynomial, polynomial
+from weft.ir.tensor_expr import Size, as_size
 
 ALIGNMENT = 64  # bytes
 

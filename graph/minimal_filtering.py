@@ -19,7 +19,7 @@ from functools import cache
 from itertools import combinations, product
 from math import gcd, lcm, prod, sqrt
 
-from weft.errors import InternalError
+from weft.ir.errors import InternalError
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 

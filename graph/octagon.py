@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from weft.frontend.scalar_affine import Affine
+from weft.ir.scalar_affine import Affine
 
 MOST = 1 << 24  # places that are looked at
 

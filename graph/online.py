@@ -19,20 +19,19 @@ from dataclasses import dataclass, replace
 
 import networkx as nx
 
-from weft.frontend.scalar_expr import Apply, walk
-from weft.frontend.tensor_expr import Compute, Operation, Program, Tensor, operations
 from weft.graph.access_pattern import steps_of
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.exponentials import Family, families
 from weft.graph.in_blocks import in_blocks
 from weft.graph.online_costs import around, choose
-from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.rebuild import rebuilt
 from weft.graph.ruled_out import cuts
-from weft.graph.split_node import split_node
+from weft.graph.split_node import split_node, with_makers
 from weft.graph.whole_program import Key, WholeProgram, key_of
-from weft.graph.with_makers import with_makers
-from weft.polyhedral.machine import Machine
+from weft.ir.machine import Machine
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import Apply, walk
+from weft.ir.tensor_expr import Compute, Operation, Program, Tensor, operations
 
 
 def online(graph: Graph, machine: Machine) -> Graph:

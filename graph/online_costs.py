@@ -13,16 +13,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
-from weft.frontend.scalar_expr import Expr, Load, Var, walk
-from weft.frontend.tensor_expr import Compute, Operation, Tensor, constant_size
 from weft.graph.access_pattern import extent
 from weft.graph.correlation import variables
 from weft.graph.exponentials import Family, Sum
 from weft.graph.fusion_rules import size_text
 from weft.graph.in_blocks import Blocks
 from weft.graph.whole_program import WholeProgram, computed, reduces, sources
-from weft.polyhedral.analysis.row_tiles import rows_together
-from weft.polyhedral.machine import Machine
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Expr, Load, Var, walk
+from weft.ir.tensor_expr import Compute, Operation, Tensor, constant_size
+from weft.polyhedral.analysis.work import rows_together
 
 STEP = 64  # what sizes of blocks are multiples of: a few vectors
 

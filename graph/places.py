@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weft import dtypes
-from weft.frontend.build import shape_of
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.scalar_simplify import simplify
-from weft.frontend.tensor_expr import Axis, Compute, Size, Tensor, as_size
 from weft.graph.correlation import Correlation, Slide, positioned, variables
+from weft.ir import dtypes
+from weft.ir.build import shape_of
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.scalar_simplify import simplify
+from weft.ir.tensor_expr import Axis, Compute, Size, Tensor, as_size
 
 
 class Names:

@@ -18,19 +18,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from weft import dtypes
-from weft.frontend.build import compute, maximum, minimum, round_even
-from weft.frontend.scalar_expr import Expr, cast
-from weft.frontend.tensor_expr import Axis, Program, Tensor
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.exponents import LARGEST, Scale
 from weft.graph.factors import contracts
 from weft.graph.fixed_reading import Held
 from weft.graph.integral import integral
 from weft.graph.known import NotIntegral
-from weft.graph.names import fresh_name
-from weft.graph.operator_graph import Graph, Node, Value
+from weft.graph.rebuild import fresh_name
 from weft.graph.with_epilogue import Group, groups
+from weft.ir import dtypes
+from weft.ir.build import compute, maximum, minimum, round_even
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import Expr, cast
+from weft.ir.tensor_expr import Axis, Program, Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from weft.frontend.scalar_expr import Expr, Load, rewrite
-from weft.frontend.tensor_expr import (
+from weft.ir.scalar_expr import Expr, Load, rewrite
+from weft.ir.tensor_expr import (
     Compute,
     Operation,
     Program,
@@ -79,3 +79,16 @@ def rebuilt(operation: Operation, of: Callable[[Tensor], Tensor], name: str) -> 
                 value=new(operation.value),
                 condition=None if condition is None else new(condition),
             )
+
+
+# ---- Names of values that are new to a graph.
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """``name``, or ``name_2`` … where it is taken; the result is added to ``taken``."""
+    candidate, n = name, 1
+    while candidate in taken:
+        n += 1
+        candidate = f"{name}_{n}"
+    taken.add(candidate)
+    return candidate

@@ -27,11 +27,16 @@ from math import inf, isinf, prod
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import as_dtype
-from weft.frontend.scalar_affine import Affine, Term, to_affine, to_expr
-from weft.frontend.scalar_condition import conjunction
-from weft.frontend.scalar_expr import (
+from weft.graph.correlation import at_most
+from weft.graph.octagon import MOST, octagon
+from weft.graph.rebuild import rebuild
+from weft.graph.whole_program import Key, key_of
+from weft.ir import dtypes
+from weft.ir.dtypes import as_dtype
+from weft.ir.operator_graph import Graph, Node
+from weft.ir.scalar_affine import Affine, Term, to_affine, to_expr
+from weft.ir.scalar_condition import conjunction
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -43,13 +48,8 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
-from weft.frontend.scalar_interpreter import evaluate
-from weft.frontend.tensor_expr import Axis, Compute, Operation, Reduce, Tensor, constant_size
-from weft.graph.correlation import at_most
-from weft.graph.octagon import MOST, octagon
-from weft.graph.operator_graph import Graph, Node
-from weft.graph.rebuild import rebuild
-from weft.graph.whole_program import Key, key_of
+from weft.ir.scalar_interpreter import evaluate
+from weft.ir.tensor_expr import Axis, Compute, Operation, Reduce, Tensor, constant_size
 
 MAX_NODES = 256  # of an expression that is looked at
 MAX_FORMS = 8  # that are tried on it

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from weft.frontend.tensor_expr import (
+from weft.graph.access_pattern import How, Read, Step, elements, extent
+from weft.ir.tensor_expr import (
     Operation,
     Program,
     Reshape,
@@ -24,7 +25,6 @@ from weft.frontend.tensor_expr import (
     as_size,
     constant_size,
 )
-from weft.graph.access_pattern import How, Read, Step, elements, extent
 
 Label = tuple[int, ...]  # the loops along a dimension, outermost first; empty: none that counts
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from weft.frontend.scalar_expr import Load, substitute, walk
-from weft.frontend.scalar_simplify import simplify as simplify_expr
-from weft.frontend.tensor_expr import (
+from weft.graph.canonical import canonical_text
+from weft.graph.eliminate_dead import eliminate_dead
+from weft.ir.graph_verifier import same_shape
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import Load, substitute, walk
+from weft.ir.scalar_simplify import simplify as simplify_expr
+from weft.ir.tensor_expr import (
     Axis,
     Compute,
     Program,
@@ -21,10 +25,6 @@ from weft.frontend.tensor_expr import (
     Tensor,
     constant_size,
 )
-from weft.graph.canonical import canonical_text
-from weft.graph.eliminate_dead import eliminate_dead
-from weft.graph.operator_graph import Graph, Node, Value
-from weft.graph.verifier import same_shape
 
 _LONG = 64  # nodes of index expressions beyond which two moves stay two
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from weft.graph.from_program import from_program
-from weft.graph.names import fresh_name
-from weft.graph.operator_graph import Node, Value
+from weft.graph.rebuild import fresh_name, rebuild
+from weft.ir.operator_graph import Node, Value
+from weft.ir.tensor_expr import Program, Tensor
 
 
 def split_node(node: Node, taken: set[str]) -> tuple[Node, ...]:
@@ -43,3 +44,26 @@ def _part(part: Node, node: Node, values: Mapping[str, Value], final: Collection
         part.program,
         node.origin,
     )
+
+
+# ---- One node of several: a node with the operations of some of its producers in its own program.
+
+
+def with_makers(node: Node, makers: Mapping[str, Node]) -> Node:
+    """``node`` with the operations of ``makers``, by the one value that each computes, in its own
+    program."""
+    own = zip(node.program.inputs, node.inputs, strict=True)
+    tensors = {v.name: t for t, v in own if v.name not in makers}
+    values = {v.name: v for v in node.inputs if v.name not in makers}
+    made: dict[str, Tensor] = {}
+    for name in dict.fromkeys(v.name for v in node.inputs if v.name in makers):
+        maker = makers[name]
+        for tensor, value in zip(maker.program.inputs, maker.inputs, strict=True):
+            tensors.setdefault(value.name, tensor)
+            values.setdefault(value.name, value)
+        given = [tensors[v.name] for v in maker.inputs]
+        (made[name],) = rebuild(maker.program, given)[1]
+    inputs = [made.get(v.name) or tensors[v.name] for v in node.inputs]
+    _, outputs = rebuild(node.program, inputs)
+    program = Program(node.program.name, tuple(tensors.values()), outputs)
+    return replace(node, inputs=tuple(values.values()), program=program)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from weft.frontend.scalar_expr import Expr, walk
-from weft.frontend.tensor_expr import Compute, Operation, Reduce, Tensor, tensors_read
-from weft.graph.operator_graph import Graph, Value
 from weft.graph.rebuild import rebuild
+from weft.ir.operator_graph import Graph, Value
+from weft.ir.scalar_expr import Expr, walk
+from weft.ir.tensor_expr import Compute, Operation, Reduce, Tensor, tensors_read
 
 Key = Tensor | tuple[Operation, int]
 SEARCHED = 4096  # operations that one question is about

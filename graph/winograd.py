@@ -17,20 +17,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.frontend.tensor_expr import Operation, Program, Tensor, operations, tensors_read
 from weft.graph.access_pattern import extent
 from weft.graph.correlation import Correlation, correlation_of, variables
-from weft.graph.derive import Steps, derive
+from weft.graph.derive import Steps, derive, summed_last, turned_back
 from weft.graph.minimal_filtering import (
     Filter,
     amplification,
     error_bound,
     minimal_filter,
 )
-from weft.graph.operator_graph import Graph, Node
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
-from weft.graph.summed_last import summed_last, turned_back
+from weft.ir.operator_graph import Graph, Node
+from weft.ir.tensor_expr import Operation, Program, Tensor, operations, tensors_read
 
 MAX_POINTS = 8  # of a filter: more lose more digits than they save work
 MAX_AMPLIFICATION = 8.0  # of rounding errors: three bits

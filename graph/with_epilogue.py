@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, rewrite, substitute, walk
-from weft.frontend.scalar_reshape import reshape_indices
-from weft.frontend.tensor_expr import (
+from weft.graph.factors import MAX_NODES, factors, is_power
+from weft.ir.graph_verifier import same_shape
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, rewrite, substitute, walk
+from weft.ir.scalar_reshape import reshape_indices
+from weft.ir.tensor_expr import (
     Compute,
     Program,
     Reduce,
@@ -23,9 +26,6 @@ from weft.frontend.tensor_expr import (
     constant_size,
     tensors_read,
 )
-from weft.graph.factors import MAX_NODES, factors, is_power
-from weft.graph.operator_graph import Graph, Node, Value
-from weft.graph.verifier import same_shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,9 @@ from collections.abc import Iterator, Sequence
 
 import islpy as isl
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_affine import Affine
-from weft.frontend.scalar_expr import Expr, Literal, literal
-from weft.polyhedral.analysis.flow import Read
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.analysis.seen import reads_of
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.flow_under import flow_under
-from weft.polyhedral.isl_context import bounded, derived
-from weft.polyhedral.named_isl import (
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded, derived
+from weft.ir.named_isl import (
     constrained,
     context_set,
     domain_set,
@@ -35,9 +28,15 @@ from weft.polyhedral.named_isl import (
     tuple_space,
     union_maps,
 )
-from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.schedule_verifier import for_parameters, instance, originals, source_of
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement, Tensor
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine
+from weft.ir.scalar_expr import Expr, Literal, literal
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.schedule_verifier import for_parameters, instance, originals, source_of
+from weft.ir.scop import Access, Constraint, Scop, Statement, Tensor
+from weft.polyhedral.analysis.flow import Read, reads_of
+from weft.polyhedral.flow_under import flow_under
 
 Path = Sequence[Loop | int]
 Use = tuple[Statement, Access]

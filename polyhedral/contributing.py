@@ -20,9 +20,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_condition import conjunction
-from weft.frontend.scalar_expr import (
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, to_expr
+from weft.ir.scalar_condition import conjunction
+from weft.ir.scalar_expr import (
     Apply,
     Cast,
     Expr,
@@ -33,7 +34,8 @@ from weft.frontend.scalar_expr import (
     substitute,
     walk,
 )
-from weft.frontend.scalar_interpreter import evaluate
+from weft.ir.scalar_interpreter import evaluate
+from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.analysis.counting import Counter, Unbounded, region
 from weft.polyhedral.analysis.intervals import (
     Ranges,
@@ -43,9 +45,7 @@ from weft.polyhedral.analysis.intervals import (
     ranges_of,
     restricted,
 )
-from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.prepare import MAX_READS
-from weft.polyhedral.scop import Constraint, Scop, Statement
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
 
 # Conditions that vectors would evaluate become loop bounds where so much less runs, times the bits

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import islpy as isl
 
-from weft.errors import BudgetError
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import access_map, constraints_of, domain_set
-from weft.polyhedral.scop import Scop, Statement
+from weft.ir.errors import BudgetError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import access_map, constraints_of, domain_set
+from weft.ir.scop import Scop, Statement
 
 
 def cut_domains(scop: Scop) -> Scop:

@@ -21,13 +21,8 @@ from dataclasses import replace
 
 import islpy as isl
 
-from weft.polyhedral.analysis.dependences import Dependence, in_initial_order
-from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow, flow_of
-from weft.polyhedral.analysis.pair_distance import LoopDistances
-from weft.polyhedral.analysis.seen import reads_of
-from weft.polyhedral.analysis.times import paths, schedule_map
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import (
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import (
     access_map,
     context_set,
     domain_set,
@@ -36,9 +31,13 @@ from weft.polyhedral.named_isl import (
     tuple_names,
     union_maps,
 )
+from weft.ir.schedule_times import paths, schedule_map
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.delta_box import LoopDistances
+from weft.polyhedral.analysis.dependences import Dependence, in_initial_order
+from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow, flow_of, reads_of
 from weft.polyhedral.order_check import keeps_dependences, runs_in_order
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Scop, Statement
 
 Folds = Callable[[Statement], bool]
 Use = tuple[Statement, Access]

@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.scalar_affine import FloorDiv, to_affine
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
-from weft.frontend.tensor_expr import (
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.scalar_affine import FloorDiv, to_affine
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.ir.scop import Access, Body, Origin, Role, Scop, Statement
+from weft.ir.scop import Tensor as ScopTensor
+from weft.ir.tensor_expr import (
     Axis,
     Compute,
     Itself,
@@ -38,8 +40,6 @@ from weft.polyhedral.lower_body import Place
 from weft.polyhedral.lower_compute import OperationLowering, textual
 from weft.polyhedral.lower_domain import Domain, box, constraints
 from weft.polyhedral.lower_names import Names, Symbols
-from weft.polyhedral.scop import Access, Body, Origin, Role, Scop, Statement
-from weft.polyhedral.scop import Tensor as ScopTensor
 
 _Key = Tensor | tuple[Operation, int]  # a placeholder or a reshape, or else a result
 

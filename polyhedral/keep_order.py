@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.polyhedral.scop import Scop, Statement
+from weft.ir.scop import Scop, Statement
 
 
 def keep_order(scop: Scop) -> Scop:

@@ -14,21 +14,21 @@ Everything is computed anew from the Scop and the tree; nothing that a scheduler
 
 from __future__ import annotations
 
-from weft.errors import CompileError
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.contraction import check_contraction
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import access_map, sample_pair, tensor_box
-from weft.polyhedral.order_check import check_order
-from weft.polyhedral.register_tile import check_register_tiles
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.schedule_verifier import (
+from weft.ir.errors import CompileError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import access_map, sample_pair, tensor_box
+from weft.ir.quasi_affine import affine
+from weft.ir.schedule_tree import Tree
+from weft.ir.schedule_verifier import (
     for_parameters,
     instance,
     source_of,
     verify_schedule,
 )
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.contraction import check_contraction
+from weft.polyhedral.order_check import check_order
+from weft.polyhedral.register_tile import check_register_tiles
 
 
 def check(scop: Scop, tree: Tree) -> None:

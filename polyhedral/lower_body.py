@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.scalar_affine import Affine, Ranges, to_affine, to_expr
-from weft.frontend.scalar_condition import Conjunction, conjunction
-from weft.frontend.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, select, walk
-from weft.frontend.scalar_paths import SCALAR, Guard, Path, path_guards, walk_scalar
-from weft.frontend.scalar_reshape import reshape_indices
-from weft.frontend.scalar_simplify import simplify
-from weft.frontend.tensor_expr import Axis
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.scalar_affine import Affine, Ranges, to_affine, to_expr
+from weft.ir.scalar_condition import Conjunction, conjunction
+from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, select, walk
+from weft.ir.scalar_paths import SCALAR, Guard, Path, path_guards, walk_scalar
+from weft.ir.scalar_reshape import reshape_indices
+from weft.ir.scalar_simplify import simplify
+from weft.ir.scop import Access
+from weft.ir.tensor_expr import Axis
 from weft.polyhedral.lower_domain import Domain, constraints
 from weft.polyhedral.lower_names import Symbols
-from weft.polyhedral.scop import Access
 
 MAX_PIECES = 8  # accesses into which min, max and select in indices may split one load
 

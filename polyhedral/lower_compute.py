@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from weft.dtypes import DType
-from weft.frontend.scalar_affine import Affine, to_affine, to_expr
-from weft.frontend.scalar_condition import Conjunction, conjunction
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select, substitute, walk
-from weft.frontend.scalar_numbering import Numbering
-from weft.frontend.scalar_paths import Guard, path_guards, walk_scalar
-from weft.frontend.tensor_axes import named_apart
-from weft.frontend.tensor_expr import Axis, Itself, Monoid, Reduce, Tensor
+from weft.ir.dtypes import DType
+from weft.ir.scalar_affine import Affine, to_affine, to_expr
+from weft.ir.scalar_condition import Conjunction, conjunction
+from weft.ir.scalar_expr import Expr, Load, Var, literal, select, substitute, walk
+from weft.ir.scalar_paths import Guard, Numbering, path_guards, walk_scalar
+from weft.ir.scop import Access, Body, Statement, Update
+from weft.ir.tensor_axes import named_apart
+from weft.ir.tensor_expr import Axis, Itself, Monoid, Reduce, Tensor
 from weft.polyhedral.lower_body import BodyBuilder, Place
 from weft.polyhedral.lower_domain import Domain, box, constraints, extremes
 from weft.polyhedral.lower_names import Symbols
-from weft.polyhedral.scop import Access, Body, Statement, Update
 
 NewTensor = Callable[[str, tuple[Expr, ...], DType], Place]
 

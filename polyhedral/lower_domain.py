@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from weft.errors import ExpressionError
-from weft.frontend.scalar_affine import Affine, Range, floor_divide, to_affine, to_expr
-from weft.frontend.scalar_condition import Conjunction, narrow, proves
-from weft.frontend.scalar_expr import Apply, Expr
-from weft.frontend.tensor_expr import Axis
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_affine import Affine, Range, floor_divide, to_affine, to_expr
+from weft.ir.scalar_condition import Conjunction, narrow, proves
+from weft.ir.scalar_expr import Apply, Expr
+from weft.ir.scop import Constraint
+from weft.ir.tensor_expr import Axis
 from weft.polyhedral.lower_names import Symbols
-from weft.polyhedral.scop import Constraint
 
 
 @dataclass(frozen=True, slots=True)

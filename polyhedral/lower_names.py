@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from weft import dtypes
-from weft.frontend.scalar_affine import Affine, Range, bounds, to_affine, to_expr
-from weft.frontend.scalar_condition import proves
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, apply, literal, walk
-from weft.frontend.scalar_polynomial import Monomial, polynomial
-from weft.frontend.scalar_printer import scalar_text
-from weft.frontend.scalar_simplify import simplify
-from weft.polyhedral.scop import Constraint
+from weft.ir import dtypes
+from weft.ir.scalar_affine import Affine, Range, bounds, to_affine, to_expr
+from weft.ir.scalar_condition import proves
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, apply, literal, walk
+from weft.ir.scalar_polynomial import Monomial, polynomial
+from weft.ir.scalar_printer import scalar_text
+from weft.ir.scalar_simplify import simplify
+from weft.ir.scop import Constraint
 
 _RESERVED = frozenset({
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",

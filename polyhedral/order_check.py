@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded, derived
+from weft.ir.named_isl import sample
+from weft.ir.quasi_affine import affine
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.schedule_verifier import for_parameters, instance, originals, source_of
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.carried import Together
+from weft.polyhedral.analysis.delta_box import LoopDistances
 from weft.polyhedral.analysis.dependences import Dependence, dependences
-from weft.polyhedral.analysis.pair_distance import LoopDistances
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.isl_context import bounded, derived
-from weft.polyhedral.named_isl import sample
-from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.schedule_verifier import for_parameters, instance, originals, source_of
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 
 Path = Sequence[Loop | int]

@@ -26,18 +26,18 @@ from math import prod
 
 import islpy as isl
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_affine import Affine, FloorDiv, to_expr
-from weft.frontend.scalar_match import matches
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.instruction import Instruction
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import constrained, context_set, sample, tuple_space
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, FloorDiv, to_expr
+from weft.ir.scalar_match import matches
+from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, walk
+from weft.ir.schedule_verifier import for_parameters, instance, source_of
+from weft.ir.scop import Access, Constraint, Scop, Statement
 from weft.polyhedral.analysis.loop_inverse import substituted
-from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
-from weft.polyhedral.instruction import Instruction
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import constrained, context_set, sample, tuple_space
-from weft.polyhedral.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, walk
-from weft.polyhedral.schedule_verifier import for_parameters, instance, source_of
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement
 
 MAX_ELEMENTS = 4096  # of one tile: its rows are written out
 

@@ -22,48 +22,44 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
-from weft.frontend.scalar_expr import Literal
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, WeftWarning
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Literal, Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, children, statements_below
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Scop, Statement
+from weft.polyhedral.analysis.delta_box import Distances
+from weft.polyhedral.analysis.dependences import dependences, folding
+from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.as_written import as_written
-from weft.polyhedral.policy.edged_windows import edged_windows
 from weft.polyhedral.policy.fuse import fuse
-from weft.polyhedral.policy.limits import Limits
 from weft.polyhedral.policy.matrix import matrix
-from weft.polyhedral.policy.names import without_names
-from weft.polyhedral.policy.partial import partial_results
-from weft.polyhedral.policy.planner import Packing, Planner, Strategy
+from weft.polyhedral.policy.operand_transposition import turned_products
+from weft.polyhedral.policy.planner import At, Group, Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
-from weft.polyhedral.policy.slanted import slanted
-from weft.polyhedral.policy.stencil import stencil, sweeps
-from weft.polyhedral.policy.storage_order import storage_order
-from weft.polyhedral.policy.turned_products import turned_products
-from weft.polyhedral.prepare import prepare
+from weft.polyhedral.policy.stencil import slanted, stencil, sweeps
+from weft.polyhedral.policy.tile_ends import storage_order
+from weft.polyhedral.prepare import edged_windows, prepare, without_names
 from weft.polyhedral.register_tile import why_not_register_tile
-from weft.polyhedral.schedule_tree import Mark, Tree, statements_below
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.contract import contract
-from weft.polyhedral.transform.detach import detach
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.expand_all import expand_all, separate
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
+from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.parallel import parallel
-from weft.polyhedral.transform.private_results import private_results
+from weft.polyhedral.transform.private_results import detach, private_results
 from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
-from weft.polyhedral.transform.separate import separate
+from weft.polyhedral.transform.set_kinds import parallel, set_kinds, vectorize
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tile import point_name, tile_name
 from weft.polyhedral.transform.unroll import unroll
-from weft.polyhedral.transform.vectorize import vectorize
 
 TOGETHER = 8  # narrow panels that are written side by side
 STRATEGIES = (
@@ -329,3 +325,157 @@ def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...
     except BudgetError:
         return scheduled, (tensor,)
     return replace(scheduled, scop=scop), names
+
+
+# ---- Last strategy: the statements of a group in their textual order, which is always legal.
+#
+# Whatever is left to order inside the loops around the group, the program's own loops order it.
+
+
+_Item = tuple[Statement, tuple[int | str, ...]]  # a statement and what is left of its position
+
+
+def as_written(planner: Planner, group: Group) -> Tree:
+    """All textual loops of ``group``, serial; those that the loops above fix run once."""
+    inside = set(group.names)
+    statements = [s for s in planner.scop.statements if s.name in inside]
+    return _sequence(planner, [(s, s.position) for s in statements])
+
+
+def _sequence(planner: Planner, items: Sequence[_Item]) -> Tree:
+    groups: dict[int, list[_Item]] = {}
+    for statement, position in items:
+        groups.setdefault(int(position[0]), []).append((statement, position[1:]))
+    return TreeSequence(tuple(_shared(planner, groups[key]) for key in sorted(groups)))
+
+
+def _shared(planner: Planner, items: Sequence[_Item]) -> Tree:
+    if not items[0][1]:  # parts of one statement, of which each instance has one
+        return TreeSequence(tuple(Leaf(s.name) for s, _ in items))
+    at: At = {s.name: Var(str(position[0])) for s, position in items}
+    loop = planner.loop(str(items[0][1][0]), at)
+    return Band((loop,), _sequence(planner, [(s, position[1:]) for s, position in items]))
+
+
+# ---- Partial results: a serial nest that only folds runs on threads, each with results of its own.
+#
+#     for i: for j: y[j] += A[i, j] · x[i]
+#     →
+#     parallel i_t: P[i_t, :] = 0
+#     parallel i_t: for i_p: for j: P[i_t, j] += A[i, j] · x[i]
+#     for i_t: y[:] += P[i_t, :]
+#
+# Done where all that stands between the iterations of an outermost loop is the order of sums,
+# which is free. The pieces are long, so that the results of all of them are short beside what
+# they read.
+
+
+PIECE = 128  # iterations that fold into one set of partial results
+
+
+def partial_results(scheduled: Scheduled, kept: Collection[str] = ()) -> Scheduled:
+    """``scheduled``, whose outermost serial loops that only fold run in parallel pieces, without
+    those that fold into a tensor that is ``kept``."""
+    for loop in _outermost(scheduled.tree):
+        if loop.kind == "serial":
+            try:
+                scheduled = _in_pieces(scheduled, loop, kept)
+            except (IllegalScheduleError, BudgetError):
+                continue  # it stays as it is
+    return scheduled
+
+
+def _outermost(tree: Tree) -> list[Loop]:
+    """The first loop of every top-level nest with further loops inside."""
+    nests = tree.children if isinstance(tree, TreeSequence) else (tree,)
+    return [
+        nest.loops[0]
+        for nest in nests
+        if isinstance(nest, Band)
+        and (len(nest.loops) > 1 or any(_loops_in(c) for c in children(nest)))
+    ]
+
+
+def _loops_in(tree: Tree) -> bool:
+    return isinstance(tree, Band) or any(_loops_in(child) for child in children(tree))
+
+
+def _in_pieces(scheduled: Scheduled, loop: Loop, kept: Collection[str]) -> Scheduled:
+    scop = scheduled.scop
+    folds = [
+        s.name
+        for s in map(scop.statement, loop.at)
+        if s.update and mentions(loop.at[s.name], s.update.dims)
+    ]
+    folded = {w.tensor for name in folds for w in scop.statement(name).writes}
+    inside = [scop.statement(name) for name in loop.at]
+    read = {r.tensor for s in inside for r in s.reads}
+    overwritten = {w.tensor for s in inside if s.update is None for w in s.writes}
+    alone = set(folds) <= folding(scop) and not folded & {*read, *overwritten, *kept}
+    if not folds or not alone or not _independent(scheduled, loop):
+        return scheduled
+    scheduled = split(scheduled, loop.name, PIECE)
+    pieces = f"{loop.name}_t"
+    for name in folds:
+        scheduled = rfactor(scheduled, name, pieces)
+    return set_kinds(scheduled, {pieces: "parallel"})
+
+
+def _independent(scheduled: Scheduled, loop: Loop) -> bool:
+    """Whether only the order of sums stands between the iterations of ``loop``."""
+    inside = set(loop.at)
+    hard = [
+        Distances(d)
+        for d in dependences(scheduled.scop, implied=False)
+        if not d.reduction and {d.source.name, d.sink.name} <= inside
+    ]
+    plane = Hyperplanes(hard).valid(loop.at)
+    return plane is not None and plane.coincident
+
+
+# ---- What the scheduler does without, once the checkers have refused what it chose.
+#
+#     everything
+#     → without what it did to the statements of the violated dependence: these keep their textual
+#       loops and their storage, all others have what they had
+#     → without changes of storage
+#     → without threads
+#
+# What is refused even then runs as it is written. Each step is told to the user.
+
+
+STEPS = 3  # refusals after each of which the statements named are set aside
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a schedule may not do, and why, in the order in which it was given up."""
+
+    plain: frozenset[str] = frozenset()  # statements that stay as they are written
+    storage: bool = True  # whether any tensor may change
+    one_thread: bool = False
+    given_up: tuple[str, ...] = ()
+
+    def kept(self, scop: Scop) -> frozenset[str]:
+        """The tensors of ``scop`` that stay as they are."""
+        if not self.storage:
+            return frozenset(t.name for t in scop.tensors)
+        plain = (s for s in scop.statements if s.name in self.plain)
+        return frozenset(access.tensor for s in plain for access in (*s.reads, *s.writes))
+
+    def after(self, error: CompileError, scop: Scop, threads: int) -> Limits | None:
+        """What to do without next, where a schedule of ``scop`` for ``threads`` was refused; None
+        where nothing is left."""
+        about = error.statements if isinstance(error, IllegalScheduleError) else ()
+        named = [s.name for s in scop.statements if s.name in about and s.name not in self.plain]
+        if named and len(self.given_up) < STEPS:
+            what = f"better loops and storage than written for {', '.join(named)}"
+            less = replace(self, plain=self.plain | {*named})
+        elif self.storage:
+            what, less = "changes of storage", replace(self, storage=False)
+        elif threads > 1 and not self.one_thread:
+            what, less = "threads", replace(self, one_thread=True)
+        else:
+            return None
+        reason = f"{what}, because {error.code}: {error.what}"
+        return replace(less, given_up=(*self.given_up, reason))

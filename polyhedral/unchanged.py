@@ -20,11 +20,11 @@ from functools import cached_property
 
 import islpy as isl
 
-from weft.frontend.scalar_expr import Var
+from weft.ir.named_isl import constrained, context_set, domain_set, statement_space
+from weft.ir.scalar_expr import Var
+from weft.ir.scop import Access, Origin, Scop, Statement
 from weft.polyhedral.analysis.flow import FINAL, Read
 from weft.polyhedral.analysis.implied import Relation, relation
-from weft.polyhedral.named_isl import constrained, context_set, domain_set, statement_space
-from weft.polyhedral.scop import Access, Origin, Scop, Statement
 
 
 class Unchanged:

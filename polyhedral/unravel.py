@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.frontend.scalar_affine import Affine, FloorDiv, Range, floor_divide, to_affine, to_expr
-from weft.frontend.scalar_expr import Literal, literal
+from weft.ir.scalar_affine import Affine, FloorDiv, Range, floor_divide, to_affine, to_expr
+from weft.ir.scalar_expr import Literal, literal
+from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
 
 @dataclass(frozen=True, slots=True)

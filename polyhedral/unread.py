@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import Range, affine_bounds
-from weft.frontend.scalar_condition import conjunction
-from weft.frontend.scalar_expr import Expr, Literal, Select, Var, literal, rewrite
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Range, affine_bounds
+from weft.ir.scalar_condition import conjunction
+from weft.ir.scalar_expr import Expr, Literal, Select, Var, literal, rewrite
+from weft.ir.scop import Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.intervals import Ranges, certain, facts, ranges_of, restricted
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.scop import Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.transform.edit import accesses_of
 
 Box = Mapping[int, tuple[int, int]]  # dimension -> the least and the greatest index

@@ -18,10 +18,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft.codegen.native_library import NativeProgram
-from weft.codegen.size_arithmetic import bind, evaluate
-from weft.executable import Executable
-from weft.options import Options
+from weft.codegen.objects.native_library import NativeProgram
+from weft.driver.options import Options
+from weft.ir.size_arithmetic import bind, evaluate
+from weft.runtime.executable import Executable
 
 PAGE = mmap.PAGESIZE
 THREADS = 2

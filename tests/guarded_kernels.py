@@ -20,30 +20,30 @@ from typing import Any
 
 import numpy as np
 
-import weft.program_code
+import weft.driver.program_code
 from tests.benchmarks.polybench_checks import NASTY, READ_ELEMENT_0
 from tests.guarded import PAGE, Guarded, forbid
-from weft.benchmarks.loop_programs.registry import PROGRAMS
+from weft.benchmarks.loop_programs.run import PROGRAMS
 from weft.benchmarks.polybench import blas, datamining, kernels, medley, solvers, stencils
 from weft.benchmarks.polybench.benchmark import Arguments, Benchmark
-from weft.benchmarks.polybench.registry import SUITE
+from weft.benchmarks.polybench.run import SUITE
 from weft.benchmarks.polybench.verify import verify
-from weft.codegen.llvm_program import emit_program
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_ir import Allocate, For, Kernel, Stmt
-from weft.codegen.loop_ir import Buffer as KernelBuffer
-from weft.codegen.native_library import NativeProgram
-from weft.codegen.program import Arena, Buffer, Program
+from weft.codegen.llvm.program import emit_program
+from weft.codegen.llvm.target import host_target
+from weft.codegen.objects.native_library import NativeProgram
 from weft.codegen.rebuild import map_children
-from weft.codegen.size_arithmetic import bind, evaluate
-from weft.compiled import Compiled
-from weft.dtypes import as_dtype
-from weft.errors import CallError
-from weft.frontend.scalar_expr import Expr, Var, apply, literal
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.kernel_code import LoweredKernel, kernel_machine_code, lower_loops
+from weft.driver.kernel_code import LoweredKernel, kernel_machine_code, lower_loops
+from weft.driver.options import Options
+from weft.ir.dtypes import as_dtype
+from weft.ir.errors import CallError
+from weft.ir.loop_ir import Allocate, For, Kernel, Stmt
+from weft.ir.loop_ir import Buffer as KernelBuffer
+from weft.ir.program import Arena, Buffer, Program
+from weft.ir.scalar_expr import Expr, Var, apply, literal
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.size_arithmetic import bind, evaluate
 from weft.loop_kernel import Kernel as LoopKernel
-from weft.options import Options
+from weft.runtime.compiled import Compiled
 
 FAMILIES = {
     "blas": blas.BENCHMARKS,
@@ -327,7 +327,7 @@ def main(threads: str, families: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     # The smallest kernel is worth a second thread.
-    weft.program_code.emit_program = partial(emit_program, grain=1)  # type: ignore[assignment]
+    weft.driver.program_code.emit_program = partial(emit_program, grain=1)  # type: ignore[assignment]
     if "--mutants" in sys.argv:
         for kernel, change in MUTANTS:
             print(f"{kernel}, {change.__name__}: {fate(kernel, change)}", flush=True)

@@ -13,22 +13,22 @@ to type checkers. Names load their module when they are first used (PEP 562), so
 
 from importlib import import_module
 
-from weft.interrupts import uninterrupted as _uninterrupted
+from weft.ir.interrupts import uninterrupted as _uninterrupted
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "weft.api": ("Stages", "compile", "lower", "program", "quantize", "schedule", "schedules"),
-    "weft.schedule_value": ("Schedule",),
+    "weft.driver.schedule_value": ("Schedule",),
     "weft.instructions": ("Mappings", "instruction", "map_instruction"),
-    "weft.model": ("Model",),
-    "weft.quantization": ("Quantized",),
+    "weft.host.model": ("Model",),
+    "weft.offload.quantization": ("Quantized",),
     "weft.loop_kernel": ("Kernel", "kernel"),
-    "weft.executable": ("Executable", "load"),
-    "weft.options": ("Options",),
-    "weft.frontend.tensor_expr": ("Axis", "Monoid", "Program", "Tensor"),
-    "weft.frontend.scalar_expr": ("Expr", "Var", "literal", "select"),
-    "weft.frontend.build": (
+    "weft.runtime.executable": ("Executable", "load"),
+    "weft.driver.options": ("Options",),
+    "weft.ir.tensor_expr": ("Axis", "Monoid", "Program", "Tensor"),
+    "weft.ir.scalar_expr": ("Expr", "Var", "literal", "select"),
+    "weft.ir.build": (
         "acos", "acosh", "all_of", "all_over", "any_over", "argmax", "argmin", "asin", "asinh",
         "atan", "atanh", "ceil", "compute", "computes", "cos", "cosh", "erf", "exp", "expm1",
         "floor", "isinf", "isnan", "log", "log1p", "max_over", "max_with_index", "maximum",
@@ -36,16 +36,16 @@ _HOMES = {
         "round_even", "scan", "scatter", "sign", "sin", "sinh", "sqrt", "sum", "tan", "tanh",
         "trunc", "var",
     ),
-    "weft.dtypes": (
+    "weft.ir.dtypes": (
         "DType", "bfloat16", "bool_", "float16", "float32", "float64", "float4_e2m1fn",
         "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
         "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16",
         "uint32", "uint64", "bf16", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16",
         "u32", "u64",
     ),
-    "weft.polyhedral.instruction": ("Assembly", "Instruction", "Intrinsic", "Pattern"),
-    "weft.frontend.loops.arrays": ("empty", "ones", "statement", "zeros"),
-    "weft.errors": (
+    "weft.ir.instruction": ("Assembly", "Instruction", "Intrinsic", "Pattern"),
+    "weft.frontend.loops.functions": ("empty", "ones", "statement", "zeros"),
+    "weft.ir.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
         "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError", "ModelError",
         "StreamError", "UnsupportedError", "WeftError", "WeftWarning",

@@ -9,33 +9,33 @@ from typing import Any
 
 import onnx
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.machines.named import MACHINES, machine_named
-from weft.accelerated import Accelerated, accelerate
 from weft.codegen.target import Cpu
-from weft.compiler import cluster_scops, lower_graph, no_such_cluster
-from weft.errors import CallError, CompileError, ExpressionError
-from weft.executable import Executable
+from weft.driver.compiler import cluster_scops, lower_graph, no_such_cluster
+from weft.driver.kernel_code import lower_loops
+from weft.driver.options import Options, options_or_default
+from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
+from weft.driver.targets import target_for, thread_count
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.open_model import open_model
-from weft.frontend.scalar_expr import Var, walk
-from weft.frontend.tensor_expr import Program, Tensor, as_size, operations, size_symbols
-from weft.frontend.tensor_verifier import verify
 from weft.graph.from_program import from_program
-from weft.graph.operator_graph import Graph
-from weft.kernel_code import lower_loops
+from weft.host.model import Model, compile_model
+from weft.host.onnx_shapes import Shapes
+from weft.ir.accelerator import Accelerator
+from weft.ir.errors import CallError, CompileError, ExpressionError
+from weft.ir.operator_graph import Graph
+from weft.ir.scalar_expr import Var, walk
+from weft.ir.tensor_expr import Program, Tensor, as_size, operations, size_symbols
+from weft.ir.tensor_verifier import verify
 from weft.loop_kernel import Kernel
-from weft.model import Model, compile_model
-from weft.onnx_shapes import Shapes
-from weft.options import Options, options_or_default
+from weft.offload.accelerated import Accelerated, accelerate
+from weft.offload.quantization import Inputs, Quantized, integers_of, model_graph, quantized
 from weft.polyhedral.schedule_loops import schedule_loops as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.quantization import Inputs, Quantized, integers_of, model_graph, quantized
-from weft.schedule_value import Schedule, Subject, not_a_schedule
-from weft.targets import target_for, thread_count
-from weft.verify_full import compile_and_verify
-from weft.verify_kernel import compile_and_verify_kernel
+from weft.runtime.executable import Executable
+from weft.verify.verify_full import compile_and_verify
+from weft.verify.verify_kernel import compile_and_verify_kernel
 
 Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quantized
 

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.accelerator import (
+from weft.accel.artifact import Artifact
+from weft.accel.disassembler import listing
+from weft.accel.place import Offloaded
+from weft.accel.relocate import relocated
+from weft.accel.service import Order
+from weft.accel.timing import timing
+from weft.accel.without_names import known_numbers
+from weft.api import program
+from weft.ir.accelerator import (
     Accelerator,
     Channel,
     Cost,
@@ -24,25 +32,17 @@ from weft.accel.accelerator import (
     Queue,
     Wire,
 )
-from weft.accel.artifact import Artifact
-from weft.accel.bit_fields import Encoding, Field
-from weft.accel.disassembler import listing
-from weft.accel.known_numbers import known_numbers
-from weft.accel.place import Offloaded
-from weft.accel.relocate import relocated
-from weft.accel.service import Order
-from weft.accel.timing import timing
-from weft.accelerators import Semantics
-from weft.api import program
-from weft.arguments import arrange, fitting
-from weft.compiled import ArraySpec
-from weft.errors import CallError
-from weft.frontend.tensor_expr import Program, Tensor, as_size
-from weft.frontend.tensor_verifier import verify
-from weft.offload import Target, offload
+from weft.ir.bit_fields import Encoding, Field
+from weft.ir.errors import CallError
+from weft.ir.tensor_expr import Program, Tensor, as_size
+from weft.ir.tensor_verifier import verify
+from weft.offload.accelerators import Semantics
+from weft.offload.offload import Target, offload
+from weft.offload.simulator import check_stream, run_offloaded
+from weft.offload.stream_files import write_stream
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import check_stream, run_offloaded
-from weft.stream_files import write_stream
+from weft.runtime.arguments import arrange, fitting
+from weft.runtime.compiled import ArraySpec
 
 __all__ = [
     "Accelerator",

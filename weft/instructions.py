@@ -18,23 +18,21 @@ from numbers import Integral, Real
 from typing import Any
 
 from weft.api import program as program_of
-from weft.errors import CompileError
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal
-from weft.frontend.tensor_expr import Program, Tensor
-from weft.loop_kernel import Kernel
-from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.instruction import (
+from weft.ir.errors import CompileError
+from weft.ir.instruction import (
     ACCUMULATOR,
     Instruction,
     Operand,
     VectorEmission,
 )
-from weft.polyhedral.issue_conflict import issue_conflict
-from weft.polyhedral.map_instruction import Assignment, Mapped
+from weft.ir.scalar_expr import Expr, Literal, Var, literal
+from weft.ir.scop import Access, Scop, Statement
+from weft.ir.tensor_expr import Program, Tensor
+from weft.loop_kernel import Kernel
+from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.map_instruction import Assignment, Mapped, issue_conflict, mapping_text
 from weft.polyhedral.map_instruction import map_instruction as map_statement
-from weft.polyhedral.mapping_text import mapping_text
-from weft.polyhedral.scop import Access, Scop, Statement
 
 REGISTERS = 32
 MOST_CYCLES = 1e9  # of one issue: costs of whole programs stay finite

@@ -9,24 +9,24 @@ from typing import Any, overload
 
 import numpy as np
 
-from weft.arguments import arrange
-from weft.bound_call import BoundCall
-from weft.codegen.size_arithmetic import SizeError, bind
-from weft.compiled import ArraySpec
-from weft.errors import CallError
-from weft.executable import Executable
+from weft.driver.kernel_code import assumed, lower_loops
+from weft.driver.options import Options, options_or_default
+from weft.driver.passes import Passes
+from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
+from weft.driver.targets import target_for, thread_count
 from weft.frontend.loops.lower import LoopKernel, lower_kernel
 from weft.frontend.loops.source import LoopFunction
-from weft.kernel_code import assumed, lower_loops
-from weft.options import Options, options_or_default
-from weft.passes import Passes
+from weft.ir.errors import CallError
+from weft.ir.scop import Scop
+from weft.ir.size_arithmetic import SizeError, bind
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.schedule_value import Schedule, Subject, not_a_schedule
-from weft.targets import target_for, thread_count
-from weft.verify_kernel import compile_and_verify_kernel
+from weft.runtime.arguments import arrange
+from weft.runtime.bound_call import BoundCall
+from weft.runtime.compiled import ArraySpec
+from weft.runtime.executable import Executable
+from weft.verify.verify_kernel import compile_and_verify_kernel
 
 
 class Kernel(LoopFunction):

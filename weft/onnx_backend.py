@@ -14,10 +14,10 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 
-from weft.compiler import compile_graph
-from weft.errors import UnsupportedError
-from weft.onnx_model import OnnxModel, load_model
-from weft.staging import CompileGraph
+from weft.driver.compiler import compile_graph
+from weft.host.onnx_model import OnnxModel, load_model
+from weft.host.staging import CompileGraph
+from weft.ir.errors import UnsupportedError
 
 # Operators whose results are random draws. This interface exists to compare results.
 RANDOM = frozenset(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.machines.vta import Config, vta
-from weft.errors import CompileError
+from weft.ir.accelerator import Accelerator
+from weft.ir.errors import CompileError
 
 
 def _vta(configuration: Mapping[str, object]) -> Accelerator:

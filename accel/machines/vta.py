@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, fields
 from math import prod
 from typing import Any
 
-from weft.accel.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
-from weft.accel.bit_fields import Encoding, Field
 from weft.accel.machines import vta_semantics as semantics
 from weft.accel.machines.vta_rules import rules
-from weft.dtypes import i8, i32, u32
-from weft.errors import CompileError
+from weft.ir.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
+from weft.ir.bit_fields import Encoding, Field
+from weft.ir.dtypes import i8, i32, u32
+from weft.ir.errors import CompileError
 
 LOAD, STORE, GEMM, FINISH, ALU = range(5)
 UOP, WGT, INP, ACC, OUT = range(5)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.accelerator import Rule, Watch
-from weft.accel.bit_fields import Encoding
-from weft.errors import StreamError
+from weft.ir.accelerator import Rule, Watch
+from weft.ir.bit_fields import Encoding
+from weft.ir.errors import StreamError
 
 PIPELINE = 3  # micro-operations that are under way: one result is not read by the next two
 MOST = 15  # that is shifted by

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.accel.bit_fields import Encoding
-from weft.dtypes import i8, i32, i64
+from weft.ir.bit_fields import Encoding
+from weft.ir.dtypes import i8, i32, i64
 
 Function = Callable[..., None]
 

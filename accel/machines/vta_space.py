@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.machines.vta import MEMORIES, Config, vta
 from weft.accel.space import Point, Space
-from weft.errors import CompileError
+from weft.ir.accelerator import Accelerator
+from weft.ir.errors import CompileError
 
 MULTIPLIER, ADDER, SHORT_ADDER = 282.0, 137.0, 67.0
 FLIP_FLOP, MULTIPLEXER = 4.5, 1.9

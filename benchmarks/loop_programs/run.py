@@ -10,16 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import weft
+from weft.app.cli_shared import progress
+from weft.benchmarks.loop_programs.dynamic import DYNAMIC
+from weft.benchmarks.loop_programs.factorisations import FACTORISATIONS
+from weft.benchmarks.loop_programs.filters import FILTERS
+from weft.benchmarks.loop_programs.layers import LAYERS
+from weft.benchmarks.loop_programs.mixtures import MIXTURES
 from weft.benchmarks.loop_programs.program import Program
-from weft.benchmarks.loop_programs.registry import PROGRAMS
+from weft.benchmarks.loop_programs.stencils import STENCILS
+from weft.benchmarks.loop_programs.tensors import TENSORS
 from weft.benchmarks.polybench.benchmark import Arguments
 from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
 from weft.benchmarks.polybench.run import Row, against_peers, geometric_mean, restorer
 from weft.benchmarks.polybench.verify import Verdict, compared, fresh
 from weft.benchmarks.timing import Contestant, interleaved_restored
-from weft.cli_progress import progress
-from weft.errors import WeftError
-from weft.executable import Executable
+from weft.ir.errors import WeftError
+from weft.runtime.executable import Executable
 
 SLOW = 0.95  # of the better peer's speed
 
@@ -123,3 +129,17 @@ def _summary(rows: Sequence[Row]) -> Row:
     if ratios:
         summary["ratio"] = round(geometric_mean(list(ratios.values())), 3)
     return summary
+
+
+# ---- All loop programs, by name.
+
+
+PROGRAMS: dict[str, Program] = {
+    **FACTORISATIONS,
+    **DYNAMIC,
+    **STENCILS,
+    **FILTERS,
+    **TENSORS,
+    **LAYERS,
+    **MIXTURES,
+}

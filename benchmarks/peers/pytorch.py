@@ -10,10 +10,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.benchmarks.case import Case
+from weft.benchmarks.case import Case, is_constant, operands
 from weft.benchmarks.peers.onnx_to_torch import Unknown, module_of
 from weft.benchmarks.peers.peer import Prepared, Unfit
-from weft.benchmarks.products import is_constant, operands
 
 
 def _torch(threads: int) -> Any:

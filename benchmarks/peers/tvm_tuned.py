@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.benchmarks.case import Case
 from weft.benchmarks.peers.peer import Prepared, Unfit
-from weft.codegen.llvm_target import host_target
+from weft.codegen.llvm.target import host_target
 
 
 @dataclass(frozen=True, slots=True)

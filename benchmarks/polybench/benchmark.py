@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 Array = np.ndarray[Any, Any]
 Arguments = dict[str, Any]  # by name, in the order of the kernel's parameters

@@ -18,7 +18,7 @@ from weft.benchmarks.polybench.benchmark import (
     grid,
     noisy,
 )
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 _RANK = ((20, 30), (60, 80), (200, 240), (1000, 1200), (2000, 2600))
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.benchmarks.c_printer import fix_parameters, print_c
 from weft.benchmarks.polybench.benchmark import Arguments
-from weft.codegen.c_printer import print_c
-from weft.codegen.fix_parameters import fix_parameters
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_ir import Buffer, Kernel
-from weft.frontend.scalar_affine import to_affine
-from weft.polyhedral.scop import Scop
+from weft.ir.loop_ir import Buffer, Kernel
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.initial import initial
 
 FAST = ("-O3", "-march=native", "-ffast-math")  # as users of the suite compile it

@@ -19,7 +19,7 @@ from weft.benchmarks.polybench.benchmark import (
     grid,
     noisy,
 )
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 _SIZES = ((28, 32), (80, 100), (240, 260), (1200, 1400), (2600, 3000))
 

@@ -18,7 +18,7 @@ from weft.benchmarks.polybench.benchmark import (
     grid,
     noisy,
 )
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 # ---- 2mm: D = alpha A B C + beta D --------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from weft.benchmarks.polybench.benchmark import (
     grid,
     noisy,
 )
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 # ---- deriche: recursive edge detection, four sweeps over an image -------------------------------
 

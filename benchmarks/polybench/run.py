@@ -14,15 +14,21 @@ from typing import Any
 import click
 import numpy as np
 
+import weft
+from weft.app.cli_shared import progress
 from weft.benchmarks.fma_peak import FmaPeak
+from weft.benchmarks.polybench import blas, datamining, kernels, medley, solvers, stencils
 from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark
 from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
-from weft.benchmarks.polybench.programs import WeftProgram, compile_weft
-from weft.benchmarks.polybench.registry import SUITE
 from weft.benchmarks.polybench.verify import Run, Verdict, fresh, verify
 from weft.benchmarks.timing import Contestant, interleaved_restored
-from weft.cli_progress import progress
-from weft.errors import WeftError
+from weft.codegen.machines.host import host_machine
+from weft.driver.kernel_code import compile_kernel
+from weft.ir.dtypes import as_dtype
+from weft.ir.errors import WeftError
+from weft.ir.scop import Scop
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.runtime.executable import Executable
 
 Row = dict[str, Any]
 
@@ -237,3 +243,63 @@ def _summary(rows: Sequence[Row]) -> Row:
 
 def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
+
+
+# ---- A kernel of the suite compiled: parametric, once for all sizes and datasets.
+
+
+# What proving a schedule right takes: the legality of every dependence, flow, bounds.
+_VALIDATION = ("bounds", "legality", "validation", "verify")
+
+
+@dataclass(frozen=True, slots=True)
+class WeftProgram:
+    """``seconds``: of compiling, from the Python function to machine code in place;
+    ``validation``: the share of it that proving the schedule right took."""
+
+    scop: Scop  # as written
+    executable: Executable
+    seconds: float
+    validation: float
+
+    @property
+    def note(self) -> str:
+        """What the schedule is, in a few words."""
+        stats: dict[str, Any] = dict(self.executable.stats)
+        fallback = "SERIAL FALLBACK, " if stats["serial_fallbacks"] else ""
+        nests = f"{stats['kernels']} nest{'s' * (stats['kernels'] != 1)}"
+        return f"{fallback}{stats.get('schedule', nests)}"
+
+    def run(self, arguments: Arguments) -> None:
+        """In place, as a user calls it."""
+        self.executable(*arguments.values())
+
+
+def compile_weft(
+    benchmark: Benchmark,
+    dtype: str,
+    threads: int,
+    *,
+    time_tile: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
+) -> WeftProgram:
+    """``benchmark`` in ``dtype``, cold. Without ``time_tile``, the best schedule of plain loops."""
+    options = weft.Options(cache=False, threads=threads)
+    start, begin = time.perf_counter(), clock()
+    kernel = benchmark.make(as_dtype(dtype))
+    scheduled = None if time_tile else schedule_loops(kernel.scop, host_machine(), time_tile=False)
+    executable = compile_kernel(kernel.lowered, options, scheduled)
+    seconds, whole = clock() - begin, time.perf_counter() - start
+    stats: dict[str, Any] = dict(executable.stats)
+    proving = sum(s for stage, s in stats["seconds"].items() if stage in _VALIDATION)
+    return WeftProgram(kernel.lowered.scop, executable, seconds, proving / whole)
+
+
+# ---- All benchmarks of the suite, by name.
+
+
+SUITE: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for module in (blas, kernels, solvers, datamining, medley, stencils)
+    for benchmark in module.BENCHMARKS
+}

@@ -17,7 +17,7 @@ from weft.benchmarks.polybench.benchmark import (
     filled,
     grid,
 )
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 _SQUARE = ((40,), (120,), (400,), (2000,), (4000,))
 

@@ -18,7 +18,7 @@ from weft.benchmarks.polybench.benchmark import (
     grid,
     noisy,
 )
-from weft.dtypes import DType
+from weft.ir.dtypes import DType
 
 # ---- adi: alternating direction implicit heat equation ------------------------------------------
 

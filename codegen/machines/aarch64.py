@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.codegen.architectures import AARCH64
 from weft.codegen.target import KIB, MIB, Cpu
-from weft.polyhedral.machine import Cache
+from weft.ir.machine import Cache
 
 RECORDS = (
     Cpu(

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from weft import dtypes
-from weft.codegen.llvm_target import LlvmTarget
-from weft.dtypes import DType
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Load, Var, cast, literal
-from weft.polyhedral.instruction import (
+from weft.codegen.llvm.target import LlvmTarget
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.dtypes import DType
+from weft.ir.instruction import (
     ACCUMULATOR,
     Instruction,
     Intrinsic,
     Offset,
     Operand,
 )
-from weft.polyhedral.scop import Access, Body, Statement, Update
+from weft.ir.scalar_expr import Load, Var, cast, literal
+from weft.ir.scop import Access, Body, Statement, Update
 
 _ROUNDS = "subnormals count as 0, and a sum of two products is rounded in an order of its own"
 s8, u8, bf16 = dtypes.int8, dtypes.uint8, dtypes.bfloat16

@@ -10,11 +10,11 @@ from operator import le
 from pathlib import Path
 
 from weft.codegen.architectures import architecture_of
-from weft.codegen.llvm_target import LlvmTarget, host_target
+from weft.codegen.llvm.target import LlvmTarget, host_target
 from weft.codegen.machines.named import RECORDS
 from weft.codegen.target import TYPICAL, Cpu, Target, machine_of
 from weft.codegen.tile_permission import ask_for_tiles
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
 
 # Of x86 and of ARM.
 _IDENTITY = (

@@ -13,13 +13,13 @@ Sums of integers wrap modulo 2**32. ``tdpbf16ps`` takes subnormal numbers for 0 
 
 from __future__ import annotations
 
-from weft import dtypes
-from weft.codegen.llvm_target import LlvmTarget
-from weft.dtypes import DType
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Load, Var, cast, literal
-from weft.polyhedral.instruction import ACCUMULATOR, ROW, Instruction, Operand, Tiles
-from weft.polyhedral.scop import Access, Body, Statement, Update
+from weft.codegen.llvm.target import LlvmTarget
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.dtypes import DType
+from weft.ir.instruction import ACCUMULATOR, ROW, Instruction, Operand, Tiles
+from weft.ir.scalar_expr import Load, Var, cast, literal
+from weft.ir.scop import Access, Body, Statement, Update
 
 REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
 CYCLES = 16.0

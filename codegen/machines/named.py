@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from functools import cache
 
 from weft.codegen.architectures import ARCHITECTURES, Architecture
-from weft.codegen.llvm_cpus import cpu_features, cpu_names
+from weft.codegen.llvm.cpus import cpu_features, cpu_names
 from weft.codegen.machines import aarch64, x86_64
 from weft.codegen.target import Cpu, Target, target_of
-from weft.errors import CompileError
+from weft.ir.errors import CompileError
 
 RECORDS = (*x86_64.RECORDS, *aarch64.RECORDS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from weft.codegen.architectures import X86_64
 from weft.codegen.target import KIB, MIB, Cpu
-from weft.polyhedral.machine import Cache
+from weft.ir.machine import Cache
 
 
 def _mesh(mebibytes: int, cores: int) -> Cache:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from weft import dtypes
-from weft.frontend.scalar_affine import Affine, to_affine, to_expr
-from weft.frontend.scalar_condition import conjunction
-from weft.frontend.scalar_expr import Apply, Expr, Select, rewrite, walk
-from weft.polyhedral.scop import Constraint
+from weft.ir import dtypes
+from weft.ir.scalar_affine import Affine, to_affine, to_expr
+from weft.ir.scalar_condition import conjunction
+from weft.ir.scalar_expr import Apply, Expr, Select, rewrite, walk
+from weft.ir.scop import Constraint
 
 Case = tuple[tuple[Constraint, ...], Affine]
 MAX_CASES = 16

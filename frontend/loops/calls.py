@@ -6,16 +6,16 @@ import ast
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from weft.errors import ExpressionError
 from weft.frontend.loops.builder import Place, ScopBuilder
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.frame import Frame
 from weft.frontend.loops.signature import Argument, signature
 from weft.frontend.loops.source import LoopFunction, Source
 from weft.frontend.loops.values import Scalar, Value, View, convert, is_pure, loads
-from weft.frontend.scalar_affine import Affine, to_affine, to_expr
-from weft.frontend.scalar_expr import Expr, Load, Var, substitute, walk
-from weft.polyhedral.scop import Constraint
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_affine import Affine, to_affine, to_expr
+from weft.ir.scalar_expr import Expr, Load, Var, substitute, walk
+from weft.ir.scop import Constraint
 
 
 def inlined(

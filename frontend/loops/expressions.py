@@ -8,9 +8,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend import scalar_expr
 from weft.frontend.loops.frame import Frame, Knowledge, plain
 from weft.frontend.loops.functions import FUNCTIONS, OPERATORS, TYPES, call_operator
 from weft.frontend.loops.source import located
@@ -25,7 +22,9 @@ from weft.frontend.loops.values import (
     loads,
     number,
 )
-from weft.frontend.scalar_expr import Expr, Literal, cast, literal, select
+from weft.ir import dtypes, scalar_expr
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, Literal, cast, literal, select
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft import dtypes
 from weft.frontend.loops.affine import operands
 from weft.frontend.loops.values import loads
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Select, apply
+from weft.ir import dtypes
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, apply
 
 _FOLDS = frozenset({"add", "mul", "min", "max", "and", "or", "xor"})
 _SMALLER = {"lt": (0, 1), "le": (0, 1), "gt": (1, 0), "ge": (1, 0)}  # op: (smaller, larger) side

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import DType
 from weft.frontend.loops.source import Source, read_source
 from weft.frontend.loops.values import Scalar, Value, View, number
+from weft.ir.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.errors import ExpressionError
-from weft.frontend import build
 from weft.frontend.loops.values import Scalar, cast_folded, combine
+from weft.ir import build, dtypes
+from weft.ir.dtypes import DType
+from weft.ir.errors import ExpressionError
 
 _NAMES = {  # operator: what Python, NumPy and Weft call it
     "acos": ("acos", "arccos"), "asin": ("asin", "arcsin"), "atan": ("atan", "arctan"),
@@ -94,3 +94,34 @@ def _one(function: Callable[..., Any], args: list[Scalar]) -> Scalar:
     if len(args) != 1:
         raise ExpressionError("WEFT-E0163", f"{function.__name__} takes one argument here")
     return args[0]
+
+
+# ---- What kernels call to make arrays of their own; in plain Python, NumPy arrays.
+
+
+Shape = int | Sequence[int]
+
+
+def zeros(shape: Shape, dtype: DType = dtypes.float64) -> np.ndarray:
+    """An array of zeros: ``tmp = weft.zeros((N, M), weft.f64)``."""
+    return np.zeros(shape, dtype.numpy)
+
+
+def ones(shape: Shape, dtype: DType = dtypes.float64) -> np.ndarray:
+    return np.ones(shape, dtype.numpy)
+
+
+def empty(shape: Shape, dtype: DType = dtypes.float64) -> np.ndarray:
+    """An array whose elements must be written before they are read."""
+    return np.empty(shape, dtype.numpy)
+
+
+def statement(name: str) -> AbstractContextManager[None]:
+    """``with weft.statement("init"):`` names the statements in it, for schedules and errors."""
+    return nullcontext()
+
+
+# What each function puts into the array; None: nothing.
+FILLS: dict[object, int | None] = {
+    zeros: 0, np.zeros: 0, ones: 1, np.ones: 1, empty: None, np.empty: None,
+}  # fmt: skip

@@ -18,9 +18,9 @@ from weft.frontend.loops.affine import Case, cases, operands
 from weft.frontend.loops.builder import ScopBuilder
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.values import is_pure
-from weft.frontend.scalar_affine import to_expr
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, walk
-from weft.polyhedral.scop import Constraint
+from weft.ir.scalar_affine import to_expr
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, walk
+from weft.ir.scop import Constraint
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,22 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from weft import dtypes
-from weft.errors import BudgetError
-from weft.frontend.loops.arrays import statement
-from weft.frontend.loops.assign import Assigner
+from weft.frontend.loops.assign import Assigner, dtype_of, new_array
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
 from weft.frontend.loops.calls import inlined
-from weft.frontend.loops.conditions import Decision, Way, decide
+from weft.frontend.loops.conditions import Decision, Way, decide, whichever
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.frame import Frame, Gone, Knowledge, Restart
-from weft.frontend.loops.local_arrays import dtype_of, new_array
+from weft.frontend.loops.functions import statement
 from weft.frontend.loops.loop_range import Turns, loop_range, with_derived
 from weft.frontend.loops.signature import Argument, meaning, signature
 from weft.frontend.loops.source import LoopFunction, Source
 from weft.frontend.loops.values import Scalar, View, loads, whole
-from weft.frontend.loops.whichever import whichever
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.polyhedral.scop import Constraint, Scop
+from weft.ir import dtypes
+from weft.ir.errors import BudgetError
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scop import Constraint, Scop
 
 _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.While: ("while", "a for loop over a range, with `if` inside"),

@@ -14,11 +14,11 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import ArrayType, DType
 from weft.frontend.loops.functions import TYPES
 from weft.frontend.loops.source import Source
-from weft.frontend.scalar_expr import Expr, Var, apply, literal
+from weft.ir import dtypes
+from weft.ir.dtypes import ArrayType, DType
+from weft.ir.scalar_expr import Expr, Var, apply, literal
 
 Kind = Literal["array", "scalar", "parameter"]
 SCALARS: dict[Any, DType] = {float: dtypes.float64, bool: dtypes.bool_, int: dtypes.int64}

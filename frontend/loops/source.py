@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NoReturn
 
-from weft.errors import ExpressionError, KernelError
+from weft.ir.errors import ExpressionError, KernelError
 
 
 class LoopFunction:

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.errors import ExpressionError
-from weft.frontend.scalar_expr import (
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import (
     Expr,
     Literal,
     Load,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft import dtypes
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.tensors import dtype_of
+from weft.ir import dtypes
 
 
 @handler("Attention", since=23)

@@ -17,9 +17,9 @@ import numpy as np
 import onnx
 from onnx import defs
 
-from weft.errors import ModelError, UnsupportedError
 from weft.frontend.onnx.onnx_graph import OnnxNode, Region
 from weft.frontend.onnx.read_model import read_model
+from weft.ir.errors import ModelError, UnsupportedError
 
 _NEWEST_OPSET = defs.onnx_opset_version()
 _MOST = 2**31 - 1  # of a version in any domain

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.dtypes import DType
-from weft.graph.operator_graph import Value
+from weft.ir.dtypes import DType
+from weft.ir.operator_graph import Value
 
 Results = Any  # Value | Sequence[Value | None]: what ``call`` gives, or several of it
 Handler = Callable[["NodeContext"], Results]

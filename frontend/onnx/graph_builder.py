@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from weft.dtypes import DType, as_dtype
-from weft.errors import ExecutionError, ModelError
-from weft.frontend.build import compute, placeholder
-from weft.frontend.limits import check_tensor
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import walk
-from weft.frontend.tensor_expr import (
+from weft.ir.build import compute, placeholder
+from weft.ir.dtypes import DType, as_dtype
+from weft.ir.errors import ExecutionError, ModelError
+from weft.ir.limits import check_tensor
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import walk
+from weft.ir.tensor_expr import (
     Compute,
     Program,
     Reduce,
@@ -23,8 +24,7 @@ from weft.frontend.tensor_expr import (
     constant_size,
     operations,
 )
-from weft.frontend.tensor_interpreter import interpret
-from weft.graph.operator_graph import Graph, Node, Value
+from weft.ir.tensor_interpreter import interpret
 
 FOLD_ELEMENTS = 1 << 14  # of all inputs and outputs of one operator folded at import
 FOLD_WORK = 1 << 20  # points of its iteration space

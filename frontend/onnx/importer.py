@@ -6,7 +6,7 @@
 
 Values that handlers need at import (shapes, axes) are folded on the way. One that is not constant
 stops import with ``NeedsValue``, which carries the graph that computes it; the caller runs that
-and imports again with the value known (``weft/onnx_model.py``).
+and imports again with the value known (``weft/host/onnx_model.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 import onnx
 
 import weft.frontend.onnx as handlers
-from weft.errors import CompileError, ExpressionError, ModelError, UnsupportedError, WeftWarning
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.context import Handler, find_handler
 from weft.frontend.onnx.graph_builder import GraphBuilder, frozen
@@ -34,10 +33,11 @@ from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
 from weft.frontend.onnx.read_model import text
 from weft.frontend.onnx.schema_functions import depends_on_types, expand
 from weft.frontend.onnx.tensors import checked_shape, dtype_of
-from weft.frontend.scalar_expr import Var
-from weft.frontend.tensor_expr import Size, constant_size
-from weft.graph.operator_graph import Graph, Value
-from weft.interrupts import uninterrupted
+from weft.ir.errors import CompileError, ExpressionError, ModelError, UnsupportedError, WeftWarning
+from weft.ir.interrupts import uninterrupted
+from weft.ir.operator_graph import Graph, Value
+from weft.ir.scalar_expr import Var
+from weft.ir.tensor_expr import Size, constant_size
 
 Shapes = Mapping[str, tuple[int, ...]]
 Known = Mapping[str, np.ndarray]

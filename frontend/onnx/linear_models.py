@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft import dtypes
-from weft.dtypes import DType
 from weft.frontend.onnx.context import NodeContext, Results, handler
-from weft.frontend.tensor_expr import Size, constant_size
-from weft.graph.operator_graph import Value
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.operator_graph import Value
+from weft.ir.tensor_expr import Size, constant_size
 
 ML = "ai.onnx.ml"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import DType
-from weft.errors import ModelError, UnsupportedError
 from weft.frontend.onnx.graph_builder import GraphBuilder
 from weft.frontend.onnx.onnx_graph import OnnxNode
-from weft.graph.operator_graph import Graph, Value
+from weft.ir.dtypes import DType
+from weft.ir.errors import ModelError, UnsupportedError
+from weft.ir.operator_graph import Graph, Value
 
 
 class NeedsValue(Exception):

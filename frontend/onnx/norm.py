@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft import dtypes
-from weft.dtypes import DType
 from weft.frontend.onnx.context import NodeContext, Results, handler
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
 
 _STASH = {1: dtypes.float32, 10: dtypes.float16, 11: dtypes.float64, 16: dtypes.bfloat16}
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from weft.errors import BudgetError, ModelError
+from weft.ir.errors import BudgetError, ModelError
 
 MAX_MODEL_BYTES = 2**31  # protobuf's own limit
 

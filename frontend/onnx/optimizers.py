@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.frontend.onnx.context import NodeContext, Results, handler
-from weft.graph.operator_graph import Value
+from weft.ir.operator_graph import Value
 
 DOMAIN = "ai.onnx.preview.training"
 

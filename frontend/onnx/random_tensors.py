@@ -9,9 +9,9 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from weft import dtypes
-from weft.frontend.onnx.cast import dtype_attribute
 from weft.frontend.onnx.context import NodeContext, Results, handler
+from weft.frontend.onnx.quantization import dtype_attribute
+from weft.ir import dtypes
 
 
 def _stream(node: NodeContext) -> int:

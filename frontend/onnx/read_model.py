@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from weft.errors import BudgetError, ModelError
 from weft.frontend.onnx.context import find_handler
-from weft.frontend.onnx.external_data import ExternalData
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, captured
-from weft.frontend.onnx.tensors import sparse_to_array, tensor_to_array
+from weft.frontend.onnx.tensors import ExternalData, sparse_to_array, tensor_to_array
+from weft.ir.errors import BudgetError, ModelError
 
 MAX_NODES = 50_000
 MAX_DEPTH = 64  # of function calls, and of subgraphs

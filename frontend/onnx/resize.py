@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.operators.resize import COORDINATES, NEAREST, RADIUS, Kernel, Sampling
-from weft.frontend.tensor_expr import Size
-from weft.graph.operator_graph import Value
+from weft.ir import dtypes
+from weft.ir.operator_graph import Value
+from weft.ir.tensor_expr import Size
 
 
 @dataclass(frozen=True, slots=True)

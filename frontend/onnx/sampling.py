@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from weft.frontend.onnx.context import NodeContext, Results, handler
-from weft.frontend.onnx.conv import group
+from weft.frontend.onnx.contractions import group
 from weft.frontend.onnx.shape import static_ints
 from weft.frontend.onnx.window import integers, spatial, weights_kernel, window_attributes
-from weft.frontend.tensor_expr import constant_size
+from weft.ir.tensor_expr import constant_size
 
 
 @handler("GridSample")

@@ -10,8 +10,8 @@ from onnx import defs
 from weft.frontend.onnx.onnx_graph import OnnxNode
 from weft.frontend.onnx.read_model import inlined
 from weft.frontend.onnx.tensors import element_type_of
-from weft.frontend.tensor_expr import constant_size
-from weft.graph.operator_graph import Value
+from weft.ir.operator_graph import Value
+from weft.ir.tensor_expr import constant_size
 
 
 def depends_on_types(node: OnnxNode) -> bool:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft import dtypes
-from weft.errors import BudgetError
-from weft.frontend.limits import MAX_ELEMENTS
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.tensors import dtype_of
 from weft.frontend.operators.shape import resolve_shape
-from weft.frontend.tensor_expr import Size, constant_size
-from weft.graph.operator_graph import Value
+from weft.ir import dtypes
+from weft.ir.errors import BudgetError
+from weft.ir.limits import MAX_ELEMENTS
+from weft.ir.operator_graph import Value
+from weft.ir.tensor_expr import Size, constant_size
 
 
 def static_ints(node: NodeContext, value: Value) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.frontend.build import maximum, minimum
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.shape import (
     axes_of,
@@ -13,8 +12,9 @@ from weft.frontend.onnx.shape import (
     static_int,
     static_ints,
 )
-from weft.frontend.tensor_expr import Size, as_size, constant_size
-from weft.graph.operator_graph import Value
+from weft.ir.build import maximum, minimum
+from weft.ir.operator_graph import Value
+from weft.ir.tensor_expr import Size, as_size, constant_size
 
 # ---- slice --------------------------------------------------------------------------------------
 

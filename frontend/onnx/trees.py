@@ -19,7 +19,7 @@ from weft.frontend.onnx.linear_models import (
     width_of,
 )
 from weft.frontend.operators.trees import MEMBER
-from weft.graph.operator_graph import Value
+from weft.ir.operator_graph import Value
 
 _MODES = (
     "BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.shape import axis_of, static_int
 from weft.frontend.onnx.slice import part_of
-from weft.graph.operator_graph import Value
+from weft.ir.operator_graph import Value
 
 
 def counted(node: NodeContext, found: Value, count: Value, axis: int = 0) -> Value:
@@ -68,3 +68,20 @@ def non_max_suppression(node: NodeContext) -> Results:
         center_point_box=bool(node.attribute("center_point_box", 0)),
     )
     return counted(node, rows, count)
+
+
+# ---- Handlers of sorting and selecting.
+
+
+@handler("TopK")
+def top_k(node: NodeContext) -> Results:
+    k = node.attribute("k") if node.opset < 10 else static_int(node, node.input(1))
+    if k is None:
+        raise node.malformed("no k is given")
+    return node.call(
+        "top_k",
+        node.input(0),
+        k=k,
+        axis=node.attribute("axis", -1),
+        largest=bool(node.attribute("largest", 1)),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.frontend.onnx.context import NodeContext
-from weft.frontend.tensor_expr import Size
+from weft.ir.tensor_expr import Size
 
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.frontend.build import erf, exp, expm1, log1p, maximum, minimum, tanh
 from weft.frontend.operators.broadcast import elementwise, number
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import require
-from weft.frontend.scalar_expr import Expr, select
-from weft.frontend.tensor_expr import Tensor
+from weft.ir.build import erf, exp, expm1, log1p, maximum, minimum, tanh
+from weft.ir.scalar_expr import Expr, apply, select
+from weft.ir.tensor_expr import Tensor
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -98,3 +98,25 @@ def shrink_definition(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Te
         return shrink(real, bias=bias, lambd=lambd).astype(x.dtype)
 
     return elementwise("shrink", body, x, wide=True)
+
+
+# ---- Mathematical functions, elementwise.
+
+
+FUNCTIONS = (
+    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+    "acosh", "atanh", "erf",
+)  # fmt: skip
+
+
+def _math_functions_register(name: str) -> None:
+    @operator(name)
+    def definition(x: Tensor) -> Tensor:
+        def body(value: Expr) -> Expr:
+            return apply(name, value)
+
+        return elementwise(name, body, x)
+
+
+for _name in FUNCTIONS:
+    _math_functions_register(_name)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from weft.errors import ExpressionError
-from weft.frontend.build import select
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.tensor_expr import Size, constant_size
+from weft.ir.build import select
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr
+from weft.ir.tensor_expr import Size, constant_size
 
 Item = TypeVar("Item")
 

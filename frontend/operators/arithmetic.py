@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import maximum, minimum, reshape
 from weft.frontend.operators.broadcast import elementwise, number
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, apply, binary
-from weft.frontend.tensor_expr import Tensor
+from weft.ir import dtypes
+from weft.ir.build import isinf, isnan, maximum, minimum, reshape
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, apply, binary, select
+from weft.ir.tensor_expr import Tensor
 
 
 def divided(a: Expr, b: Expr) -> Expr:
@@ -124,3 +124,44 @@ def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Te
 def trailing_ones(x: Tensor, *, count: int) -> Tensor:
     """``x`` with ``count`` dimensions of size 1 appended, to broadcast along an axis."""
     return reshape(x, (*x.shape, *[1] * count), name="trailing_ones")
+
+
+# ---- Logic and comparison, elementwise with broadcasting.
+
+
+_FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "not": lambda a: ~a,
+    "equal": lambda a, b: a.equal(b),
+    "greater": lambda a, b: a > b,
+    "greater_or_equal": lambda a, b: a >= b,
+    "less": lambda a, b: a < b,
+    "less_or_equal": lambda a, b: a <= b,
+    "where": select,
+    "is_nan": isnan,
+}
+
+
+def _register(name: str, function: Callable[..., Expr]) -> None:
+    @operator(name)
+    def definition(*tensors: Tensor) -> Tensor:
+        return elementwise(name, function, *tensors)
+
+
+for _name, _function in _FUNCTIONS.items():
+    _register(_name, _function)
+
+
+@operator("is_inf")
+def is_inf(x: Tensor, *, negative: bool = True, positive: bool = True) -> Tensor:
+    """Whether an element is an infinity of the signs that are asked for."""
+
+    def body(value: Expr) -> Expr:
+        infinite = isinf(value)
+        if not positive:
+            infinite = infinite & (value < 0)
+        return infinite if negative else infinite & (value > 0)
+
+    return elementwise("is_inf", body, x)

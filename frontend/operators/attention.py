@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import compute, exp, max_over, reshape, sum, tanh
 from weft.frontend.operators.broadcast import broadcast_shape
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import (
@@ -17,8 +14,11 @@ from weft.frontend.operators.sizes import (
     require_rank,
     unify,
 )
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size
+from weft.ir import dtypes
+from weft.ir.build import compute, exp, max_over, reshape, sum, tanh
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size
 
 NEVER = float("-inf")
 

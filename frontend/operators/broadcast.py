@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from weft.errors import ExpressionError
-from weft.frontend.build import compute
-from weft.frontend.scalar_expr import Expr, as_expr
-from weft.frontend.tensor_expr import Size, Tensor
+from weft.ir.build import compute
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr, as_expr
+from weft.ir.tensor_expr import Size, Tensor
 
 Shape = tuple[Size, ...]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.errors import ExpressionError
-from weft.frontend.build import minimum
 from weft.frontend.operators.broadcast import elementwise
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, apply, bitcast, literal, select
-from weft.frontend.tensor_expr import Tensor
+from weft.ir import dtypes
+from weft.ir.build import minimum
+from weft.ir.dtypes import DType
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr, apply, bitcast, literal, select
+from weft.ir.tensor_expr import Tensor
 
 
 @operator("cast")

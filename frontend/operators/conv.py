@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.frontend.build import compute, reshape, sum
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import (
     accumulator,
@@ -20,8 +19,9 @@ from weft.frontend.operators.sizes import (
     unify,
 )
 from weft.frontend.operators.window import Pads, Window, make_window, padded
-from weft.frontend.scalar_expr import Expr, cast
-from weft.frontend.tensor_expr import Axis, Size, Tensor
+from weft.ir.build import compute, reshape, sum
+from weft.ir.scalar_expr import Expr, cast
+from weft.ir.tensor_expr import Axis, Size, Tensor
 
 TAPS = "rstuvw"
 

@@ -16,8 +16,6 @@ from functools import reduce
 from itertools import product
 from math import gcd
 
-from weft.errors import ExpressionError
-from weft.frontend.build import all_of, compute, reshape, sum
 from weft.frontend.operators.conv import TAPS, group_size, with_bias
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import (
@@ -29,8 +27,10 @@ from weft.frontend.operators.sizes import (
     unify,
 )
 from weft.frontend.operators.window import make_window, padded
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
+from weft.ir.build import all_of, compute, reshape, sum
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft import dtypes
-from weft.errors import ExpressionError
-from weft.frontend import build
-from weft.frontend.build import compute, reduce_axis, scan
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, literal, select
-from weft.frontend.tensor_expr import Tensor, constant_size
+from weft.ir import build, dtypes
+from weft.ir.build import compute, reduce_axis, scan
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr, literal, select
+from weft.ir.tensor_expr import Tensor, constant_size
 
 
 @operator("det")

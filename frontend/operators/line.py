@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from weft.frontend.build import compute
 from weft.frontend.operators.sizes import axes_over, normal_axes, total_size
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size
+from weft.ir.build import compute
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size
 
 T = TypeVar("T")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.frontend.build import compute, exp, reshape, scan, sum
 from weft.frontend.operators.recurrent import check_shape
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import axes_over, known, require, require_rank, wide
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Tensor, as_size
+from weft.ir.build import compute, exp, reshape, scan, sum
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Tensor, as_size
 
 
 @operator("linear_attention")

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import compute, power, reshape, sqrt, sum
 from weft.frontend.operators.broadcast import at, broadcast_shape
 from weft.frontend.operators.line import Line
 from weft.frontend.operators.pool import lp_norm
@@ -25,8 +22,11 @@ from weft.frontend.operators.sizes import (
     wide,
 )
 from weft.frontend.operators.window import padded
-from weft.frontend.scalar_expr import Expr, cast, select
-from weft.frontend.tensor_expr import Axis, Tensor
+from weft.ir import dtypes
+from weft.ir.build import compute, power, reshape, sqrt, sum
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, cast, select
+from weft.ir.tensor_expr import Axis, Tensor
 
 
 def moments(x: Tensor, line: Line, dtype: DType) -> tuple[Tensor, Tensor]:

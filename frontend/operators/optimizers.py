@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from weft.frontend.build import computes, power, sqrt
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import require, require_rank, unify
-from weft.frontend.scalar_expr import Expr, cast, select
-from weft.frontend.tensor_expr import Axis, Tensor
+from weft.ir.build import computes, power, sqrt
+from weft.ir.scalar_expr import Expr, cast, select
+from weft.ir.tensor_expr import Axis, Tensor
 
 
 @operator("adagrad")

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft import dtypes
-from weft.frontend.build import (
+from weft.frontend.operators.conv import TAPS
+from weft.frontend.operators.registry import operator
+from weft.frontend.operators.sizes import (
+    axes_over,
+    require,
+    require_rank,
+    total_size,
+    unify,
+    wide,
+)
+from weft.frontend.operators.window import Pads, Window, make_window, padded
+from weft.ir import dtypes
+from weft.ir.build import (
     all_of,
     compute,
     computes,
@@ -18,19 +29,8 @@ from weft.frontend.build import (
     sqrt,
     sum,
 )
-from weft.frontend.operators.conv import TAPS
-from weft.frontend.operators.registry import operator
-from weft.frontend.operators.sizes import (
-    axes_over,
-    require,
-    require_rank,
-    total_size,
-    unify,
-    wide,
-)
-from weft.frontend.operators.window import Pads, Window, make_window, padded
-from weft.frontend.scalar_expr import Expr, Number, binary, cast, literal
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
+from weft.ir.scalar_expr import Expr, Number, binary, cast, literal
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 
 @operator("max_pool")

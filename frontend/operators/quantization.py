@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import compute, max_over, maximum, min_over, minimum, round_even
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import axes_over, normal_axis, require, unify, wide
-from weft.frontend.scalar_expr import Expr, cast
-from weft.frontend.tensor_expr import Axis, Tensor, as_size, constant_size
+from weft.ir import dtypes
+from weft.ir.build import compute, max_over, maximum, min_over, minimum, round_even
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, cast
+from weft.ir.tensor_expr import Axis, Tensor, as_size, constant_size
 
 
 @operator("quantize_linear")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft import dtypes
-from weft.frontend.build import compute
 from weft.frontend.operators.conv import kernel_window, slid
 from weft.frontend.operators.matmul import product_sums
 from weft.frontend.operators.quantization import quantized, shifted
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import require, require_rank, unify
 from weft.frontend.operators.window import Pads, padded
-from weft.frontend.scalar_expr import Expr, cast
-from weft.frontend.tensor_expr import Axis, Size, Tensor
+from weft.ir import dtypes
+from weft.ir.build import compute
+from weft.ir.scalar_expr import Expr, cast
+from weft.ir.tensor_expr import Axis, Size, Tensor
 
 
 @operator("conv_integer")

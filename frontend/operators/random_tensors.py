@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import argmax, compute, computes, cos, log, reduce_axis, scan, sqrt
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import total_size
-from weft.frontend.scalar_expr import Expr, literal, select
-from weft.frontend.tensor_expr import Size, Tensor, as_size
+from weft.ir import dtypes
+from weft.ir.build import argmax, compute, computes, cos, log, reduce_axis, scan, sqrt
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, literal, select
+from weft.ir.tensor_expr import Size, Tensor, as_size
 
 Shape = Sequence[Size]
 

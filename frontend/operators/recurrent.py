@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import compute, maximum, minimum, sum, tanh
 from weft.frontend.operators.activations import elu, hard_sigmoid, sigmoid, softplus
 from weft.frontend.operators.sizes import axes_over, known, require, require_rank, unify, wide
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size
+from weft.ir import dtypes
+from weft.ir.build import compute, maximum, minimum, sum, tanh
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size
 
 Activation = tuple[str, float, float]  # name, alpha, beta
 

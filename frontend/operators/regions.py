@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft import dtypes
-from weft.frontend.build import all_of, ceil, compute, floor, max_over, maximum, minimum, sum
 from weft.frontend.operators.conv import TAPS
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.resize import Kernel
@@ -19,8 +17,10 @@ from weft.frontend.operators.sizes import (
     wide,
 )
 from weft.frontend.operators.window import make_window
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size
+from weft.ir import dtypes
+from weft.ir.build import all_of, ceil, compute, floor, max_over, maximum, minimum, sum
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size
 
 
 @operator("roi_align")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import weft.frontend.operators as families
-from weft.errors import ExpressionError
-from weft.frontend.tensor_axes import fresh_axes
-from weft.frontend.tensor_expr import Program, Tensor
-from weft.interrupts import uninterrupted
+from weft.ir.errors import ExpressionError
+from weft.ir.interrupts import uninterrupted
+from weft.ir.tensor_axes import fresh_axes
+from weft.ir.tensor_expr import Program, Tensor
 
 Definition = Callable[..., Tensor | tuple[Tensor, ...]]
 

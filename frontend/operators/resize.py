@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import compute, floor, maximum, minimum, round_even, sum
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import axes_over, normal_axis, require, unify, wide
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size
+from weft.ir import dtypes
+from weft.ir.build import compute, floor, maximum, minimum, round_even, sum
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size
 
 COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",

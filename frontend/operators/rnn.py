@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.frontend.build import scan
 from weft.frontend.operators.recurrent import (
     Activation,
     Pass,
@@ -16,8 +15,9 @@ from weft.frontend.operators.recurrent import (
 )
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import require, wide
-from weft.frontend.scalar_expr import Expr, literal, select
-from weft.frontend.tensor_expr import Tensor
+from weft.ir.build import scan
+from weft.ir.scalar_expr import Expr, literal, select
+from weft.ir.tensor_expr import Tensor
 
 TANH: Activation = ("tanh", 0.0, 0.0)
 SIGMOID: Activation = ("sigmoid", 0.0, 0.0)

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.dtypes import bool_, float32, float64, uint8
-from weft.frontend.build import (
+from weft.frontend.operators.conv import TAPS, group_size, kernel_window, with_bias
+from weft.frontend.operators.registry import operator
+from weft.frontend.operators.resize import Kernel
+from weft.frontend.operators.sizes import axes_over, require, require_rank, unify, wide
+from weft.frontend.operators.window import Pads, Window
+from weft.ir.build import (
     all_of,
     compute,
     maximum,
@@ -16,13 +20,9 @@ from weft.frontend.build import (
     round_even,
     sum,
 )
-from weft.frontend.operators.conv import TAPS, group_size, kernel_window, with_bias
-from weft.frontend.operators.registry import operator
-from weft.frontend.operators.resize import Kernel
-from weft.frontend.operators.sizes import axes_over, require, require_rank, unify, wide
-from weft.frontend.operators.window import Pads, Window
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size
+from weft.ir.dtypes import bool_, float32, float64, uint8
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size
 
 PADDINGS = ("zeros", "border", "reflection")
 FAR = float(1 << 30)  # coordinates beyond it are as good as infinite

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend import build
-from weft.frontend.build import compute, select
 from weft.frontend.operators.arguments import axis_indices, expect, may_equal, total
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, Number, literal
-from weft.frontend.tensor_expr import Size, Tensor, as_size, constant_size
+from weft.ir import build, dtypes
+from weft.ir.build import compute, select
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, Number, literal
+from weft.ir.tensor_expr import Size, Tensor, as_size, constant_size
 
 
 @operator("reshape")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.errors import ExpressionError
-from weft.frontend.scalar_expr import Expr, binary, cast, literal
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr, binary, cast, literal
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 
 def unify(left: Size, right: Size, what: str) -> Size:

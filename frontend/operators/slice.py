@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import add
 
-from weft.frontend.build import all_of, compute, select
 from weft.frontend.operators.arguments import (
     axis_index,
     expect,
@@ -14,8 +13,9 @@ from weft.frontend.operators.arguments import (
     without,
 )
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.tensor_expr import Size, Tensor, as_size, constant_size
+from weft.ir.build import all_of, compute, select
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.tensor_expr import Size, Tensor, as_size, constant_size
 
 
 @operator("strided_slice")

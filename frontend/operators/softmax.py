@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.frontend.build import argmax, compute, exp, log, max_over, sum
 from weft.frontend.operators.line import Line
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import wide
-from weft.frontend.scalar_expr import Expr, cast, literal, select
-from weft.frontend.tensor_expr import Axis, Tensor
+from weft.ir.build import argmax, compute, exp, log, max_over, sum
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Axis, Tensor
 
 
 @operator("softmax")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft import dtypes
-from weft.frontend import build
-from weft.frontend.build import (
+from weft.frontend.operators.arguments import expect, expect_same, total
+from weft.frontend.operators.registry import operator
+from weft.frontend.operators.unique import greater, last_or_zero, ranks, running_count
+from weft.ir import build, dtypes
+from weft.ir.build import (
     compute,
     maximum,
     minimum,
@@ -16,13 +18,9 @@ from weft.frontend.build import (
     scatter,
     select,
 )
-from weft.frontend.limits import check_comparisons
-from weft.frontend.operators.arguments import expect, expect_same, total
-from weft.frontend.operators.registry import operator
-from weft.frontend.operators.sort import greater, ranks
-from weft.frontend.operators.unique import last_or_zero, running_count
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.tensor_expr import Tensor
+from weft.ir.limits import check_comparisons
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.tensor_expr import Tensor
 
 Corners = tuple[Expr, Expr, Expr, Expr]  # y_low, x_low, y_high, x_high
 

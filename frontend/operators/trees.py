@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 
 import ml_dtypes
 
-from weft import dtypes
-from weft.frontend import build
-from weft.frontend.build import compute, reduce_axis, scan, scatter, select
 from weft.frontend.operators.arguments import expect, expect_same
 from weft.frontend.operators.registry import operator
-from weft.frontend.scalar_expr import Expr, apply, literal
-from weft.frontend.tensor_expr import Tensor, as_size
+from weft.ir import build, dtypes
+from weft.ir.build import compute, reduce_axis, scan, scatter, select
+from weft.ir.scalar_expr import Expr, apply, literal
+from weft.ir.tensor_expr import Tensor, as_size
 
 COMPARISONS = ("le", "lt", "ge", "gt", "eq", "ne")
 MEMBER = len(COMPARISONS)  # mode of a node that asks whether the feature is in a set

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weft.errors import ExpressionError
-from weft.frontend.build import all_of, compute
 from weft.frontend.operators.sizes import maximum_size
-from weft.frontend.scalar_expr import Expr, Number, binary, literal, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor, as_size, constant_size
+from weft.ir.build import all_of, compute
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Expr, Number, binary, literal, select
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 Pads = Sequence[Size] | str | None  # all befores, then all afters; or 'same_upper', 'same_lower'
 

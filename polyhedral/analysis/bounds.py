@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from weft.frontend.scalar_affine import Affine, to_expr
-from weft.frontend.scalar_expr import Expr
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import (
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import (
     affine_of,
     context_set,
     coordinate,
@@ -25,7 +23,9 @@ from weft.polyhedral.named_isl import (
     tuple_space,
     without_parameters,
 )
-from weft.polyhedral.scop import Scop, Statement
+from weft.ir.scalar_affine import Affine, to_expr
+from weft.ir.scalar_expr import Expr
+from weft.ir.scop import Scop, Statement
 
 Values = Iterable[tuple[Statement, Expr | Affine]]
 

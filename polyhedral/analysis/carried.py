@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import islpy as isl
 
-from weft.frontend.scalar_affine import Affine, FloorDiv, Term, variable
-from weft.polyhedral.analysis.delta_box import uniform
+from weft.ir.named_isl import pair_aff
+from weft.ir.scalar_affine import Affine, FloorDiv, Term, variable
+from weft.ir.schedule_tree import Loop
+from weft.polyhedral.analysis.delta_box import LoopDistances, Part, uniform
 from weft.polyhedral.analysis.dependences import Dependence
-from weft.polyhedral.analysis.pair_distance import LoopDistances, Part
-from weft.polyhedral.named_isl import pair_aff
-from weft.polyhedral.schedule_tree import Loop
 
 _equality = isl.Constraint.equality_from_aff
 _inequality = isl.Constraint.inequality_from_aff

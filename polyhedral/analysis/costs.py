@@ -10,25 +10,31 @@ See Williams, Waterman and Patterson, "Roofline" (2009).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from fractions import Fraction
+from functools import reduce
+from math import ceil, gcd, prod
 
-from weft.errors import WeftError
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, walk
+import islpy as isl
+
+from weft.ir.errors import BudgetError, CompileError, WeftError
+from weft.ir.isl_context import bounded
+from weft.ir.machine import Machine
+from weft.ir.named_isl import access_map, constraints_of, tensor_box
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, walk
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree, statements_below
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Origin, Scop, Statement, Tensor
 from weft.polyhedral.analysis.counting import LARGE, Counter, Unbounded, region
+from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
 from weft.polyhedral.analysis.operation_counts import KINDS, flops, operation_counts
-from weft.polyhedral.analysis.parallelism import Parallelism, parallelism, reduced
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.analysis.touched import touched_elements
 from weft.polyhedral.analysis.traffic import Bytes, Traffic
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule_tree import Loop, Tree, statements_below
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Origin, Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled
 
 CYCLES = {"div": 8.0, "sqrt": 12.0, "function": 12.0}  # of one vector; others are pipelined
@@ -386,3 +392,156 @@ def _time(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+# ---- How many iterations of a loop may run at the same time: all of them over how often it starts.
+#
+#     for w in range(T + N - 1):                        wavefronts of a skewed loop
+#       parallel for t in range(max(0, w - N + 1), min(T, w + 1)): …
+#
+# runs T * N iterations in T + N - 1 wavefronts: T * N / (T + N - 1) at a time, on average. This
+# is Brent's W / S of the loop; the longest wavefront has min(T, N).
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """``iterations`` over all ``starts``."""
+
+    iterations: Polynomial
+    starts: Polynomial
+
+    def about(self, values: Mapping[str, float]) -> float:
+        starts = self.starts.about(values)
+        return self.iterations.about(values) / starts if starts > 0 else 1.0
+
+    def __mul__(self, other: Parallelism) -> Parallelism:
+        return reduced(self.iterations * other.iterations, self.starts * other.starts)
+
+    def shown(self, rounded: Callable[[Polynomial], Polynomial]) -> str:
+        """In the sizes; a number of its own to the next integer."""
+        if not self.starts.variables():
+            alone = self.iterations / self.starts.constant()
+            return str(alone) if alone.variables() else str(ceil(alone.constant()))
+        short = reduced(rounded(self.iterations), rounded(self.starts))
+        if not short.starts.variables():
+            return short.shown(rounded)
+        return f"{_factor(short.iterations)} / {_factor(short.starts)}"
+
+    def __str__(self) -> str:
+        return self.shown(lambda form: form)
+
+
+ONE = Parallelism(number(1), number(1))
+
+
+def parallelism(
+    nest: NestCoordinates, loops: list[Loop], counter: Counter
+) -> dict[str, Parallelism]:
+    """Parallel loop → what of it and of the parallel loops around it may run at once."""
+    found: dict[str, Parallelism] = {}
+    total = ONE
+    for depth, loop in enumerate(loops):
+        if loop.kind == "parallel":
+            total = total * _turns(nest, depth, counter)
+            found[loop.name] = total
+    return found
+
+
+def reduced(iterations: Polynomial, starts: Polynomial) -> Parallelism:
+    """Without what both have in common: powers, and a factor that leaves ``starts`` integers."""
+    if not starts.terms:
+        return Parallelism(iterations, number(1))
+    for name in sorted(starts.variables() & iterations.variables()):
+        while _divides(name, starts) and _divides(name, iterations):
+            starts, iterations = _without(name, starts), _without(name, iterations)
+    content = Fraction(reduce(gcd, (c for _, c in starts.terms)), starts.divisor)
+    return Parallelism(iterations / content, starts / content)
+
+
+def _turns(nest: NestCoordinates, depth: int, counter: Counter) -> Parallelism:
+    """Of the loop at ``depth``; in closed form also where it is one number each time."""
+    before, after = nest.summed(depth), nest.summed(depth + 1)
+    fixed = nest.fixed[depth]
+    if fixed is not None and fixed.coordinate not in nest.known(depth):
+        each = nest.span(fixed.coordinate, depth) / fixed.step
+        exact = counter.nominal(before) * counter.nominal(each)
+        if not each.variables() & set(nest.names) and counter.nominal(after) >= 0.99 * exact:
+            return Parallelism(each, number(1))
+    return reduced(after, before)
+
+
+def _divides(name: str, form: Polynomial) -> bool:
+    return 0 not in form.coefficients(name)
+
+
+def _without(name: str, form: Polynomial) -> Polynomial:
+    """``form`` divided by the variable ``name``."""
+    total = Polynomial()
+    for power, factor in form.coefficients(name).items():
+        rest = factor
+        for _ in range(power - 1):
+            rest = rest * symbol(name)
+        total = total + rest
+    return total
+
+
+def _factor(form: Polynomial) -> str:
+    return f"({form})" if len(form.terms) > 1 else str(form)
+
+
+# ---- How many elements of each tensor a Scop touches at all, in the symbolic sizes.
+
+
+_PARTS = 6  # into which what is touched may fall; more are counted as the whole tensor
+
+
+def touched_elements(scop: Scop, counter: Counter) -> dict[str, Polynomial]:
+    """Tensor → elements that are read or written, of those that outlive one tile.
+
+    What does not come in a few pieces with linear bounds counts as the whole tensor; ``counter``
+    then is no longer exact.
+    """
+    found = {}
+    for tensor in scop.tensors:
+        if not tensor.contracted and tensor.scope == "global":
+            parts = _parts(scop, tensor)
+            total = None if parts is None else _counted(parts, len(tensor.shape), counter)
+            if total is None:
+                counter.exact = False
+                total = number(1)
+                for size in tensor.shape:
+                    total = total * of_affine(affine(size))[0]
+            if total.terms:
+                found[tensor.name] = total
+    return found
+
+
+def _parts(scop: Scop, tensor: Tensor) -> list[isl.BasicSet] | None:
+    """What is touched, in pieces that have nothing in common; None where it is not so simple."""
+    touched = isl.Set.empty(tensor_box(scop, tensor.name).get_space())
+    try:
+        with bounded(200_000, what="the count of elements"):
+            for statement in scop.statements:
+                for access in (*statement.reads, *statement.writes):
+                    if access.tensor == tensor.name:
+                        if access.may:
+                            return None
+                        touched = touched.union(access_map(scop, statement, access).range())
+            touched = touched.coalesce()
+            if touched.n_basic_set() > 1:
+                touched = touched.make_disjoint().coalesce()
+            pieces = touched.get_basic_sets()
+            return pieces if len(pieces) <= _PARTS else None
+    except BudgetError:
+        return None
+
+
+def _counted(parts: list[isl.BasicSet], rank: int, counter: Counter) -> Polynomial | None:
+    axes = [f"axis {k}" for k in range(rank)]
+    total = Polynomial()
+    for part in parts:
+        try:
+            total = total + counter.total(axes, region(constraints_of(part, axes)))
+        except (Unbounded, CompileError, ValueError):
+            return None
+    return total

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import Affine, FloorDiv
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, FloorDiv
+from weft.ir.scop import Constraint
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.scop import Constraint
 
 LARGE = 1000  # no size without a value is smaller
 _SPLITS = 64

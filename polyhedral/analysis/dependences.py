@@ -23,11 +23,11 @@ from typing import Literal
 
 import islpy as isl
 
+from weft.ir.isl_context import bounded, derived
+from weft.ir.named_isl import access_map, where_equal, where_less
+from weft.ir.quasi_affine import affine
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.implied import Implied, Use, relation
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.isl_context import bounded, derived
-from weft.polyhedral.named_isl import access_map, where_equal, where_less
-from weft.polyhedral.scop import Access, Scop, Statement
 
 Kind = Literal["flow", "anti", "output"]
 

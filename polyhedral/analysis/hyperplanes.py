@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from weft.frontend.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr
 from weft.polyhedral.analysis.delta_box import Distances, Range
 from weft.polyhedral.analysis.dependences import Dependence
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from weft.frontend.scalar_expr import Expr, Var, substitute
-from weft.polyhedral.scop import Access, Constraint, Statement
+from weft.ir.scalar_expr import Expr, Var, substitute
+from weft.ir.scop import Access, Constraint, Statement
 
 Relation = tuple[list[tuple[int, int]], bool]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from weft.frontend.scalar_affine import Affine, Range, affine_bounds, to_expr
-from weft.frontend.scalar_condition import narrow
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.scop import Constraint, Scop, Statement
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, Range, affine_bounds, to_expr
+from weft.ir.scalar_condition import narrow
+from weft.ir.scop import Constraint, Scop, Statement
 
 Ranges = Mapping[str, Range]
 

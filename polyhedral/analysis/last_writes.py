@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from weft.errors import BudgetError
-from weft.polyhedral.analysis.times import runs_before
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import source_identifier, target_identifier, union_maps
+from weft.ir.errors import BudgetError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import source_identifier, target_identifier, union_maps
+from weft.ir.schedule_times import runs_before
 
 CHECK = 200_000  # isl operations; programs of some statements take a tenth of that
 UNDECIDED = "affine expression involves some of the domain dimensions"

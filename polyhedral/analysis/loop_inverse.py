@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import (
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import (
     Affine,
     FloorDiv,
     Range,
@@ -22,9 +23,8 @@ from weft.frontend.scalar_affine import (
     floor_divide,
     variable,
 )
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Statement
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Statement
 
 
 @dataclass(frozen=True, slots=True)

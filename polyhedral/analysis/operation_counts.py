@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from weft.frontend.scalar_expr import Apply, Expr, Load, Select, Var, walk
-from weft.polyhedral.scop import Statement
+from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, walk
+from weft.ir.scop import Statement
 
 KINDS = ("fma", "add", "mul", "div", "sqrt", "compare", "function", "other")
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import comb, gcd, lcm
 
-from weft.frontend.scalar_affine import Affine
+from weft.ir.scalar_affine import Affine
 
 Monomial = tuple[tuple[str, int], ...]  # (variable, power > 0), variables in order
 Number = int | Fraction

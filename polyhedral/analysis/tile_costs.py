@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
-from weft.frontend.scalar_expr import Expr, Literal, Var, walk
+from weft.ir.machine import Machine, outer_product
+from weft.ir.scalar_expr import Expr, Literal, Var, walk
+from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, children
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.linear import box, mentions
-from weft.polyhedral.machine import Machine, outer_product
-from weft.polyhedral.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, children
-from weft.polyhedral.scop import Scop, Statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from weft.frontend.scalar_affine import Affine, FloorDiv, to_expr
-from weft.polyhedral.analysis.loop_inverse import LoopInverse, loop_inverse
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import (
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import (
     constrained,
     constraints_of,
     context_set,
     projected,
     tuple_space,
 )
-from weft.polyhedral.schedule_tree import (
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, FloorDiv, to_expr
+from weft.ir.schedule_tree import (
     Band,
     Leaf,
     Loop,
@@ -31,10 +30,11 @@ from weft.polyhedral.schedule_tree import (
     RegisterTile,
     Tree,
 )
-from weft.polyhedral.schedule_tree import (
+from weft.ir.schedule_tree import (
     Sequence as TreeSequence,
 )
-from weft.polyhedral.scop import Constraint, Scop
+from weft.ir.scop import Constraint, Scop
+from weft.polyhedral.analysis.loop_inverse import LoopInverse, loop_inverse
 
 WRITTEN_OUT = 2304  # updates of elements, of a tile whose steps are all written out
 

@@ -20,16 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import Range
-from weft.frontend.scalar_expr import Literal
-from weft.frontend.scalar_simplify import simplify
-from weft.polyhedral.analysis.counting import Counter
-from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
-from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.schedule_tree import (
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Range
+from weft.ir.scalar_expr import Literal
+from weft.ir.scalar_simplify import simplify
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import (
     Band,
     Leaf,
     Loop,
@@ -39,8 +35,12 @@ from weft.polyhedral.schedule_tree import (
     children,
     statements_below,
 )
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Access, Scop, Statement, Tensor
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Access, Scop, Statement, Tensor
+from weft.polyhedral.analysis.counting import Counter
+from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
+from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
 
 Bytes = dict[str, Polynomial]  # by tensor
 

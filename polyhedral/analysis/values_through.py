@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from weft.frontend.scalar_expr import Expr
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import access_map, difference, tuple_names, union_maps
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Expr
+from weft.ir.scop import Access, Role, Scop, Statement
 from weft.polyhedral.analysis.flow import FINAL, flow
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import access_map, difference, tuple_names, union_maps
-from weft.polyhedral.scop import Access, Role, Scop, Statement
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from weft.frontend.scalar_affine import Affine, FloorDiv, Term, to_expr, variable
-from weft.frontend.scalar_expr import Expr
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Affine, FloorDiv, Term, to_expr, variable
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Scop, Statement
 
 Use = tuple[Statement, Access]
 

@@ -16,30 +16,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.frontend.scalar_expr import Expr, Var, substitute
+from weft.ir.scalar_expr import Expr, Var, substitute
+from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import mentions
 from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
     cache_tiles,
+    even,
     nearest,
+    sharers_of,
     steps_at_once,
 )
-from weft.polyhedral.policy.even_tiles import even, sharers_of
-from weft.polyhedral.policy.far_constants import inside_panels
-from weft.polyhedral.policy.far_lanes import FarLanes, far_lanes
+from weft.polyhedral.policy.lanes import from_first, size_of
 from weft.polyhedral.policy.operand_panels import from_panels
+from weft.polyhedral.policy.pack_per_tile import panels_of
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
-from weft.polyhedral.policy.product_panels import panels_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
-from weft.polyhedral.policy.rows_stay import rows_stay
-from weft.polyhedral.policy.sizes import from_first, size_of
-from weft.polyhedral.policy.staying import lanes_stay, that_stay
+from weft.polyhedral.policy.stationary_operand import lanes_stay, rows_stay, that_stay
 from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
+from weft.polyhedral.policy.streamed_operand import FarLanes, far_lanes
 from weft.polyhedral.policy.tile_ends import turned_ends
-from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Statement
+from weft.polyhedral.policy.weight_stationary import inside_panels
 
 SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
 AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay

@@ -12,19 +12,16 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from weft.frontend.scalar_expr import Expr, Var
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.policy.columns import columns
-from weft.polyhedral.policy.confine import confined
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.policy.lanes import choose_lanes, jumps, turns_of
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import products_of
-from weft.polyhedral.policy.row_tiles import row_tiles
+from weft.polyhedral.policy.row_tiles import confined, row_tiles, together
 from weft.polyhedral.policy.share import affine_form, recurs
-from weft.polyhedral.policy.sizes import turns_of
-from weft.polyhedral.policy.together import together
-from weft.polyhedral.scop import Statement
+from weft.polyhedral.policy.strips import columns
 
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, prod
 
-from weft.dtypes import DType
-from weft.errors import BudgetError
-from weft.frontend.scalar_expr import Load
+from weft.ir.dtypes import DType
+from weft.ir.errors import BudgetError
+from weft.ir.instruction import Instruction, with_rows
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Load
+from weft.ir.schedule_tree import RegisterTile
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.linear import is_box
-from weft.polyhedral.instruction import Instruction, with_rows
-from weft.polyhedral.machine import Machine
 from weft.polyhedral.map_instruction import Assignment, map_instruction
-from weft.polyhedral.policy.sizes import size_of
-from weft.polyhedral.schedule_tree import RegisterTile
-from weft.polyhedral.scop import Scop, Statement
+from weft.polyhedral.policy.lanes import size_of
 
 
 def alternatives(machine: Machine, dtype: DType) -> Iterator[list[Instruction]]:

@@ -12,10 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.frontend.scalar_expr import Load, literal, rewrite, walk
-from weft.polyhedral.analysis.linear import box, extent, linear, mentions
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, walk
+from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.linear import box, extent, hull, linear, mentions
 
 FEW = 4  # elements of the shortest vector
 JUMP = 1.0  # cost of one lane of an access that is not contiguous, in contiguous vectors
@@ -162,3 +162,35 @@ def by_locality(statement: Statement, dims: Sequence[str]) -> tuple[str, ...]:
 
     reads, writes = statement.reads, statement.writes
     return tuple(sorted(dims, key=lambda d: (depth(d, (*writes, *reads)), depth(d, reads))))
+
+
+# ---- How many values dims and loops have, where that is known.
+
+
+def size_of(statement: Statement, dim: str) -> int | None:
+    """How many values ``dim`` has, where that is a constant."""
+    match hull(statement).get(dim):
+        case Literal() as begin, Literal() as end:
+            return max(1, int(end.value) - int(begin.value))
+    return None
+
+
+def turns_of(statement: Statement, value: Expr) -> tuple[int, int] | None:
+    """First value and number of values of a loop along a dim, if both are constants."""
+    form = linear(value, statement.dims)
+    if form is None or not isinstance(form.rest, Literal) or len(form.coefficients) != 1:
+        return None
+    ((dim, step),) = form.coefficients.items()
+    match hull(statement).get(dim):
+        case Literal() as begin, Literal() as end if step == 1:
+            low = int(begin.value)
+            return low + int(form.rest.value), max(1, int(end.value) - low)
+    return None
+
+
+def from_first(statement: Statement, dim: str) -> Expr:
+    """``dim`` counted from its first value, where that is a constant: tiles begin there."""
+    match hull(statement).get(dim):
+        case Literal() as begin, _:
+            return Var(dim) - begin
+    return Var(dim)

@@ -21,25 +21,24 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.schedule_tree import Band, Tree
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Constraint
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.before_tile import beyond_tile
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, within_tile
 from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
-from weft.polyhedral.policy.dense_operands import dense_operands
+from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.policy.operand_panels import dense_operands
+from weft.polyhedral.policy.pack_once import whole_panels
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
-from weft.polyhedral.policy.sizes import size_of
+from weft.polyhedral.policy.row_tiles import together
 from weft.polyhedral.policy.streamed import find_streamed
-from weft.polyhedral.policy.together import together
-from weft.polyhedral.policy.wavefront import tile_loops
-from weft.polyhedral.policy.whole_panels import whole_panels
-from weft.polyhedral.schedule_tree import Band, Tree
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Constraint
+from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute

@@ -13,12 +13,21 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.machine import Machine
+from weft.ir.machine import Machine
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Literal
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Scop, Statement, Tensor
+from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.tile_domain import MarkedTile, marked_tiles
+from weft.polyhedral.policy.cache_tiles import lanes_from_last
+from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
-from weft.polyhedral.policy.product_costs import PAGE, stride
-from weft.polyhedral.policy.sizes import size_of
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.policy.product_costs import PAGE, extents, stride
+from weft.polyhedral.policy.streamed_operand import far_lanes
+from weft.polyhedral.policy.weight_stationary import LINE, bytes_beside, bytes_touched, moves
+from weft.polyhedral.transform.cache_read import copy_read
 
 NEAR_PAGES, FAR_PAGES = 200, 1024  # that processors find at once; that they find soon
 NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step on one of more pages than that
@@ -79,3 +88,132 @@ def waits(
     pages = steps * min(apart, PAGE) / PAGE
     found = across if apart % machine.caches[0].line else 0.0
     return found + (LOOKED_UP if pages > FAR_PAGES else page if pages > NEAR_PAGES else 0.0)
+
+
+# ---- Operands of a product that lie in memory with gaps go through copies without these.
+#
+#     for i: for j: for k:                      for k: for i: T[k, i] = A[k, 2*i]
+#       C[i, j] += A[k, 2*i] * B[k, j]    →     for i: for j: for k:
+#                                                 C[i, j] += T[k, i] * B[k, j]
+#
+# Where lanes come from far, panel by panel for all rows (``far_lanes``), rows are read again for
+# each panel, and a line of memory that is half read takes all of its place in the caches and all
+# of its time on the way there. The copy is made once, of lines that come one after the other.
+# Done where panels are so many that the bytes that they save outweigh those of the copy, and the
+# last cache is slow: copies for a fast one took up to 1.15 times as long.
+
+
+WRITTEN = 3  # times the bytes of a copy move: its lines come in, go out, and come in again
+
+
+def dense_operands(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
+    """The Scop with copies of what ``p`` reads with gaps, where they pay; their statements."""
+    scop, made = planner.scop, list[str]()
+    if p.tile is None or lanes_from_last(planner.machine) or far_lanes(planner, p, p.tile) is None:
+        return scop, ()
+    for number, read in enumerate(scop.statement(p.statement).reads):
+        s = scop.statement(p.statement)
+        if _pays(scop, s, read, p):
+            scop, name = copy_read(scop, s.name, number, _dims(s, read), "dense")
+            made.append(name)
+    return scop, tuple(made)
+
+
+def _pays(scop: Scop, s: Statement, read: Access, p: Product) -> bool:
+    sizes, tensor = extents(s), scop.tensor(read.tensor)
+    if sizes is None or p.tile is None or tensor.role != "input" or not _has_gaps(s, read):
+        return False
+    dims = _dims(s, read)
+    if p.lanes in dims:
+        return False
+    dense = prod(sizes[d] for d in dims) * tensor.dtype.itemsize
+    touched = bytes_touched(scop, read, {d: sizes[d] for d in dims})
+    panels = ceil(sizes[p.lanes] / p.tile[1])
+    return panels * dense + WRITTEN * dense + touched < panels * touched
+
+
+def _dims(s: Statement, read: Access) -> tuple[str, ...]:
+    """The dims along which ``read`` moves, as its indices have them."""
+    return tuple(dict.fromkeys(d for i in read.indices for d in s.dims if mentions(i, (d,))))
+
+
+def _has_gaps(s: Statement, read: Access) -> bool:
+    """Whether neighbours in rows of memory are left out, and no element is read at two points of
+    the dims that move."""
+    if read.may or read.guard or not read.indices:
+        return False
+    moving = [[d for d in s.dims if mentions(i, (d,))] for i in read.indices]
+    every = [d for dims in moving for d in dims]
+    if len(every) != len({*every}) or any(len(dims) > 1 for dims in moving):
+        return False
+    form = linear(read.indices[-1], s.dims)
+    return form is not None and any(abs(c) > 1 for c in form.coefficients.values())
+
+
+# ---- Arguments whose lines register tiles load again and again, so that it matters where these
+# begin.
+#
+#     for i_r: for j_r:                            each vector of B is loaded by every tile of rows:
+#       for k: for 8 rows i: for 48 lanes j        two lines instead of one, where B begins within a
+#         C[i, j] += A[i, k] * B[k, j]             line, as NumPy's larger arrays do
+#
+# Who calls may put arguments anywhere. If the rows of one are whole lines, all of its vectors
+# begin at a line where the first does: it is copied there first, as it lies, unless it does
+# already (``program.Aligned``). That costs less than a load for each of its lines.
+
+
+BLOCKS = 1.75  # cycles more for a row of a matrix unit's register on two lines
+NEAREST = 0.25  # cycles more for a vector on two lines of the first cache
+COPIED = 10.0  # cycles for a vector, to a place near and back
+TRANSFERS = 4  # of a line from and to a cache further away: read, taken over, written, read again
+
+
+def read_again(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
+    """The inputs of ``scop`` that are worth copying to where a line begins."""
+    found = set[str]()
+    for tile in marked_tiles(tree).values():
+        statement = scop.statement(tile.statement)
+        for read in statement.reads:
+            if scop.tensor(read.tensor).role == "input":
+                waits = _waits(scop, tile, read, machine)
+                if waits > _copied(scop, tile, read, machine):
+                    found.add(read.tensor)
+    return frozenset(found)
+
+
+def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
+    """Cycles that all tiles wait longer for a vector of ``read`` on two lines, along the lanes or,
+    of a matrix unit, the steps; 0 where sizes are not known, or it begins anywhere by itself."""
+    statement, tensor = scop.statement(tile.statement), scop.tensor(read.tensor)
+    sizes = extents(statement)
+    inside, payload = [loop.at[tile.statement] for loop in tile.loops], tile.payload
+    unit = payload.instruction is not None and payload.instruction.unit is not None
+    along = [*inside[tile.streams - 1 : tile.streams], inside[-1]] if unit else inside[-1:]
+    dims = [d for d in statement.dims if any(mentions(at, (d,)) for at in along)]
+    if sizes is None or not any(_in_lines(tensor, read, d) for d in dims):
+        return 0.0
+    beside = [d for d in statement.dims if not moves(read, d)]
+    held = zip(inside[tile.streams :], (*payload.rows, payload.lanes), strict=True)
+    at_once = prod(size for at, size in held if mentions(at, beside))
+    tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
+    near = bytes_beside(scop, read, tiles) <= machine.caches[0].size  # until the next rows
+    far = BLOCKS if unit else ACROSS
+    return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else far)
+
+
+def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
+    """Cycles for each vector of ``read`` that is copied."""
+    sizes = extents(scop.statement(tile.statement)) or {}
+    near = bytes_beside(scop, read, sizes) <= machine.near
+    far = TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
+    return COPIED if near else max(COPIED, far)
+
+
+def _in_lines(tensor: Tensor, read: Access, dim: str) -> bool:
+    """Whether ``dim`` moves ``read`` along rows of whole lines, from the beginning of one."""
+    line = LINE // tensor.dtype.itemsize
+    if not read.indices or read.may or any(mentions(i, (dim,)) for i in read.indices[:-1]):
+        return False
+    last, row = to_affine(read.indices[-1]), tensor.shape[-1]
+    along = last is not None and last.terms == ((dim, 1),) and last.constant % line == 0
+    return along and isinstance(row, Literal) and int(row.value) % line == 0

@@ -13,15 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from weft.errors import BudgetError
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
-from weft.polyhedral.analysis.delta_box import Distances, Quota
-from weft.polyhedral.analysis.dependences import dependences
-from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
-from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.schedule_tree import (
+from weft.ir.errors import BudgetError
+from weft.ir.machine import Machine
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
+from weft.ir.schedule_tree import (
     Band,
     Kind,
     Loop,
@@ -30,8 +26,12 @@ from weft.polyhedral.schedule_tree import (
     statements_below,
     with_children,
 )
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Constraint, Scop, Statement
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Constraint, Scop, Statement
+from weft.polyhedral.analysis.delta_box import Distances, Quota
+from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
+from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weft.frontend.scalar_expr import Literal
+from weft.ir.instruction import Instruction
+from weft.ir.machine import Machine, register_tile
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.instruction import Instruction
-from weft.polyhedral.machine import Machine, register_tile
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.instruction_choice import alternatives, fitting, least, unfit
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.policy.lanes import choose_lanes, jumps, size_of
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest
 from weft.polyhedral.policy.reuse import in_one_part
-from weft.polyhedral.policy.sizes import size_of
-from weft.polyhedral.policy.vertical import vertical
-from weft.polyhedral.policy.window_costs import window_tile
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.policy.window_costs import vertical, window_tile
 
 TAPS = 16  # rows of memory that a window may come from
 WINDOW = 4  # vectors of sums

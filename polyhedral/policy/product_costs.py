@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, inf, prod
 
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Literal
+from weft.ir.instruction import Tiles
+from weft.ir.machine import Machine
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import hull, mentions
-from weft.polyhedral.instruction import Tiles
-from weft.polyhedral.machine import Machine
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import jumps
-from weft.polyhedral.scop import Access, Scop, Statement, Tensor
 
 MAX_ROWS, MAX_VECTORS = 16, 4
 BROADCAST = 0.5  # of a vector load: it folds into the arithmetic

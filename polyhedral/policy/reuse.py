@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from weft.frontend.scalar_expr import Literal
+from weft.ir.machine import MAX_VECTORS, Machine
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.machine import MAX_VECTORS, Machine
 from weft.polyhedral.policy.cache_tiles import steps_at_once
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import jumps, size_of
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
-from weft.polyhedral.policy.sizes import size_of
-from weft.polyhedral.scop import Scop, Statement
 
 LEAST = 8  # lines of a row that are worth asking for
 SHARE = 0.7  # of the second cache that a stream's operands may take

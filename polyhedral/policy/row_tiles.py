@@ -14,17 +14,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import lcm, prod
 
-from weft.frontend.scalar_expr import Expr, Literal, Var
-from weft.polyhedral.analysis.hyperplanes import Hyperplane
+import networkx as nx
+
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Literal, Var, literal
+from weft.ir.scop import Access, Scop, Statement, Tensor
+from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.row_tiles import rows_together
-from weft.polyhedral.policy.confine import between, rows_of
-from weft.polyhedral.policy.far_lanes import far_lanes
-from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import Product, products_of, shape
-from weft.polyhedral.policy.sizes import from_first, size_of, turns_of
-from weft.polyhedral.policy.together import together
-from weft.polyhedral.scop import Access, Statement
+from weft.polyhedral.analysis.work import rows_together
+from weft.polyhedral.policy.lanes import from_first, size_of, turns_of
+from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.product import Product, products_of, shape, sums_of
+from weft.polyhedral.policy.streamed_operand import far_lanes
 from weft.polyhedral.transform.edit import accesses_of
 
 UNEVEN = 4  # turns for each thread, of which one more or less does not matter
@@ -300,3 +301,155 @@ def _row(planner: Planner, inside: Group, products: Mapping[str, Product]) -> in
         for tensor in _temporaries(planner, inside)
         if any(s.name in products for s, _, _ in accesses_of(planner.scop, tensor))
     )
+
+
+# ---- The loops that sums share with what comes before and after them.
+
+
+def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
+    """The loops around the only sums of ``group`` that all its other statements can
+    share, by the dims of the sums: each of them does something to the element that is summed up.
+    """
+    sums = sums_of(planner, group)
+    if len(sums) != 1 or any(n in planner.planned for n in group.names):
+        return None
+    (p,) = sums
+    if (p.statement,) not in group.components():
+        return None
+    target = planner.scop.statement(p.statement).writes[0].tensor
+    moving = (*p.outer, *p.rows, p.lanes)
+    for s in planner.statements(group):
+        touches = any(a.tensor == target for a in (*s.reads, *s.writes))
+        if not touches or (
+            s.name != p.statement and len(planner.free(group, s.name)) > len(moving)
+        ):
+            return None
+    search = group.search()
+    others = [n for n in group.names if n != p.statement]
+    own = {n: [Var(d) for d in planner.free(group, n) if not _folds(planner, n, d)] for n in others}
+    found: dict[str, Hyperplane] = {}
+    for dim in moving:
+        at: At = {p.statement: Var(dim)}
+        for name in others:
+            pair = group.part((p.statement, name)).search()
+            same = (e for e in own[name] if _coincident(pair, {p.statement: Var(dim), name: e}))
+            value = next(same, None)
+            if value is None:
+                return None
+            own[name].remove(value)
+            at[name] = value
+        plane = search.valid(at)
+        if plane is None or not plane.coincident:
+            return None
+        found[dim] = plane
+    return None if any(_scatters(planner, p, n, found) for n in others) else found
+
+
+def _scatters(planner: Planner, p: Product, name: str, planes: Mapping[str, Hyperplane]) -> bool:
+    """Whether neither rows nor lanes of a tile lie side by side where ``name`` writes, other than
+    where the sums do."""
+    target = planner.scop.statement(p.statement).writes[0].tensor
+    inside = [planes[d].at[name] for d in (*p.rows, p.lanes)]
+    dims = [value.name for value in inside if isinstance(value, Var)]
+    writes = [w for w in planner.scop.statement(name).writes if w.tensor != target and w.indices]
+    return any(w.indices[-1] != literal(0) and not mentions(w.indices[-1], dims) for w in writes)
+
+
+def _folds(planner: Planner, name: str, dim: str) -> bool:
+    """Whether iterations along ``dim`` meet in an element that the statement updates."""
+    update = planner.scop.statement(name).update
+    return update is not None and dim in update.dims
+
+
+def _coincident(search: Hyperplanes, at: At) -> bool:
+    plane = search.valid(at)
+    return plane is not None and plane.coincident
+
+
+# ---- Temporaries that would be larger than anything the caller has live in strips of a loop.
+#
+#     for i: for j: s[i, j] = …     all i, then all i again: s is N x N, the arguments N x D
+# for i: for j: … = s[i, j]     →   parallel i_t: { for i, j: s[i, j] = …; for i, j: … = s[i, j] }
+#
+# Expansion has given every iteration elements of its own; here some of that is taken back, so
+# that ``contract`` finds a loop around all uses. Within a strip there is as much reuse as in
+# cache tiles.
+
+
+STRIP = 192  # iterations; a multiple of the sizes of register tiles
+
+
+def confined(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """The statements of ``group`` around temporaries of unusual size, and the strips in which they
+    may run; None if there are none that nothing crosses."""
+    found: tuple[Group, Hyperplane] | None = None
+    known: dict[str, Expr] = {}
+    for tensor in planner.scop.tensors:
+        if tensor.role != "temp" or not _unusual(planner.scop, tensor):
+            continue
+        rows = known | rows_of(planner, group, tensor.name)
+        if rows == known:
+            continue
+        inside = group.part(between(group, list(rows)))
+        own = {n: tuple(map(Var, planner.free(group, n))) for n in inside.names}
+        plane = inside.search().complete(rows, own)
+        if plane is not None and plane.coincident:
+            known, found = rows, (inside, plane)
+    if found is None:
+        return None
+    inside, plane = found
+    strips = {name: value // STRIP for name, value in plane.at.items()}
+    return inside, Hyperplane(strips, plane.carries, True)
+
+
+def _unusual(scop: Scop, tensor: Tensor) -> bool:
+    """Whether no argument grows with the sizes as ``tensor`` does."""
+    own = _sizes(tensor)
+    others = [_sizes(t) for t in scop.tensors if t.role != "temp"]
+    return len(own) > 1 and not any(_within(own, other) for other in others)
+
+
+def _sizes(tensor: Tensor) -> list[frozenset[str]]:
+    """The parameters of each size that has any."""
+    found: list[frozenset[str]] = []
+    for size in tensor.shape[tensor.contracted :]:
+        form = to_affine(size)
+        found.append(frozenset() if form is None else frozenset(form.variables()))
+    return [names for names in found if names]
+
+
+def _within(small: Sequence[frozenset[str]], large: Sequence[frozenset[str]]) -> bool:
+    """Whether each size of the one can be told a size of the other that depends on as much."""
+    graph = nx.Graph()
+    left = [("small", k) for k in range(len(small))]
+    graph.add_nodes_from(left)
+    for k, names in enumerate(small):
+        graph.add_edges_from(
+            (("small", k), ("large", m)) for m, others in enumerate(large) if names <= others
+        )
+    matching = nx.bipartite.maximum_matching(graph, top_nodes=left)
+    return all(node in matching for node in left)
+
+
+def rows_of(planner: Planner, group: Group, tensor: str, place: int = 0) -> dict[str, Expr]:
+    """The loop along dimension ``place`` of ``tensor``, by statement; none where it is not one."""
+    found: dict[str, Expr] = {}
+    for s in planner.statements(group):
+        values = {a.indices[place] for a in (*s.reads, *s.writes) if a.tensor == tensor}
+        if len(values) > 1:
+            return {}
+        for value in values:
+            if not isinstance(value, Var) or value.name not in planner.free(group, s.name):
+                return {}
+            found[s.name] = value
+    return found
+
+
+def between(group: Group, names: Sequence[str]) -> list[str]:
+    """``names`` and what depends on some of them while others depend on it."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(group.names)
+    graph.add_edges_from((a.dependence.source.name, a.dependence.sink.name) for a in group.active)
+    after = set(names).union(*(nx.descendants(graph, n) for n in names))
+    before = set(names).union(*(nx.ancestors(graph, n) for n in names))
+    return [n for n in group.names if n in after & before]

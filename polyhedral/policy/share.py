@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft.frontend.scalar_affine import Affine, to_affine
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute, walk
+from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, walk
+from weft.ir.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
 from weft.polyhedral.policy.lanes import choose_lanes, jumps
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.strips import in_strips
-from weft.polyhedral.schedule_tree import Band, Kind, Tree
 
 LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
 IN_REGISTERS = 4  # vectors of a strip whose results stay in registers through a recurrence

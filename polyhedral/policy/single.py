@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from weft.frontend.scalar_expr import Var
+from weft.ir.scalar_expr import Var
+from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps, size_of
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.sizes import size_of
 from weft.polyhedral.policy.strips import in_strips
-from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
-from weft.polyhedral.scop import Statement
 
 LATENCY = 8.0  # of a recurrence, in contiguous vector accesses
 WRITTEN_OUT = 16  # terms of a sum that stand one after the other in each turn of a vector loop

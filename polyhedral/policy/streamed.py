@@ -16,16 +16,15 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.frontend.scalar_expr import Literal
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.machine import Machine
-from weft.polyhedral.policy.far_constants import LINE, bytes_beside, moves
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.policy.lanes import choose_lanes, jumps, size_of, turns_of
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product
 from weft.polyhedral.policy.product_costs import PAGE, extents
-from weft.polyhedral.policy.sizes import size_of, turns_of
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.polyhedral.policy.weight_stationary import LINE, bytes_beside, moves
 
 STEPS = 16  # rows of memory that are read side by side
 THROUGH = 3.0  # cycles in which a sum goes through the first cache

@@ -5,10 +5,14 @@ for i vector: …   →   parallel i_t: for i in a strip, vector: …
 
 from __future__ import annotations
 
-from weft.frontend.scalar_expr import Var
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.schedule_tree import Band, Tree
+from weft.ir.scop import Statement
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.policy.lanes import choose_lanes, from_first, turns_of
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.sizes import from_first, turns_of
-from weft.polyhedral.schedule_tree import Band, Tree
+from weft.polyhedral.policy.product import sums_of
 
 STRIP = 4096  # elements: a microsecond of the least arithmetic
 ENOUGH = 4  # strips, of fewer of which threads have no equal shares
@@ -28,3 +32,72 @@ def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
         strips[s.name] = from_first(s, value.name) // STRIP
     loop = planner.loop(f"{planner.name(at)}_t", strips, "parallel")
     return Band((loop,), planner.nest(group.inside(strips)))
+
+
+# ---- Sums along columns in strips of a few vectors, which every pass over the rows runs through.
+#
+#     for k: for i vector: s[i] += x[k, i]                 parallel i_t:
+#     for k: for i vector: y[k, i] = x[k, i] / s[i]    →     for k: for i in i_t vector: s[i] += …
+#                                                            for k: for i in i_t vector: y[k, i] = …
+#
+# The sums of a strip stay in registers, and what one pass has read is in the caches for the next:
+# as rows are where sums run along these.
+
+
+VECTORS = 4  # of a strip, at least: chains of sums enough for the latency of one
+SHARE, STRIPS = 4, 4  # part of the registers for a row of a strip, where there are so many strips
+
+
+def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """``group`` and the strips of columns in which all of it may run; None where nothing sums up
+    columns that another pass reads again, or something crosses them. Sums that gain from register
+    tiles are better off in these."""
+    if group.above:
+        return None
+    fixed: dict[str, Expr] = {}
+    passes: list[Statement] = []
+    for s in planner.statements(group):
+        dims = planner.free(group, s.name)
+        if len(dims) > 1:
+            lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+            if lanes is None or not _own(s, lanes.dim):
+                return None
+            passes.append(s)
+            fixed[s.name] = Var(lanes.dim)
+    if not any(s.update for s in passes) or not _again(passes) or sums_of(planner, group):
+        return None
+    own = {n: tuple(map(Var, planner.free(group, n))) for n in group.names}
+    plane = group.search().complete(fixed, own)
+    if plane is None or not plane.coincident:
+        return None
+    width = _width(planner, passes, plane)
+    if width is None:
+        return None
+    return group, Hyperplane({n: e // width for n, e in plane.at.items()}, plane.carries, True)
+
+
+def _width(planner: Planner, passes: list[Statement], plane: Hyperplane) -> int | None:
+    """The columns of a strip: wide ones where there are several; None where there are too few."""
+    machine = planner.machine
+    lanes = max(
+        machine.lanes(planner.scop.tensor(w.tensor).dtype) for s in passes for w in s.writes
+    )
+    found = [turns_of(planner.scop.statement(name), at) for name, at in plane.at.items()]
+    turns = [t[1] for t in found if t is not None and not t[0]]
+    if len(turns) < len(found):
+        return None
+    wide, narrow = lanes * (machine.vector_registers // SHARE), lanes * VECTORS
+    if wide > narrow and min(turns) >= STRIPS * wide:
+        return wide
+    return narrow if min(turns) >= 2 * narrow else None
+
+
+def _own(s: Statement, dim: str) -> bool:
+    """Whether each iteration along ``dim`` writes elements of its own."""
+    return all(any(mentions(i, (dim,)) for i in w.indices) for w in s.writes)
+
+
+def _again(passes: list[Statement]) -> bool:
+    """Whether two passes use elements of one tensor of rows."""
+    used = [{a.tensor for a in (*s.reads, *s.writes) if len(a.indices) > 1} for s in passes]
+    return any(one & two for k, one in enumerate(used) for two in used[:k])

@@ -15,13 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from weft.frontend.scalar_expr import Expr, Var, walk
+from weft.ir.scalar_expr import Expr, Var, walk
+from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree
+from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import jumps
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
-from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Tree
-from weft.polyhedral.scop import Access, Statement
+from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
 WRITTEN_OUT = 200  # vector operations for all elements of a tile
 
@@ -94,3 +97,35 @@ def _across(s: Statement, access: Access, points: Sequence[At]) -> bool:
 
 def _dims(values: Sequence[Expr]) -> set[str]:
     return {node.name for value in values for node in walk(value) if isinstance(node, Var)}
+
+
+# ---- Storage order: what vectors run along lies side by side.
+#
+#     S: float32[64, 6], for r: for l vector: … S[l, r] …   →   S: float32[6, 64], … S[r, l] …
+#
+# For temporaries of one iteration of some loops, whose order nothing but their own statements
+# sees.
+
+
+def storage_order(scheduled: Scheduled, tensor: str) -> tuple[int, ...] | None:
+    """The dims of ``tensor`` with the one last along which the vectors of all its statements run;
+    None where there is none, or they differ."""
+    tiles = marked_tiles(scheduled.tree)
+    found: set[int | None] = set()
+    for statement, access, _ in accesses_of(scheduled.scop, tensor):
+        innermost = loops_above(scheduled.tree, statement.name)[-1:]
+        if not innermost or (innermost[0].kind != "vector" and statement.name not in tiles):
+            return None
+        found.add(_along(access, innermost[0], statement.name))
+    last = found.pop() if len(found) == 1 else None
+    if last is None:
+        return None
+    every = range(len(scheduled.tensor(tensor).shape))
+    return (*(d for d in every if d != last), last)
+
+
+def _along(access: Access, loop: Loop, statement: str) -> int | None:
+    """The dim of ``access`` that alone moves with ``loop``."""
+    moving = {node.name for node in walk(loop.at[statement]) if isinstance(node, Var)}
+    found = [d for d, index in enumerate(access.indices) if mentions(index, moving)]
+    return found[0] if len(found) == 1 else None

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from weft.polyhedral.machine import Machine
+from weft.ir.machine import Machine
 
 TYPICAL_STEPS = 500  # time steps of a program
 ROW_CYCLES = 20.0  # guards and bounds of one row within a tile, for each statement

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Expr, Literal, Var, literal
+from weft.ir.scop import Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.costs import CYCLES
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
 from weft.polyhedral.analysis.operation_counts import operation_counts
-from weft.polyhedral.machine import Machine
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.time_costs import Iterated
-from weft.polyhedral.scop import Constraint, Scop, Statement, Tensor
 
 TYPICAL_ELEMENTS = 4_000_000  # of an array whose size is not known
 MAX_SLOPE = 3

@@ -9,12 +9,16 @@ order, in which neighbouring tiles share more of the cache.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Constraint, Statement
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.schedule_tree import Loop
 
 
 def tile_loops(planner: Planner, group: Group, tiles: dict[str, At]) -> tuple[Loop, ...]:
@@ -55,3 +59,37 @@ def _in_order(planner: Planner, group: Group, tiles: dict[str, At]) -> bool:
     ]
     search = Hyperplanes(reductions)
     return all(search.valid(at) is not None for at in tiles.values())
+
+
+# ---- Where the steps of a statement keep clear of a tile that they end at.
+#
+# for k < i: S(i, k), i in tiles of 8 → k < 8·(i//8): every row of the tile has these steps
+
+
+def beyond_tile(
+    statement: Statement, stream: Sequence[str], tiled: Sequence[tuple[Expr, int]]
+) -> tuple[Constraint, ...]:
+    """Where ``stream`` keeps clear of the tile: every constraint that ties it to a tiled value
+    holds for the whole tile. ``tiled``: (dim, tile size)."""
+    found = []
+    for constraint in statement.domain:
+        if not any(mentions(constraint.expr, (d,)) for d in stream):
+            continue
+        worst = constraint.expr
+        form = linear(worst, statement.dims)
+        if form is None or constraint.equality:
+            continue
+        changed = False
+        for value, size in tiled:
+            factor = form.coefficients.get(getattr(value, "name", ""), 0)
+            if factor == 0:
+                continue
+            # The value is its tile's first, plus something between 0 and size - 1.
+            least = value // size * size
+            worst = worst - value * factor + least * factor
+            worst = worst + (literal(factor * (size - 1)) if factor < 0 else literal(0))
+            changed = True
+        if changed:  # k <= j: a step k that is a value j of the tile is not clear of it
+            meets = form.rest == literal(0)
+            found.append(Constraint(worst - 1 if meets else worst))
+    return tuple(found)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.polyhedral.schedule_reader import read_schedule
-from weft.polyhedral.schedule_verifier import verify_schedule
+from weft.ir.schedule_reader import read_schedule
+from weft.ir.schedule_verifier import verify_schedule
 from weft.polyhedral.transform.scheduled import Scheduled, tidy, transformation
 
 

@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.polyhedral.analysis.times import schedule_map
+from weft.ir.schedule_times import schedule_map
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Access, Scop, Scope, Statement
 from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Scop, Scope, Statement
-from weft.polyhedral.transform.insert import Place
+from weft.polyhedral.transform.edit import Place
 from weft.polyhedral.transform.local_copy import (
     Request,
     loops_through,

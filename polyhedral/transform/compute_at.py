@@ -16,16 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Var
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree, statements_below
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement
-from weft.polyhedral.transform.edit import accesses_of, origin_of
-from weft.polyhedral.transform.insert import Place, insert
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Sequence, Tree, statements_below
+from weft.ir.scop import Access, Constraint, Scop, Statement
+from weft.polyhedral.transform.edit import Place, accesses_of, insert, origin_of, remove
 from weft.polyhedral.transform.local_copy import Request, loops_through, tile_for
 from weft.polyhedral.transform.local_tile import LocalTile, Use, needed
-from weft.polyhedral.transform.remove import remove
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     fresh,

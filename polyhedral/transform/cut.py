@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import CompileError, IllegalScheduleError
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.index_text import parse_constraint
-from weft.polyhedral.schedule_tree import Leaf, Mark, Sequence, Tree
-from weft.polyhedral.scop import Constraint
+from weft.ir.errors import CompileError, IllegalScheduleError
+from weft.ir.quasi_affine import affine
+from weft.ir.schedule_reader import parse_constraint
+from weft.ir.schedule_tree import Leaf, Mark, Sequence, Tree
+from weft.ir.scop import Constraint
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import (
     Scheduled,

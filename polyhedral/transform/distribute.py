@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Band, Loop, Sequence, Tree, statements_below
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Band, Loop, Sequence, Tree, statements_below
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     fresh,

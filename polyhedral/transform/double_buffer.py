@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, literal
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Scop, Statement, Tensor
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import (
     Scheduled,

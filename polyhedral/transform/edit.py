@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 
 import networkx as nx
 
-from weft.frontend.scalar_expr import Expr, Var, substitute
-from weft.polyhedral.scop import Access, Constraint, Origin, Scop, Statement
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr, Var, substitute
+from weft.ir.schedule_tree import Band, Leaf, Loop, Tree, children, statements_below, with_children
+from weft.ir.schedule_tree import Sequence as schedule_tree_Sequence
+from weft.ir.scop import Access, Constraint, Origin, Scop, Statement
+from weft.polyhedral.transform.scheduled import tidy
 
 Use = tuple[str, int]  # statement, number among its uses of a tensor: its reads, then its writes
 
@@ -101,3 +106,94 @@ def renamed_uses(statement: Statement, tensor: str, name_of: Mapping[Use, str]) 
 
     reads = tuple(map(change, statement.reads))
     return replace(statement, reads=reads, writes=tuple(map(change, statement.writes)))
+
+
+# ---- Insert: a statement that was not there gets its place in a schedule tree.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Directly inside ``loop`` ('' for outside of all loops): before the part that holds one of the
+    statements ``before``, or after the last part that holds one of ``after``."""
+
+    loop: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def insert(tree: Tree, place: Place, nest: Tree, outer: Seq[Mapping[str, Expr]]) -> Tree:
+    """``nest`` at ``place``; ``outer`` gives the value of each loop around it, outermost first, for
+    each statement of the nest.
+
+    Raises ``IllegalScheduleError`` (WEFT-E0470) where there is no such place.
+    """
+    if not place.loop:
+        return tidy(_beside(tree, place, nest))
+    made = _insert(tree, place, nest, list(outer))
+    if made is None:
+        raise IllegalScheduleError("WEFT-E0470", f"no loop is named {place.loop!r}")
+    return tidy(made)
+
+
+def _insert(tree: Tree, place: Place, nest: Tree, outer: list[Mapping[str, Expr]]) -> Tree | None:
+    if isinstance(tree, Band):
+        names = [loop.name for loop in tree.loops]
+        if place.loop in names:
+            cut = names.index(place.loop) + 1
+            around = tuple(map(_with_values, tree.loops[:cut], outer))
+            inside = Band(tree.loops[cut:], tree.child) if tree.loops[cut:] else tree.child
+            return Band(around, _beside(inside, place, nest))
+        child = _insert(tree.child, place, nest, outer[len(names) :])
+        if child is None:
+            return None
+        return Band(tuple(map(_with_values, tree.loops, outer)), child)
+    for k, child in enumerate(children(tree)):
+        made = _insert(child, place, nest, outer)
+        if made is not None:
+            parts = children(tree)
+            return with_children(tree, (*parts[:k], made, *parts[k + 1 :]))
+    return None
+
+
+def _with_values(loop: Loop, values: Mapping[str, Expr]) -> Loop:
+    return replace(loop, at={**loop.at, **values})
+
+
+def _beside(tree: Tree, place: Place, nest: Tree) -> Tree:
+    parts = tree.children if isinstance(tree, schedule_tree_Sequence) else (tree,)
+    wanted = set(place.before or place.after)
+    found = [k for k, part in enumerate(parts) if wanted & set(statements_below(part))]
+    missing = wanted - {s for part in parts for s in statements_below(part)}
+    if not found or missing:
+        what = ", ".join(sorted(missing or wanted))
+        raise IllegalScheduleError(
+            "WEFT-E0470",
+            f"{what} is not inside loop {place.loop}" if place.loop else f"there is no {what}",
+            hint=f"inside are {', '.join(statements_below(tree))}",
+        )
+    at = found[0] if place.before else found[-1] + 1
+    return schedule_tree_Sequence((*parts[:at], nest, *parts[at:]))
+
+
+# ---- Remove: statements that are gone leave a schedule tree, and so do loops around them alone.
+
+
+def remove(tree: Tree, statements: Collection[str]) -> Tree:
+    """``tree`` without ``statements``, which are not all there are."""
+    return tidy(_remove(tree, frozenset(statements)))
+
+
+def _remove(tree: Tree, gone: frozenset[str]) -> Tree:
+    match tree:
+        case Leaf():
+            return tree
+        case Band(loops, child):
+            kept = (
+                replace(loop, at={s: value for s, value in loop.at.items() if s not in gone})
+                for loop in loops
+            )
+            return Band(tuple(kept), _remove(child, gone))
+        case schedule_tree_Sequence(parts):
+            left = (part for part in parts if not set(statements_below(part)) <= gone)
+            return schedule_tree_Sequence(tuple(_remove(part, gone) for part in left))
+    return with_children(tree, tuple(_remove(child, gone) for child in children(tree)))

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Literal, Var
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded
+from weft.ir.scalar_expr import Expr, Literal, Var
+from weft.ir.schedule_times import schedule_map
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.times import schedule_map
 from weft.polyhedral.analysis.values_through import values_through
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.scop import Access, Scop, Statement
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 

@@ -10,16 +10,19 @@ Also known as: full scalar and array expansion (Feautrier 1988, "Array expansion
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Var
+import networkx as nx
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.values_through import sharing, values_through
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.scop import Scop, Statement
-from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, renamed_uses, uses_of
 from weft.polyhedral.transform.expand import expanded
-from weft.polyhedral.transform.separate import separate
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
 
 def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:
@@ -72,3 +75,57 @@ def _around(users: list[Statement]) -> list[Mapping[str, Expr]]:
         elif len(set(entries)) > 1:
             break
     return found
+
+
+# ---- Privatize: every temporary gets elements of its own for each iteration that shares no values.
+#
+#     for t: for i: { x = A[i]; B[i] = x }   →   for t: for i: { x[t, i] = A[i]; B[i] = x[t, i] }
+#
+# ``expand`` of everything at once: what loops then carry is the flow of values, not the reuse of
+# memory. ``contract`` gives the memory back under the final order. Also known as: scalar and
+# array expansion (Feautrier 1988), privatisation; implicit in Halide and TVM; Exo ``expand_dim``
+# one by one.
+
+
+@transformation
+def privatize(scheduled: Scheduled) -> Scheduled:
+    """All temporaries separated into independent ones, and expanded along their textual loops.
+
+    Temporaries that may be read before they are written stay as they are.
+    """
+    return replace(scheduled, scop=expand_all(scheduled.scop))
+
+
+# ---- Separate: uses of one temporary that exchange no values get temporaries of their own.
+#
+#     for i: { x = A[i]; B[i] = x }         for i: { x = A[i];   B[i] = x }
+#     for j: { x = C[j]; D[j] = x }    →    for j: { x_2 = C[j]; D[j] = x_2 }
+#
+# Also known as: renaming, web splitting; what static single assignment does for scalars.
+
+
+def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
+    """``scop`` with the temporary ``tensor`` in as many parts as its values allow; their names.
+
+    Reads and the writes whose values they see stay together. The first part keeps the name, as do
+    reads that no instance performs. A tensor that may be read before it is written stays whole.
+    """
+    through = values_through(scop, tensor)
+    if through.uninitialised or scop.tensor(tensor).role != "temp":
+        return scop, (tensor,)
+    uses = {s.name: uses_of(s, tensor) for s in scop.statements}
+    together: nx.Graph[Use] = nx.Graph()
+    together.add_nodes_from((s, k) for s, found in uses.items() for k in range(len(found)))
+    for number, pairs in through.seen:
+        writer = pairs.second.name
+        for k, (_, is_write) in enumerate(uses[writer]):
+            if is_write:
+                together.add_edge((pairs.first.name, number), (writer, k))
+    parts = parts_of(together, uses)
+    taken = {t.name for t in scop.tensors}
+    names = [tensor, *(fresh(tensor, taken) for _ in parts[1:])]
+    name_of = {use: name for name, part in zip(names, parts, strict=False) for use in part}
+    statements = tuple(renamed_uses(s, tensor, name_of) for s in scop.statements)
+    new = tuple(replace(scop.tensor(tensor), name=name) for name in names[1:])
+    tensors = (*scop.tensors, *new)
+    return replace(scop, tensors=tensors, statements=statements), tuple(names)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Band, Loop, Sequence, Tree, statements_below, walk
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Band, Loop, Sequence, Tree, statements_below, walk
 from weft.polyhedral.transform.order import textual_order
 from weft.polyhedral.transform.scheduled import (
     Scheduled,

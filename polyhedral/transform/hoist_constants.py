@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, rewrite, substitute, walk
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, rewrite, substitute, walk
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.transform.edit import insert_nest, nest_position
 from weft.polyhedral.transform.scheduled import fresh
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
-from weft.polyhedral.scop import Scop, Statement
+from weft.ir.scalar_expr import Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Sequence, Tree
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, tidy
 from weft.polyhedral.transform.tile import point_name, tile_name
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.dtypes import DType
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite, select, walk
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.transform.edit import accesses_of, substitute_access
-from weft.polyhedral.transform.scheduled import fresh
+from weft.ir.dtypes import DType
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite, select, walk
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement
+from weft.polyhedral.transform.edit import accesses_of, remove, substitute_access
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, path_to, transformation
 
 
 def inline_producer(scop: Scop, producer: str) -> Scop:
@@ -188,3 +188,24 @@ def _instance(expr: Expr, operands: Mapping[int, Expr], variables: Mapping[str, 
         return None
 
     return rewrite(expr, change)
+
+
+# ---- Inline: a producer is computed where it is read, and its tensor disappears.
+#
+#     for i: T[i] = f(X[i])
+#     for j: Y[j] = g(T[j + 1])        →   for j: Y[j] = g(f(X[j + 1]))
+#
+# Also known as: Halide ``compute_inline``, TVM ``compute_inline``, Exo ``inline_assign``.
+
+
+@transformation
+def inline(scheduled: Scheduled, statement: str) -> Scheduled:
+    """``scheduled`` without ``statement``, its body in every reader of what it writes.
+
+    It must write one temporary, alone, once per element, at plain distinct dims, what it reads must
+    not change until its readers run, and no reader may access the tensor at data-dependent indices.
+    Raises ``IllegalScheduleError``: WEFT-E0454 otherwise, E0451 where there is no such statement.
+    """
+    path_to(scheduled.tree, statement)
+    scop = inline_producer(scheduled.scop, statement)
+    return replace(scheduled, scop=scop, tree=remove(scheduled.tree, {statement}))

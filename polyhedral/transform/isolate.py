@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.scop import Constraint, Scop, Statement
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import literal
+from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import fresh
 

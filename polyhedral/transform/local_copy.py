@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr, Load, Var, literal, select
+from weft.ir.schedule_tree import Band, Leaf, Loop
+from weft.ir.scop import Body, Scope, Statement
 from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop
-from weft.polyhedral.scop import Body, Scope, Statement
-from weft.polyhedral.transform.insert import Place, insert
+from weft.polyhedral.transform.edit import Place, insert
 from weft.polyhedral.transform.local_tile import (
     Copying,
     LocalTile,

@@ -12,13 +12,8 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from weft.frontend.scalar_affine import Term, to_expr
-from weft.frontend.scalar_expr import Expr, Literal, Var, literal, substitute
-from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.analysis.window import Window, inside, start
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import (
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import (
     access_map,
     constrained,
     constraints_of,
@@ -28,8 +23,13 @@ from weft.polyhedral.named_isl import (
     shortened,
     tuple_space,
 )
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Constraint, Scop, Scope, Statement, Tensor
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_affine import Term, to_expr
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Access, Constraint, Scop, Scope, Statement, Tensor
+from weft.polyhedral.analysis.bounds import bounds
+from weft.polyhedral.analysis.window import Window, inside, start
 
 Use = tuple[Statement, Access]
 

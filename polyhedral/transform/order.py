@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
-from weft.polyhedral.scop import Scop, Statement
+from weft.ir.schedule_tree import Sequence, Tree, statements_below
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite, transformation
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
-from weft.polyhedral.scop import Scope
+from weft.ir.scop import Scope
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import fresh
 

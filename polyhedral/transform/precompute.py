@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import constraints_of, domain_set, projected
+from weft.ir.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.moves import operand_number
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import constraints_of, domain_set, projected
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor
+from weft.polyhedral.analysis.linear import mentions, operand_number
 from weft.polyhedral.transform.edit import insert_nest, nest_position, origin_of
 from weft.polyhedral.transform.scheduled import fresh
 

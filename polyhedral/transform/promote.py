@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Apply, Expr, Literal, literal
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Access, Scope, Statement, Tensor
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Apply, Expr, Literal, literal
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Access, Scope, Statement, Tensor
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Band, Sequence, Tree
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Band, Sequence, Tree
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     merge_bands,

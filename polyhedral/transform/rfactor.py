@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Load, Var, literal
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Load, Var, literal
+from weft.ir.schedule_tree import Band, Leaf, Loop
+from weft.ir.scop import Access, Body, Scope, Statement, Update
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.dependences import folding, reassociable
-from weft.polyhedral.analysis.quasi_affine import affine
 from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop
-from weft.polyhedral.scop import Access, Body, Scope, Statement, Update
-from weft.polyhedral.transform.insert import Place, insert
+from weft.polyhedral.transform.edit import Place, insert
 from weft.polyhedral.transform.local_tile import (
     Copying,
     LocalTile,

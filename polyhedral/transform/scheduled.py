@@ -17,8 +17,8 @@ from inspect import BoundArguments, Parameter, signature
 from keyword import iskeyword
 from typing import Concatenate, ParamSpec
 
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import (
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import (
     Band,
     Leaf,
     Loop,
@@ -30,7 +30,7 @@ from weft.polyhedral.schedule_tree import (
     walk,
     with_children,
 )
-from weft.polyhedral.scop import Scop, Tensor
+from weft.ir.scop import Scop, Tensor
 
 P = ParamSpec("P")
 

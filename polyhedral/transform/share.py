@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Band, Loop, Sequence, Tree, statements_below
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Band, Loop, Sequence, Tree, statements_below
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite, tidy, transformation
 
 

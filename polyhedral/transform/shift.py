@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     path_to,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree
+from weft.ir.schedule_tree import Band, Leaf, Loop, Tree
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, rewrite, tidy, transformation
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Loop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Literal, literal
+from weft.ir.schedule_tree import Loop
 from weft.polyhedral.transform.scheduled import Scheduled, replace_loop, transformation
 
 
@@ -37,4 +38,26 @@ def skew(scheduled: Scheduled, loop: str, by: str, factor: int = 1) -> Scheduled
             why=f"statement {outside[0]} is inside {loop}, but not inside {by}",
         )
     at = {s: value + other.at[s] * factor for s, value in old.at.items()}
+    return replace(scheduled, tree=replace_loop(scheduled.tree, loop, Loop(loop, at)))
+
+
+# ---- Reverse: a loop runs from its last iteration to its first.
+#
+#     for i in 0…n-1: S(i)      →      for i in -(n-1)…0: S(-i)                     reverse("i")
+#
+# Legal where the loop carries no dependence; two loops of which one descends can fuse afterwards.
+# Also known as: loop reversal; not in Halide, TVM or Exo.
+
+
+@transformation
+def reverse(scheduled: Scheduled, loop: str) -> Scheduled:
+    """``loop`` runs over the negative of its old value, and keeps its name.
+
+    Raises ``IllegalScheduleError`` (WEFT-E0450) where there is no such loop.
+    """
+    old = scheduled.loop(loop)
+    at = {
+        s: literal(-int(value.value)) if isinstance(value, Literal) else literal(0) - value
+        for s, value in old.at.items()
+    }
     return replace(scheduled, tree=replace_loop(scheduled.tree, loop, Loop(loop, at)))

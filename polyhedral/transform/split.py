@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.polyhedral.schedule_tree import Loop
+from weft.ir.schedule_tree import Loop
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     new_name,

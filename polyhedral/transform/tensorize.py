@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.analysis.trip_count import trip_count
-from weft.polyhedral.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree
+from weft.polyhedral.analysis.nest_coordinates import trip_count
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     merge_bands,

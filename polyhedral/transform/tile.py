@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr
-from weft.polyhedral.schedule_tree import Band, Loop, Tree
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Band, Loop, Tree
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     fresh,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from weft import dtypes
-from weft.accel.accelerator import Accelerator
 from weft.accel.mapping import Mapping
-from weft.frontend.build import compute, maximum, minimum, placeholder
 from weft.frontend.operators.conv import convolve, kernel_window
-from weft.frontend.scalar_expr import cast, literal
-from weft.frontend.tensor_expr import Program
-from weft.offload import Target, mapped
+from weft.ir import dtypes
+from weft.ir.accelerator import Accelerator
+from weft.ir.build import compute, maximum, minimum, placeholder
+from weft.ir.scalar_expr import cast, literal
+from weft.ir.scop import Scop
+from weft.ir.tensor_expr import Program
+from weft.offload.offload import Target, mapped
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.scop import Scop
 
 
 def convolution(

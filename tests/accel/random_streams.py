@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.accel.artifact import Artifact
-from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.machines.vta import Config, micro_op, vta
+from weft.ir.instruction_stream import Issue, Stream
 
 # By (queue that is waited for, queue that waits): the flags of one and of the other.
 FLAGS = {

@@ -6,7 +6,7 @@ from functools import cache
 
 from weft.accel.abilities import Compute
 from weft.accel.machines.vta import Config, vta
-from weft.offload import Target
+from weft.offload.offload import Target
 
 SMALL = Config(log_batch=1, log_block=3, log_uop_buff_size=6, log_inp_buff_size=10,
                log_wgt_buff_size=12, log_acc_buff_size=12)  # fmt: skip

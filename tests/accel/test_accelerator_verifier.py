@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from weft.accel.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
 from weft.accel.accelerator_verifier import verify
-from weft.accel.bit_fields import Encoding, Field
 from weft.accel.machines.vta import Config, vta
-from weft.dtypes import i8
-from weft.errors import CompileError
+from weft.ir.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
+from weft.ir.bit_fields import Encoding, Field
+from weft.ir.dtypes import i8
+from weft.ir.errors import CompileError
 
 
 def go(vec, at):  # type: ignore[no-untyped-def]

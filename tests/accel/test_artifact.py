@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from weft.accel.artifact import Artifact, Layout, Placed
-from weft.accel.instruction_stream import Stream
 from weft.accel.machines.vta import vta
-from weft.dtypes import i8, i32
-from weft.errors import StreamError
+from weft.ir.dtypes import i8, i32
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Stream
 
 
 def place(layout: Layout, index: tuple[int, ...]) -> int:

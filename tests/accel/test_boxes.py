@@ -12,7 +12,7 @@ import pytest
 from weft.accel.artifact import Layout
 from weft.accel.boxes import Box, Move, Ranges, Side, box, moves, origin, steps
 from weft.accel.mapping import Axis, View
-from weft.dtypes import i8
+from weft.ir.dtypes import i8
 
 Array = np.ndarray
 

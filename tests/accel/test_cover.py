@@ -8,10 +8,10 @@ import numpy as np
 
 from tests.accel.targets import target
 from weft.accel.cover import Constant, Cover, Held, Tree, leaves, nodes
-from weft.dtypes import i8, i32
-from weft.frontend.build import maximum, minimum
-from weft.frontend.scalar_expr import Expr, Load, Var, cast, literal, rewrite
-from weft.frontend.scalar_interpreter import evaluate
+from weft.ir.build import maximum, minimum
+from weft.ir.dtypes import i8, i32
+from weft.ir.scalar_expr import Expr, Load, Var, cast, literal, rewrite
+from weft.ir.scalar_interpreter import evaluate
 
 SUMS, OTHER = Load(0, (), i32), Load(1, (), i32)
 EDGES = (-(2**31), -(2**31) + 1, -65536, -129, -128, -127, -1, 0, 1, 2, 127, 128, 2**31 - 1)

@@ -8,13 +8,13 @@ import pytest
 from weft.accel.groups import COLUMNS, ROWS, together
 from weft.accel.machines.vta import vta
 from weft.accel.work import Diagonal, Work, work
-from weft.dtypes import i8
-from weft.frontend.build import placeholder
 from weft.frontend.operators.conv import convolve, kernel_window
-from weft.frontend.tensor_expr import Program
-from weft.offload import Target, mapped, prepared
+from weft.ir.build import placeholder
+from weft.ir.dtypes import i8
+from weft.ir.scop import Scop
+from weft.ir.tensor_expr import Program
+from weft.offload.offload import Target, mapped, prepared
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.scop import Scop
 
 
 def scop(channels: int, filters: int, groups: int) -> Scop:

@@ -9,15 +9,15 @@ import pytest
 
 from tests.accel.targets import target
 from weft.accel.place import Offloaded
-from weft.dtypes import i8, i32
-from weft.errors import StreamError
-from weft.frontend.build import compute, maximum, minimum, placeholder, reduce_axis
-from weft.frontend.build import sum as sum_over
-from weft.frontend.scalar_expr import cast, literal
-from weft.frontend.tensor_expr import Program
-from weft.offload import offload
+from weft.ir.build import compute, maximum, minimum, placeholder, reduce_axis
+from weft.ir.build import sum as sum_over
+from weft.ir.dtypes import i8, i32
+from weft.ir.errors import StreamError
+from weft.ir.scalar_expr import cast, literal
+from weft.ir.tensor_expr import Program
+from weft.offload.offload import offload
+from weft.offload.simulator import simulate
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import simulate
 
 M, N, K = 7, 33, 20
 Arrays = dict[str, np.ndarray]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from weft.accel.abilities import Abilities
-from weft.accel.accelerator import Accelerator, Cost, Memory, Operation, Queue
-from weft.accel.bit_fields import Encoding, Field
-from weft.dtypes import i32
-from weft.offload import Target
+from weft.ir.accelerator import Accelerator, Cost, Memory, Operation, Queue
+from weft.ir.bit_fields import Encoding, Field
+from weft.ir.dtypes import i32
+from weft.offload.offload import Target
 
 FIELDS = ("at", "from_", "count", "rows", "stride", "flag")
 

@@ -17,13 +17,13 @@ from weft import hardware as hw
 from weft import i8, i32
 from weft.accel.machines.vta import Config, vta
 from weft.accel.relocate import relocated, used
-from weft.accelerators import Semantics
-from weft.errors import StreamError
-from weft.frontend.build import compute, placeholder, reduce_axis
-from weft.frontend.build import sum as total
-from weft.frontend.scalar_expr import cast
-from weft.simulator import check_stream, run_artifact
-from weft.stream_files import read_stream
+from weft.ir.build import compute, placeholder, reduce_axis
+from weft.ir.build import sum as total
+from weft.ir.errors import StreamError
+from weft.ir.scalar_expr import cast
+from weft.offload.accelerators import Semantics
+from weft.offload.simulator import check_stream, run_artifact
+from weft.offload.stream_files import read_stream
 
 
 @pytest.mark.parametrize("base", [4096, 1 << 20, 1 << 31])

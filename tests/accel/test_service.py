@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.accel.random_streams import pipelined, random_artifact, without
-from weft.accel.accelerator import Queue
-from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.machines.vta import Config, vta
 from weft.accel.service import ORDERS, Order, serve, tokens_of
 from weft.accel.timing import timing
-from weft.errors import StreamError
+from weft.ir.accelerator import Queue
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Issue, Stream
 
 SMALL = Config(log_batch=1, log_block=3, log_wgt_buff_size=14)
 EVERY: tuple[Order, ...] = (*ORDERS, 1, 2)

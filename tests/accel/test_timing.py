@@ -7,11 +7,11 @@ import pytest
 from tests.accel.clock_oracle import clocked
 from tests.accel.convolutions import convolution
 from tests.accel.random_streams import random_artifact
-from weft.accel.instruction_stream import Issue, Stream, decode
 from weft.accel.machines.vta import DEPTH, Config, vta
 from weft.accel.timing import Span, timing
-from weft.errors import StreamError
-from weft.offload import Target, offload
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Issue, Stream, decode
+from weft.offload.offload import Target, offload
 
 VTA = vta()
 

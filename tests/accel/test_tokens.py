@@ -13,13 +13,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.draft import MAIN, Draft, Region
-from weft.accel.instruction_stream import Stream
 from weft.accel.machines.vta import vta
 from weft.accel.refusal import Refusal
 from weft.accel.service import ORDERS, serve
 from weft.accel.tokens import BLOCK, with_tokens
+from weft.ir.accelerator import Accelerator
+from weft.ir.instruction_stream import Stream
 
 VTA = vta()
 BYTES = 64 * BLOCK

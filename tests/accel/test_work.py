@@ -9,11 +9,11 @@ import pytest
 
 from weft.accel.refusal import Refusal
 from weft.accel.work import Work, work
-from weft.dtypes import i8, i32, i64
-from weft.frontend.build import compute, maximum, placeholder, reduce_axis, reshape, sum, var
-from weft.frontend.scalar_expr import cast, literal
-from weft.frontend.tensor_expr import Program, Tensor
-from weft.offload import prepared
+from weft.ir.build import compute, maximum, placeholder, reduce_axis, reshape, sum, var
+from weft.ir.dtypes import i8, i32, i64
+from weft.ir.scalar_expr import cast, literal
+from weft.ir.tensor_expr import Program, Tensor
+from weft.offload.offload import prepared
 from weft.polyhedral.from_tensor_expr import lower
 
 A = placeholder((6, 8), i8, name="a")

@@ -23,19 +23,19 @@ def test_files_exist(document):
     assert names <= known
 
 
-def test_the_page_names_every_pass_and_every_strategy():
-    """The table of passes over loops in its order, and all files of the scheduler's policy."""
+def test_the_page_is_short_and_names_every_pass():
+    """The table of passes over loops in its order; a way in is read in one sitting."""
     page = (ROOT / "docs/architecture.md").read_text()
     table = page.split("| pass | what it does |\n|---|---|\n")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert rows == [name for name, _ in PASSES]
-    for path in sorted((ROOT / "polyhedral/policy").glob("[a-z]*.py")):
-        assert re.search(rf"[`/]{path.name}`", page), path.name
+    assert len(page.splitlines()) <= 120
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document):
-    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+    prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)\)", prose):
         assert target.startswith("https://") or (document.parent / target).exists(), target
 
 

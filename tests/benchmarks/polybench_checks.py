@@ -12,10 +12,10 @@ import pytest
 
 from weft.benchmarks.polybench.benchmark import Benchmark, Sizes
 from weft.benchmarks.polybench.c_peer import compilers, unscheduled
-from weft.benchmarks.polybench.programs import compile_weft
+from weft.benchmarks.polybench.run import compile_weft
 from weft.benchmarks.polybench.verify import verify
-from weft.dtypes import as_dtype
-from weft.errors import CallError
+from weft.ir.dtypes import as_dtype
+from weft.ir.errors import CallError
 
 ROOT = Path(__file__).parents[2]
 NASTY = ((0,) * 5, (1,) * 5, (2,) * 5, (3, 5, 7, 4, 6), (7, 3, 2, 5, 4), (17, 19, 23, 13, 11))

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from weft.benchmarks import __main__ as command
-from weft.benchmarks import avx2_only, environment
+from weft.benchmarks import environment
+from weft.benchmarks import environment as avx2_only
 
 _FEATURES = """
 import threading

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.benchmarks.c_printer import print_c
 from weft.benchmarks.polybench.c_peer import (
     FAST,
     aligned_copy,
@@ -15,9 +16,8 @@ from weft.benchmarks.polybench.c_peer import (
     published_loops,
     sizes_of,
 )
-from weft.benchmarks.polybench.registry import SUITE
-from weft.codegen.c_printer import print_c
-from weft.dtypes import as_dtype
+from weft.benchmarks.polybench.run import SUITE
+from weft.ir.dtypes import as_dtype
 
 
 def printed(name: str) -> str:

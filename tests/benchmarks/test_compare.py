@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from weft.benchmarks.__main__ import main
-from weft.benchmarks.compare import Unreadable, change, compare, missing, read
+from weft.benchmarks.report import Unreadable, change, compare, missing, read
 from weft.benchmarks.timing import spread
 
 

@@ -6,9 +6,8 @@ from onnx import numpy_helper
 
 import weft
 from weft.benchmarks import gemm
-from weft.benchmarks.case import error_of
+from weft.benchmarks.case import error_of, is_constant, operands
 from weft.benchmarks.gemm import Product
-from weft.benchmarks.products import is_constant, operands
 
 
 def test_every_name_is_there_once_and_quick_is_a_part() -> None:

@@ -5,11 +5,10 @@ import ctypes
 import numpy as np
 import pytest
 
-from weft.benchmarks import copy_bandwidth
-from weft.benchmarks.copy_bandwidth import Copy
-from weft.benchmarks.limits import Limits, Probe
-from weft.codegen.llvm_target import host_target, inspect, to_object
-from weft.codegen.native_library import link
+from weft.benchmarks import limits as copy_bandwidth
+from weft.benchmarks.limits import Copy, Limits, Probe
+from weft.codegen.llvm.target import host_target, inspect, to_object
+from weft.codegen.objects.native_library import link
 
 
 @pytest.mark.parametrize("streaming", [False, True])

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from weft.benchmarks import __main__ as command
 from weft.benchmarks.loop_programs import run as suite
-from weft.benchmarks.loop_programs.registry import PROGRAMS
-from weft.benchmarks.loop_programs.run import Settings, run
+from weft.benchmarks.loop_programs.run import PROGRAMS, Settings, run
 from weft.benchmarks.polybench.c_peer import compilers
 from weft.benchmarks.polybench.run import geometric_mean
 

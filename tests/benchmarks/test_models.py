@@ -8,7 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from weft.benchmarks import apart, models, transformer_models
+from weft.benchmarks import models
+from weft.benchmarks import models as apart
+from weft.benchmarks import models as transformer_models
 from weft.benchmarks.case import error_of
 from weft.benchmarks.limits import Limits
 from weft.benchmarks.row import Bench

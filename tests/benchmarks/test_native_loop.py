@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft.benchmarks.native_loop import NativeLoop
-from weft.errors import ExecutionError
+from weft.ir.errors import ExecutionError
 
 
 @weft.kernel

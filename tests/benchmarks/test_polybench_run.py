@@ -12,7 +12,7 @@ from weft.benchmarks import __main__ as command
 from weft.benchmarks.polybench import run as suite
 from weft.benchmarks.polybench.c_peer import compilers
 from weft.benchmarks.polybench.run import Settings, geometric_mean, run
-from weft.errors import CompileError
+from weft.ir.errors import CompileError
 
 
 def test_rows_of_a_timed_run(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark, Sizes
-from weft.benchmarks.polybench.registry import SUITE
+from weft.benchmarks.polybench.run import SUITE
 from weft.benchmarks.polybench.solvers import gramschmidt_residual
 from weft.benchmarks.polybench.verify import Run, distance, verify, wide
 

@@ -14,7 +14,7 @@ from weft.benchmarks.timing import (
     interleaved_restored,
     spread,
 )
-from weft.codegen.llvm_target import host_target, inspect
+from weft.codegen.llvm.target import host_target, inspect
 
 
 def test_contestants_take_turns_and_are_prepared_before_each() -> None:

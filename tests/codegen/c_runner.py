@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.codegen.c_printer import print_c
-from weft.codegen.loop_ir import Buffer, Check, Kernel, walk
+from weft.benchmarks.c_printer import print_c
+from weft.ir.loop_ir import Buffer, Check, Kernel, walk
 
 COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 SKIPPED = "no C compiler on this machine: what is printed is not run"

@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.native_library import Library, link
+from weft.codegen.llvm.target import host_target, to_object
+from weft.codegen.objects.native_library import Library, link
 
 DENORMAL_OPERAND, UNDERFLOW = 1 << 1, 1 << 4  # MXCSR's flags
 STANDARD = 0x1F80  # no traps, to nearest, denormals as IEEE 754 has them, no flags

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft import dtypes
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Buffer, For, If, Kernel, Kind, Stmt, Store, walk
-from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Buffer, For, If, Kernel, Kind, Stmt, Store, walk
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal
 
 i, j, n, m = map(Var, "ijnm")
 SIDE = 48

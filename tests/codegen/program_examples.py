@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.codegen import loop_ir
-from weft.codegen.llvm_program import KernelSymbols, emit_program
-from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.loop_ir import Block, Check, For, Kernel, Stmt, Store
-from weft.codegen.native_library import NativeProgram
-from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Program
-from weft.dtypes import DType, float32
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, literal
+from weft.codegen.llvm.program import KernelSymbols, emit_program
+from weft.codegen.llvm.target import host_target, to_object
+from weft.codegen.objects.native_library import NativeProgram
+from weft.ir import loop_ir
+from weft.ir.dtypes import DType, float32
+from weft.ir.loop_ir import Block, Check, For, Kernel, Stmt, Store
+from weft.ir.program import Arena, Buffer, Constant, Input, Launch, Output, Program
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal
 
 n, i = Var("n"), Var("i")
 
@@ -171,7 +171,7 @@ def objects(program: Program) -> list[bytes]:
 
 
 class NativeCall:
-    """A linked program over NumPy arrays, with nothing of ``weft.executable``."""
+    """A linked program over NumPy arrays, with nothing of ``weft.runtime.executable``."""
 
     def __init__(self, program: Program, code: Sequence[bytes] | None = None) -> None:
         self.program = program

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_ir import Kernel
-from weft.codegen.size_arithmetic import evaluate
-from weft.frontend import build as w
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import Expr, Literal, literal, select
-from weft.frontend.tensor_expr import Program, Tensor
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.loop_ir import Kernel
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Expr, Literal, literal, select
+from weft.ir.scop import Scop
+from weft.ir.scop import Tensor as ScopTensor
+from weft.ir.scop_interpreter import bind_parameters
+from weft.ir.size_arithmetic import evaluate
+from weft.ir.tensor_expr import Program, Tensor
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.machine import Machine
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop import Tensor as ScopTensor
-from weft.polyhedral.scop_interpreter import bind_parameters
 from weft.polyhedral.transform.initial import initial
 
 

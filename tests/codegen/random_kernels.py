@@ -9,8 +9,10 @@ import random
 
 import numpy as np
 
-from weft import dtypes
-from weft.codegen.loop_ir import (
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.dtypes import DType
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Buffer,
@@ -23,9 +25,7 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
 )
-from weft.dtypes import DType
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select
 
 SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 48)
 TYPES = (

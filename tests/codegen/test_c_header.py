@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from weft.codegen.c_header import c_header
 from weft.codegen.c_interface import Field, Interface, Result
-from weft.dtypes import bfloat16, bool_, float32, int64
-from weft.frontend.scalar_expr import Var, literal
+from weft.ir.dtypes import bfloat16, bool_, float32, int64
+from weft.ir.scalar_expr import Var, literal
 
 m, n = Var("m"), Var("n?")
 

@@ -8,7 +8,7 @@ import pytest
 from weft.codegen import calibrate as module
 from weft.codegen.calibrate import Measured, calibrate, calibrated
 from weft.codegen.calibration_ir import CHAINED, calibration_ir
-from weft.codegen.llvm_target import host_target, inspect
+from weft.codegen.llvm.target import host_target, inspect
 from weft.codegen.machines.host import cpu_count, host
 
 MEASURED = Measured(3.5e9, 4, 2, 2, (1.0,) * len(host().machine.caches), 9.9e9, 1e-6, 1e11)

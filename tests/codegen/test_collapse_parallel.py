@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import dtypes
 from weft.codegen.collapse_parallel import collapse_parallel
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
-from weft.codegen.loop_printer import print_stmt
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
+from weft.ir.loop_printer import print_stmt
+from weft.ir.scalar_expr import Expr, Var, literal
 
 I64 = dtypes.int64
 i, j, k, n = Var("i"), Var("j"), Var("k"), Var("n")

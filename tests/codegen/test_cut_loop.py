@@ -6,11 +6,11 @@ import pytest
 
 from tests.codegen.marked_loops import i, j, kernel, m, mark, n, same
 from weft.codegen.cut_loop import cut_loop, side_of
-from weft.codegen.loop_ir import Block, For, If, Stmt, children
-from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.rebuild import map_scopes
-from weft.codegen.size_arithmetic import evaluate
-from weft.frontend.scalar_expr import Expr, Load, literal
+from weft.ir.loop_ir import Block, For, If, Stmt, children
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, literal
+from weft.ir.size_arithmetic import evaluate
 
 CONDITIONS = {
     "from": j >= 2,

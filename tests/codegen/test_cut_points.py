@@ -7,14 +7,14 @@ import pytest
 
 from tests.codegen import marked_loops
 from tests.codegen.marked_loops import innermost, mark, same
-from weft import dtypes
 from weft.codegen.cut_points import cut_points
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Buffer, For, Kernel, Stmt, Update, walk
-from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.simplify import simplify_kernel
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Literal, Var, apply, literal
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Buffer, For, Kernel, Stmt, Update, walk
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Literal, Var, apply, literal
 
 w, p, n, m = map(Var, "wpnm")
 SIDE = 64

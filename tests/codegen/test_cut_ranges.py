@@ -21,13 +21,13 @@ from tests.codegen.marked_loops import (
     nest,
     same,
 )
-from weft import dtypes
 from weft.codegen.cut_ranges import cut_ranges
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, For, If, Kind, Stmt, Store, expressions, walk
-from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.scalar_expr import Expr, Load, Select, literal, select
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, For, If, Kind, Stmt, Store, expressions, walk
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Select, literal, select
+from weft.ir.scalar_expr import walk as walk_expr
 
 RANGES = {
     "from": If(j >= 2, mark(1, i, j)),

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tests.codegen.random_kernels import Generator
-from weft.codegen.fix_parameters import fix_parameters
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Allocate, Buffer, For, Kernel, Store
-from weft.codegen.loop_printer import print_kernel
-from weft.codegen.loop_verifier import verify_kernel
-from weft.dtypes import float64
-from weft.frontend.scalar_expr import Load, Var, literal
+from weft.benchmarks.c_printer import fix_parameters
+from weft.ir.dtypes import float64
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Allocate, Buffer, For, Kernel, Store
+from weft.ir.loop_printer import print_kernel
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Load, Var, literal
 
 
 def test_bounds_and_shapes_become_numbers() -> None:

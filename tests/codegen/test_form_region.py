@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from weft.codegen.form_region import form_region
-from weft.codegen.loop_ir import (
+from weft.codegen.rebuild import map_children
+from weft.ir.dtypes import int64
+from weft.ir.loop_ir import (
     Allocate,
     Barrier,
     Block,
@@ -23,12 +25,10 @@ from weft.codegen.loop_ir import (
     While,
     walk,
 )
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.rebuild import map_children
-from weft.codegen.region_interpreter import interpret_region
-from weft.dtypes import int64
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.region_interpreter import interpret_region
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 i, j, n, t = map(Var, ("i", "j", "n", "t"))
 ZERO, ONE, THREE = literal(0), literal(1), literal(3)

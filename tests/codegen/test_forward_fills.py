@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
-from weft import dtypes
 from weft.codegen.forward_fills import forward_fills
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Let, Stmt, Store
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal, select
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Let, Stmt, Store
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select
 
 i, j, r, c, n, t = map(Var, ("i", "j", "r", "c", "n", "t"))
 SIDE = 16

@@ -7,14 +7,14 @@ import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
 from tests.codegen.random_kernels import Generator
-from weft import dtypes
 from weft.codegen.forward_values import forward_values
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, For, If, Kernel, Let, Stmt, Store, Update, walk
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, For, If, Kernel, Let, Stmt, Store, Update, walk
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal, select
 
 I64 = dtypes.int64
 i, j, n = Var("i"), Var("j"), Var("n")

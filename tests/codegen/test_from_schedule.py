@@ -12,18 +12,18 @@ from tests.codegen import programs as p
 from tests.codegen.kernel_runner import Compiled, assert_same
 from tests.polyhedral.transform.integer_programs import read
 from tests.properties import executions
-from weft.cluster_code import nests
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_interpreter import interpret as interpret_kernel
-from weft.codegen.loop_ir import Kernel
-from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.llvm.target import host_target
 from weft.codegen.machines.host import host_machine
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.driver.cluster_code import nests
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_expr import Program
-from weft.frontend.tensor_interpreter import interpret
-from weft.polyhedral.machine import Machine
+from weft.ir.loop_interpreter import interpret as interpret_kernel
+from weft.ir.loop_ir import Kernel
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.machine import Machine
+from weft.ir.tensor_expr import Program
+from weft.ir.tensor_interpreter import interpret
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.initial import initial
@@ -101,7 +101,7 @@ def test_in_the_order_of_the_scheduler(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("m, n, k", [(0, 3, 2), (1, 1, 0), (13, 32, 4), (30, 70, 3), (14, 65, 2)])
 def test_symbolic_sizes(m: int, n: int, k: int) -> None:
-    from weft.frontend import build as w
+    from weft.ir import build as w
 
     program = p.gemm(w.var("m"), w.var("n"), w.var("k"))
     compare(program, host_machine(), {"m": m, "n": n, "k": k})

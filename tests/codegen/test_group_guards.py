@@ -7,13 +7,13 @@ import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
 from tests.codegen.random_kernels import Generator
-from weft import dtypes
 from weft.codegen.group_guards import group_guards
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, Check, For, If, Kernel, Kind, Stmt, Store, walk
-from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.scalar_expr import Expr, Load, Select, Var, literal, select
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, Check, For, If, Kernel, Kind, Stmt, Store, walk
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Select, Var, literal, select
+from weft.ir.scalar_expr import walk as walk_expr
 
 i, n = Var("i"), Var("n")
 SIDE = 12

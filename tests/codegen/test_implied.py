@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from weft import dtypes
-from weft.codegen.implied import implied, opposite, slack
-from weft.codegen.loop_ir import Store
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, cast, literal, select
-from weft.frontend.scalar_interpreter import evaluate
+from weft.codegen.conditions import implied, opposite, slack
+from weft.ir import dtypes
+from weft.ir.loop_ir import Store
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, cast, literal, select
+from weft.ir.scalar_interpreter import evaluate
 
 i, n = Var("i"), Var("n")
 COMPARISONS = [i >= 1, i > 0, i < 1, i <= 0, i >= 2, i < 3, i <= n - 2, i < n, i > n, i * 2 >= 2]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Var, literal
-from weft.polyhedral.schedule_reader import read_schedule
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Var, literal
+from weft.ir.schedule_reader import read_schedule
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
 i, j, n = map(Var, "ijn")
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled
-from weft import dtypes
-from weft.codegen.flat_indices import flat_indices
 from weft.codegen.join_rows import join_rows
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, For, If, Kernel, Kind, Let, Stmt, Store, walk
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
-from weft.frontend.scalar_expr import Apply, Expr, Load, Var, literal, select
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.codegen.llvm.kernel import flat_indices
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, For, If, Kernel, Kind, Let, Stmt, Store, walk
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, literal, select
+from weft.ir.scalar_expr import walk as walk_expr
 
 F32 = dtypes.float32
 i, j, n = Var("i"), Var("j"), Var("n")

@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from weft.codegen.kernel_work import TEAM, UNKNOWN, WALK, WALKS, kernel_barriers, kernel_work
-from weft.codegen.loop_ir import (
+from weft.codegen.machines.dot_products import dot_product
+from weft.codegen.machines.matrix_units import block_product
+from weft.codegen.statement_cost import ENTERED, LANES, OPERATION
+from weft.ir.dtypes import bfloat16, float32, int8, int64, uint8
+from weft.ir.instruction import Instruction, Intrinsic
+from weft.ir.loop_ir import (
     Barrier,
     Block,
     For,
@@ -17,13 +22,8 @@ from weft.codegen.loop_ir import (
     Store,
     While,
 )
-from weft.codegen.machines.dot_products import dot_product
-from weft.codegen.machines.matrix_units import block_product
-from weft.codegen.size_arithmetic import evaluate
-from weft.codegen.statement_cost import ENTERED, LANES, OPERATION
-from weft.dtypes import bfloat16, float32, int8, int64, uint8
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
-from weft.polyhedral.instruction import Instruction, Intrinsic
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
+from weft.ir.size_arithmetic import evaluate
 
 i, j, n, m = Var("i"), Var("j"), Var("n"), Var("m")
 ZERO = literal(0)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, check
-from weft import dtypes
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_ir import Allocate, Block, Buffer, For, Kernel, Stmt, Store, Update
-from weft.dtypes import DType
-from weft.frontend.build import exp, monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.codegen.llvm.kernel import emit_kernel
+from weft.codegen.llvm.target import host_target
+from weft.ir import dtypes
+from weft.ir.build import exp, monoid
+from weft.ir.dtypes import DType
+from weft.ir.loop_ir import Allocate, Block, Buffer, For, Kernel, Stmt, Store, Update
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 F32, F64 = dtypes.float32, dtypes.float64
 v, n = Var("v"), Var("n")

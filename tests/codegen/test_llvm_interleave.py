@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
-from weft import dtypes
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Store
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.codegen.llvm.kernel import emit_kernel
+from weft.codegen.llvm.target import host_target
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.loop_ir import Block, Buffer, For, Kernel, Store
+from weft.ir.scalar_expr import Expr, Load, Var, literal
 
 i, n = Var("i"), Var("n")
 one = literal(1)

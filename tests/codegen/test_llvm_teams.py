@@ -6,9 +6,9 @@ import llvmlite.binding as llvm
 import pytest
 
 from weft.codegen.llvm_teams import GRAIN, emit_teams
-from weft.codegen.loop_ir import For, Kernel, Kind, Stmt, Store
-from weft.dtypes import float32
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.ir.dtypes import float32
+from weft.ir.loop_ir import For, Kernel, Kind, Stmt, Store
+from weft.ir.scalar_expr import Expr, Load, Var, literal
 
 CALLER = """
 define void @ask(ptr %parameters, i32 %team, ptr %answer) {

@@ -18,12 +18,12 @@ from tests.codegen.float_mode import (
 )
 from tests.codegen.kernel_runner import Compiled
 from weft.codegen import fit_polynomials, math_coefficients
-from weft.codegen.llvm_target import LlvmTarget, host_target, llvm_target
-from weft.codegen.loop_ir import Buffer, For, Kernel, Store
+from weft.codegen.llvm.target import LlvmTarget, host_target, llvm_target
 from weft.codegen.math_functions import BOUNDS
-from weft.dtypes import as_dtype
-from weft.frontend.scalar_expr import Load, Var, apply, literal
-from weft.frontend.scalar_ops import OPS
+from weft.ir.dtypes import as_dtype
+from weft.ir.loop_ir import Buffer, For, Kernel, Store
+from weft.ir.scalar_expr import Load, Var, apply, literal
+from weft.ir.scalar_ops import OPS
 
 REFERENCE = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from weft.codegen.loop_ir import Block, For
-from weft.codegen.never_meet import never_meet
-from weft.dtypes import int64
-from weft.frontend.build import maximum, minimum
-from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.frontend.scalar_interpreter import evaluate
+from weft.codegen.llvm.vector import never_meet
+from weft.ir.build import maximum, minimum
+from weft.ir.dtypes import int64
+from weft.ir.loop_ir import Block, For
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.scalar_interpreter import evaluate
 
 i, j, n = (Var(name, int64) for name in "ijn")
 

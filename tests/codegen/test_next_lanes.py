@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tests.codegen.test_register_tile import agree, i, j, k, program, statement
-from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_interpreter import Machine, Memory
-from weft.codegen.loop_ir import Prefetch, Stmt
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Scop
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import Machine, Memory
+from weft.ir.loop_ir import Prefetch, Stmt
+from weft.ir.scalar_expr import literal
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.scop import Scop
 
 LINE = 16  # elements
 STEP = 2 * 32  # elements that a tile reads in a step, at most

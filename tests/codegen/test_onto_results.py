@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
-from weft import dtypes
-from weft.codegen.loop_ir import Allocate, Block, Buffer, For, Kernel, Stmt, Store, Update, walk
-from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.onto_results import onto_results
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_ir import Allocate, Block, Buffer, For, Kernel, Stmt, Store, Update, walk
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal
 
 F32 = dtypes.float32
 b, k, i, m, n = map(Var, "bkimn")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
-from weft import dtypes
 from weft.codegen.forward_values import forward_values
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Buffer, For, Kernel, Kind, Stmt, Store
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.peel_first import peel_first
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Buffer, For, Kernel, Kind, Stmt, Store
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal, select
 
 i, j, n, m = map(Var, "ijnm")
 SIDE = 20

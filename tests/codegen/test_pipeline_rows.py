@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled
-from weft import dtypes
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Allocate, Block, Buffer, For, Kernel, Let, Stmt, Store, Update
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.map_loops import spread_loop
 from weft.codegen.pipeline_rows import pipeline_rows
-from weft.codegen.spread_loop import spread_loop
-from weft.frontend.build import exp, monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.ir import dtypes
+from weft.ir.build import exp, monoid
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Allocate, Block, Buffer, For, Kernel, Let, Stmt, Store, Update
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 F32 = dtypes.float32
 WIDTH, PLENTY = 133, (1 << 16, 1 << 20)

@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
+from tests.codegen.llvm.test_runtime import in_a_process
 from tests.codegen.program_examples import NativeCall
-from tests.codegen.test_llvm_runtime import in_a_process
-from weft.codegen import loop_ir
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_program import emit_program
-from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.loop_ir import (
+from weft.codegen.llvm.kernel import emit_kernel
+from weft.codegen.llvm.program import emit_program
+from weft.codegen.llvm.target import host_target, to_object
+from weft.codegen.optimise_kernel import optimise_kernel
+from weft.ir import loop_ir
+from weft.ir.build import monoid
+from weft.ir.dtypes import int64
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Check,
@@ -33,12 +36,9 @@ from weft.codegen.loop_ir import (
     Update,
     While,
 )
-from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.optimise_kernel import optimise_kernel
-from weft.codegen.program import Buffer, Launch, Output, Program
-from weft.dtypes import int64
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.program import Buffer, Launch, Output, Program
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 THREADS = (1, 2, 3, 8)
 ZERO, ONE = literal(0), literal(1)

@@ -7,11 +7,11 @@ import ctypes
 import numpy as np
 import pytest
 
-from weft.codegen.llvm_builder import Builder, Value
-from weft.codegen.llvm_target import host_target, llvm_target, to_object
+from weft.codegen.llvm.builder import Builder, Value
+from weft.codegen.llvm.target import host_target, llvm_target, to_object
+from weft.codegen.math_exponential import entries, pick
 from weft.codegen.math_values import INTEGER, Number
-from weft.codegen.native_library import link
-from weft.codegen.register_tables import entries, pick
+from weft.codegen.objects.native_library import link
 
 WIDE = "avx512f" in host_target().enabled
 

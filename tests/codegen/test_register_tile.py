@@ -14,23 +14,21 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Fenced
-from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.loop_interpreter import interpret as interpret_kernel
-from weft.codegen.loop_ir import Allocate, For, Kernel, Store, walk
-from weft.codegen.loop_ir import Update as LoopUpdate
-from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.native_library import link
+from weft.codegen.llvm.kernel import emit_kernel
+from weft.codegen.llvm.target import host_target, to_object
+from weft.codegen.objects.native_library import link
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.codegen.size_arithmetic import evaluate
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Literal, Load, Var, apply, literal
-from weft.frontend.scalar_expr import walk as walk_expr
-from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import (
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_interpreter import interpret as interpret_kernel
+from weft.ir.loop_ir import Allocate, For, Kernel, Store, walk
+from weft.ir.loop_ir import Update as LoopUpdate
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.scop import (
     Access,
     Body,
     Constraint,
@@ -39,7 +37,9 @@ from weft.polyhedral.scop import (
     Tensor,
     Update,
 )
-from weft.polyhedral.scop_interpreter import interpret
+from weft.ir.scop_interpreter import interpret
+from weft.ir.size_arithmetic import evaluate
+from weft.polyhedral.legality import check, check_bounds
 
 i, j, k, M, N, K = map(Var, ("i", "j", "k", "M", "N", "K"))
 BOX = (i, M - 1 - i, j, N - 1 - j, k, K - 1 - k)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import For, walk
-from weft.codegen.loop_verifier import verify_kernel
-from weft.errors import CompileError
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.errors import CompileError
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import For, walk
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
 i, j, k, N = map(Var, ("i", "j", "k", "N"))
 f64 = dtypes.float64

@@ -9,20 +9,20 @@ import pytest
 
 from tests.codegen.kernel_runner import assert_same
 from tests.codegen.random_kernels import Generator
-from weft import dtypes
 from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.group_guards import group_guards
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, Check, For, If, Kernel, Let, Stmt, Store, walk
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.codegen.peel_first import peel_first
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.split_tails import split_tails
 from weft.codegen.unswitch import unswitch
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, Check, For, If, Kernel, Let, Stmt, Store, walk
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 F = dtypes.float32
 i, t, n = Var("i"), Var("t"), Var("n")

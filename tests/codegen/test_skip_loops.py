@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
-from weft import dtypes
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, Check, For, If, Kernel, Stmt, Store, Update, walk
-from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.skip_loops import skipped
-from weft.codegen.unswitch import unswitch
-from weft.frontend import build
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.codegen.unswitch import skipped, unswitch
+from weft.ir import build, dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, Check, For, If, Kernel, Stmt, Store, Update, walk
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal, select
+from weft.ir.scalar_expr import walk as walk_expr
 
 i, j, n = Var("i"), Var("j"), Var("n")
 SIDE = 12

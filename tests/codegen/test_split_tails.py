@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import dtypes
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Stmt, Store, walk
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.split_tails import split_tails
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.ir import dtypes
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Stmt, Store, walk
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 F = dtypes.float32
 t, s, u, v = Var("t"), Var("s"), Var("u"), Var("v")

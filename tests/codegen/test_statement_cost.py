@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from weft.codegen.loop_ir import (
+from weft.codegen.statement_cost import OPERATION, Around, outside, statement_cost
+from weft.ir.build import monoid
+from weft.ir.dtypes import float32, int64
+from weft.ir.loop_ir import (
     Allocate,
     Block,
     Buffer,
@@ -14,10 +17,7 @@ from weft.codegen.loop_ir import (
     Store,
     Update,
 )
-from weft.codegen.statement_cost import OPERATION, Around, outside, statement_cost
-from weft.dtypes import float32, int64
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, literal
+from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 i, j, k = Var("i"), Var("j"), Var("k")
 ZERO = literal(0)

@@ -7,13 +7,13 @@ import pytest
 
 from tests.codegen import programs as p
 from tests.codegen.kernel_runner import Compiled
-from weft.codegen.loop_interpreter import Status
-from weft.codegen.loop_interpreter import interpret as interpret_kernel
 from weft.codegen.machines.host import host_machine
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import select
-from weft.frontend.tensor_expr import Program
+from weft.ir import build as w
+from weft.ir.loop_interpreter import Status
+from weft.ir.loop_interpreter import interpret as interpret_kernel
+from weft.ir.scalar_expr import select
+from weft.ir.tensor_expr import Program
 
 
 def run(program: Program, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], Status, list[str]]:

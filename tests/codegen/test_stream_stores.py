@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
-from weft import dtypes
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_ir import (
+from weft.codegen.llvm.kernel import emit_kernel
+from weft.codegen.llvm.target import host_target
+from weft.codegen.stream_stores import stream_stores
+from weft.codegen.tile_transposes import tile_transposes
+from weft.ir import dtypes
+from weft.ir.build import maximum
+from weft.ir.errors import InternalError
+from weft.ir.loop_ir import (
     Barrier,
     Block,
     Buffer,
@@ -24,15 +28,11 @@ from weft.codegen.loop_ir import (
     Update,
     walk,
 )
-from weft.codegen.loop_printer import print_kernel
-from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.size_arithmetic import evaluate
-from weft.codegen.stream_stores import stream_stores
-from weft.codegen.tile_transposes import tile_transposes
-from weft.errors import InternalError
-from weft.frontend.build import maximum
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
-from weft.frontend.tensor_expr import Monoid
+from weft.ir.loop_printer import print_kernel
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.ir.size_arithmetic import evaluate
+from weft.ir.tensor_expr import Monoid
 
 f32 = dtypes.float32
 i, j, n, m = Var("i"), Var("j"), Var("n"), Var("m")

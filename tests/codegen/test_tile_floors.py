@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from weft import dtypes
 from weft.codegen.tile_floors import start, without_floors
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, apply, literal, substitute, walk
-from weft.frontend.scalar_simplify import simplify
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, apply, literal, substitute, walk
+from weft.ir.scalar_simplify import simplify
 
 
 def _var(name: str) -> Expr:

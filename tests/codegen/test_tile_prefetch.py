@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from tests.codegen.test_register_tile import agree, j, k, program, statement, tiled
-from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_ir import Kernel, Prefetch, walk
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.codegen.tile_prefetch import ROWS_AHEAD
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Scop
+from weft.ir import dtypes
+from weft.ir.loop_ir import Kernel, Prefetch, walk
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.schedule_tree import Band, Mark, RegisterTile, Tree
+from weft.ir.scop import Scop
 
 i, N = Var("i"), Var("N")
 

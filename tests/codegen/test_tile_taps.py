@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.codegen.test_register_tile import K, M, N, agree, i, j, program
-from weft import dtypes
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_ir import For, walk
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile
-from weft.polyhedral.scop import Access, Body, Constraint, Statement, Update
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_ir import For, walk
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile
+from weft.ir.scop import Access, Body, Constraint, Statement, Update
 
 c, r = Var("c"), Var("r")
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
-from weft import dtypes
 from weft.codegen import tile_transposes as module
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Block, Buffer, For, Kernel, Let, Stmt, Store
-from weft.codegen.loop_printer import print_kernel
-from weft.codegen.loop_verifier import verify_kernel
 from weft.codegen.tile_transposes import tile_transposes
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Block, Buffer, For, Kernel, Let, Stmt, Store
+from weft.ir.loop_printer import print_kernel
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal
 
 i, j, n, m = Var("i"), Var("j"), Var("n"), Var("m")
 

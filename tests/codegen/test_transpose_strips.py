@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
-from weft import dtypes
 from weft.codegen.forward_values import forward_values
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_interpreter import interpret
-from weft.codegen.loop_ir import Allocate, Block, Buffer, For, Kernel, Let, Stmt, Store
-from weft.codegen.loop_printer import print_stmt
-from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.llvm.kernel import emit_kernel
+from weft.codegen.llvm.target import host_target
 from weft.codegen.transpose_strips import transpose_strips
-from weft.dtypes import DType
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.loop_interpreter import interpret
+from weft.ir.loop_ir import Allocate, Block, Buffer, For, Kernel, Let, Stmt, Store
+from weft.ir.loop_printer import print_stmt
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr, Load, Var, literal, select
 
 i, j, n = Var("i"), Var("j"), Var("n")
 SIDE = 40

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.codegen.marked_loops import free, i, innermost, j, m, mark, n, nest, same
-from weft import dtypes
-from weft.codegen.loop_ir import Block, For, If, Stmt, Update, walk
 from weft.codegen.unswitch import unswitch
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Load, Select, Var, literal, select
-from weft.frontend.scalar_expr import walk as walk_expr
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.loop_ir import Block, For, If, Stmt, Update, walk
+from weft.ir.scalar_expr import Load, Select, Var, literal, select
+from weft.ir.scalar_expr import walk as walk_expr
 
 INVARIANT: dict[str, Stmt] = {
     "one": If(i >= 3, mark(1, i, j)),

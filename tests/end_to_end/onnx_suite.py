@@ -29,12 +29,12 @@ import numpy as np
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt, Runner
 
-from weft.errors import UnsupportedError
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph
-from weft.graph.verifier import verify_graph
-from weft.onnx_model import OnnxModel, load_model
-from weft.staging import CompileGraph
+from weft.host.onnx_model import OnnxModel, load_model
+from weft.host.staging import CompileGraph
+from weft.ir.errors import UnsupportedError
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph
 
 STATUSES = ("pass", "wrong", "unsupported", "error", "timeout")
 
@@ -152,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--compiled", action="store_true", help="compile instead of interpreting")
     options = parser.parse_args(arguments)
     if options.compiled:
-        compiler = importlib.import_module("weft.compiler")
+        compiler = importlib.import_module("weft.driver.compiler")
         Backend.compile_graph = compiler.compile_graph
     items, operators = load_tests()
     table: dict[str, Counter[str]] = defaultdict(Counter)

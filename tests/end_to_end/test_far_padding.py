@@ -12,10 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import weft
-from weft.compiler import cluster_scops
+from weft.driver.compiler import cluster_scops
 from weft.frontend.onnx.importer import import_model
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.intervals import extents, ranges_of
-from weft.polyhedral.scop import Scop
 
 OPTIONS = weft.Options(threads=1, cache=False, workers=0)
 ELEMENTS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "uint8": TensorProto.UINT8}

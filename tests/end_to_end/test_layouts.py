@@ -6,8 +6,8 @@ import pytest
 import weft
 from tests.graph.graph_examples import random_inputs
 from tests.graph.test_layouts import chain
-from weft.compiler import compile_graph
-from weft.graph.interpreter import interpret_graph
+from weft.driver.compiler import compile_graph
+from weft.ir.graph_interpreter import interpret_graph
 
 
 @pytest.mark.parametrize(

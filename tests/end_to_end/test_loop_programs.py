@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft.benchmarks.loop_programs.program import Arguments
-from weft.benchmarks.loop_programs.registry import PROGRAMS
+from weft.benchmarks.loop_programs.run import PROGRAMS
 
 SIZES = (0, 1, 2, 3, 7, 13)
 LONG = (97,)  # of programs that a size of thousands does not make slow

@@ -11,9 +11,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import weft
-from weft.compiler import cluster_scops
+from weft.driver.compiler import cluster_scops
 from weft.frontend.onnx.importer import import_model
-from weft.polyhedral.named_isl import domain_set
+from weft.ir.named_isl import domain_set
 
 LEAST = float(np.finfo(np.float32).min)
 Constants = dict[str, np.ndarray]

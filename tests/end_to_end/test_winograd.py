@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from tests.graph.correlations import convolution, data
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.tensor_interpreter import interpret
 
 OFF = weft.Options(cache=False, threads=1, workers=0, winograd="off")
 ON = weft.Options(cache=False, threads=1, workers=0)

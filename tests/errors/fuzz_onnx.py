@@ -28,9 +28,9 @@ import onnx
 from onnx.backend.test.loader import load_model_tests
 
 from tests.end_to_end.onnx_suite import Interpreted
-from weft.errors import InternalError, WeftError
-from weft.onnx_model import load_model
-from weft.staging import CompileGraph
+from weft.host.onnx_model import load_model
+from weft.host.staging import CompileGraph
+from weft.ir.errors import InternalError, WeftError
 
 BATCH = 100
 SECONDS = 5  # for import and interpretation of one mutant
@@ -229,7 +229,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="run one mutant in this process")
     options = parser.parse_args()
     if options.compiled:
-        compilers.append(importlib.import_module("weft.compiler").compile_graph)
+        compilers.append(importlib.import_module("weft.driver.compiler").compile_graph)
     counts, bugs = run(options.n, options.seed, options.only)
     for answer, count in counts.most_common():
         print(f"{count:8} {answer}")

@@ -10,8 +10,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.end_to_end.onnx_suite import Interpreted
-from weft.errors import WeftError
-from weft.onnx_model import load_model
+from weft.host.onnx_model import load_model
+from weft.ir.errors import WeftError
 
 
 def value(name: str, shape: Sequence[int | str] | None = (2, 3), type_: int = TensorProto.FLOAT):

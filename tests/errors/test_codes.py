@@ -14,20 +14,20 @@ from onnx import TensorProto, helper
 import weft
 from tests.errors.hostile_models import model, node, outcome, value
 from tests.polyhedral.scops import at, scop, statement, tensor
-from weft import staging
-from weft.codegen.llvm_sizes import SizeFunction
-from weft.errors import WeftError
-from weft.frontend import tensor_interpreter
+from weft.codegen.llvm.sizes import SizeFunction
+from weft.driver.options import Options
+from weft.driver.passes import Passes
 from weft.frontend.onnx import open_model
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.operators.registry import definition_of, operator
-from weft.frontend.scalar_expr import Load, Var, apply
 from weft.graph.memory_plan import Lifetime, verify_places
-from weft.options import Options
-from weft.passes import Passes
-from weft.polyhedral.schedule_tree import Leaf
-from weft.polyhedral.scop import Constraint
-from weft.polyhedral.scop_interpreter import interpret
+from weft.host import staging
+from weft.ir import tensor_interpreter
+from weft.ir.errors import WeftError
+from weft.ir.scalar_expr import Load, Var, apply
+from weft.ir.schedule_tree import Leaf
+from weft.ir.scop import Constraint
+from weft.ir.scop_interpreter import interpret
 from weft.polyhedral.transform.scheduled import path_to
 
 ROOT = Path(weft.__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from tests.errors.hostile_models import model, node, outcome, value
 from tests.errors.limited import limited
-from weft import onnx_control_flow
+from weft.host import onnx_control_flow
 
 HUGE = {"huge": np.array([2**21, 2**21])}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from weft import dtypes
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Load, Var, bitcast, cast, literal, select
-from weft.frontend.scalar_numbering import Numbering
-from weft.frontend.tensor_expr import Reduce
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Load, Var, bitcast, cast, literal, select
+from weft.ir.scalar_paths import Numbering
+from weft.ir.tensor_expr import Reduce
 
 i, x = Var("i"), Var("x", dtypes.float32)
 

@@ -6,8 +6,8 @@ from itertools import permutations
 
 import numpy as np
 
-from weft.frontend.build import compute, placeholder, reduce_axis, select, sum
-from weft.frontend.tensor_expr import Program, Tensor
+from weft.ir.build import compute, placeholder, reduce_axis, select, sum
+from weft.ir.tensor_expr import Program, Tensor
 
 LAYOUTS = tuple(permutations("chw"))
 

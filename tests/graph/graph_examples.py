@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from weft.dtypes import as_dtype
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_expr import Size, Tensor
-from weft.frontend.tensor_interpreter import interpret
 from weft.graph.cluster_program import cluster_program
-from weft.graph.operator_graph import Graph, Node, Value
 from weft.graph.partition import Partition
+from weft.ir.dtypes import as_dtype
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.tensor_expr import Size, Tensor
+from weft.ir.tensor_interpreter import interpret
 
 
 class Maker:

@@ -1,10 +1,10 @@
 import pytest
 
-from weft.frontend.build import compute, placeholder, reduce_axis, scan, scatter, select, sum, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import literal
-from weft.frontend.tensor_expr import Program
 from weft.graph.access_pattern import extent, steps_of
+from weft.ir.build import compute, placeholder, reduce_axis, scan, scatter, select, sum, var
+from weft.ir.scalar_expr import literal
+from weft.ir.tensor_expr import Program
 
 A = placeholder((6, 8), name="A")
 B = placeholder((8, 5), name="B")

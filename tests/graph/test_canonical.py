@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from weft.frontend.build import compute, monoid, placeholder, reduce, reduce_axis, sum, var
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.tensor_expr import Program
 from weft.graph.canonical import canonical_text
+from weft.ir.build import compute, monoid, placeholder, reduce, reduce_axis, sum, var
+from weft.ir.scalar_expr import Expr
+from weft.ir.tensor_expr import Program
 
 
 def product(a="A", i="i", k="k", rows=6, dtype="float32", name="C"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.graph.chains import cut_evenly, period
+from weft.graph.partition import cut_evenly, period
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=30))

@@ -2,14 +2,14 @@ import numpy as np
 from hypothesis import given, settings
 
 from tests.graph.graph_examples import Maker, random_graphs, random_inputs, run_clusters
-from weft.frontend.build import var
-from weft.frontend.tensor_expr import operations
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
 from weft.graph.cluster_program import cluster_program
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph
 from weft.graph.partition import Cluster, partition
+from weft.ir.build import var
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.operator_graph import Graph
+from weft.ir.tensor_expr import operations
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 
 def whole(graph: Graph) -> Cluster:

@@ -5,13 +5,22 @@ from functools import partial
 import pytest
 
 from tests.graph.correlations import LAYOUTS, convolution
-from weft import dtypes
-from weft.frontend.build import compute, placeholder, reduce_axis, scan, select, sum, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.reductions import max_over, reduce
-from weft.frontend.scalar_expr import Var, cast
-from weft.frontend.tensor_expr import Monoid, Tensor, operations
 from weft.graph.correlation import correlation_of
+from weft.ir import dtypes
+from weft.ir.build import (
+    compute,
+    max_over,
+    placeholder,
+    reduce,
+    reduce_axis,
+    scan,
+    select,
+    sum,
+    var,
+)
+from weft.ir.scalar_expr import Var, cast
+from weft.ir.tensor_expr import Monoid, Tensor, operations
 
 k = reduce_axis((0, 3), name="k")
 c = reduce_axis((0, 4), name="c")

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graph.correlations import LAYOUTS, convolution, data
-from weft.frontend.build import compute, placeholder, reduce_axis, sum
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import Apply, Literal, walk
-from weft.frontend.tensor_expr import Compute, Program, operations
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
 from weft.graph.correlation import correlation_of
 from weft.graph.derive import Steps, derive
 from weft.graph.minimal_filtering import error_bound, minimal_filter
+from weft.ir.build import compute, placeholder, reduce_axis, sum
+from weft.ir.scalar_expr import Apply, Literal, walk
+from weft.ir.tensor_expr import Compute, Program, operations
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 EPSILON = {"float32": 2.0**-24, "float64": 2.0**-53}
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend.build import compute, placeholder, reduce_axis, sum, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import Apply, Cast, Load, walk
-from weft.frontend.tensor_expr import Program, Reduce, Tensor, operations
 from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.from_program import from_program
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph, Node, Value
-from weft.graph.verifier import verify_graph
+from weft.ir import dtypes
+from weft.ir.build import compute, placeholder, reduce_axis, sum, var
+from weft.ir.dtypes import DType
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import Apply, Cast, Load, walk
+from weft.ir.tensor_expr import Program, Reduce, Tensor, operations
 
 i8, u8, i16, i32 = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
 random = np.random.default_rng(7)

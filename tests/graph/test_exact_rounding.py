@@ -7,17 +7,17 @@ import pytest
 from onnx import helper
 
 from tests.graph.test_integer_sums import built, integers
-from weft import dtypes
+from weft.driver.options import Options
 from weft.frontend.onnx.importer import import_model
 from weft.graph.differences import differences
 from weft.graph.exact_rounding import exact_rounding
 from weft.graph.integer_sums import integer_sums
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph
-from weft.graph.printer import print_graph
-from weft.graph.verifier import verify_graph
-from weft.options import Options
-from weft.quantization import integers_of, prepared
+from weft.ir import dtypes
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_printer import print_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph
+from weft.offload.quantization import integers_of, prepared
 
 
 def case(

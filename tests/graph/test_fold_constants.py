@@ -4,8 +4,8 @@ from hypothesis import given, settings
 
 from tests.graph.graph_examples import Maker, random_graphs, random_inputs
 from weft.graph.fold_constants import FoldBudget, fold_constants, fold_cost
-from weft.graph.interpreter import interpret_graph
-from weft.graph.verifier import verify_graph
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
 
 
 def ops(graph):

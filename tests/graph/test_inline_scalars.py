@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graph.graph_examples import Maker, random_inputs
-from weft.dtypes import as_dtype
-from weft.frontend.build import compute
-from weft.frontend.scalar_expr import apply
-from weft.frontend.tensor_expr import Program, Tensor
 from weft.graph.inline_scalars import inline_scalars
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph, Node, Value
-from weft.graph.verifier import verify_graph
+from weft.ir.build import compute
+from weft.ir.dtypes import as_dtype
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import apply
+from weft.ir.tensor_expr import Program, Tensor
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 6.0, 1e-45]
 OPS = ("min", "max", "pow", "add", "sub", "mul", "div")

@@ -8,16 +8,16 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from weft import dtypes
+from weft.driver.options import Options
 from weft.frontend.onnx.importer import import_model
-from weft.frontend.tensor_expr import Compute, Reduce, operations
 from weft.graph.differences import differences
 from weft.graph.integer_sums import integer_sums
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph
-from weft.graph.verifier import verify_graph
-from weft.options import Options
-from weft.quantization import prepared
+from weft.ir import dtypes
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph
+from weft.ir.tensor_expr import Compute, Reduce, operations
+from weft.offload.quantization import prepared
 
 Array = np.ndarray
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.errors import InternalError
-from weft.frontend.build import compute, placeholder, reduce_axis, reshape, sum
-from weft.frontend.scalar_expr import Var, select
-from weft.frontend.tensor_expr import Program
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
 from weft.graph.layout import Layout, relaid
+from weft.ir.build import compute, placeholder, reduce_axis, reshape, sum
+from weft.ir.errors import InternalError
+from weft.ir.scalar_expr import Var, select
+from weft.ir.tensor_expr import Program
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 
 def stored(array: np.ndarray, layout: Layout) -> np.ndarray:

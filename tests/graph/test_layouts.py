@@ -7,12 +7,12 @@ from hypothesis import given, settings
 
 from tests.graph.graph_examples import Maker, random_graphs, random_inputs
 from weft.codegen.machines.named import target_named
-from weft.frontend.scalar_expr import Var
 from weft.graph.canonical import canonical_text
-from weft.graph.interpreter import interpret_graph
 from weft.graph.layouts import layouts
-from weft.graph.operator_graph import Graph, Value
-from weft.graph.verifier import verify_graph
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph, Value
+from weft.ir.scalar_expr import Var
 
 MACHINE = target_named("znver5").machine
 

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.errors import InternalError
-from weft.frontend.build import var
-from weft.frontend.scalar_interpreter import evaluate
 from weft.graph.memory_plan import Lifetime, plan, verify_places
+from weft.ir.build import var
+from weft.ir.errors import InternalError
+from weft.ir.scalar_interpreter import evaluate
 
 lifetimes = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 12), st.integers(0, 5)), max_size=25

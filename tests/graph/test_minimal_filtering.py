@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import InternalError
 from weft.graph.minimal_filtering import (
     POINTS,
     Filter,
@@ -20,6 +19,7 @@ from weft.graph.minimal_filtering import (
     prove,
     toom_cook,
 )
+from weft.ir.errors import InternalError
 
 SIZES = [(m, r) for m, r in product(range(1, 8), range(1, 8)) if m + r <= 9]
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 from random import Random
 
 from tests.graph.graph_examples import Maker
-from weft.graph.offload_parts import Part, offload_parts
-from weft.graph.operator_graph import Graph, Value
 from weft.graph.partition import Cluster
+from weft.ir.operator_graph import Graph, Value
+from weft.offload.accelerated import Part, offload_parts
 
 Takes = Callable[[Cluster], bool]
 

@@ -10,13 +10,13 @@ import pytest
 import weft
 from weft.frontend.operators.attention import attention
 from weft.frontend.operators.softmax import log_softmax, softmax
-from weft.frontend.tensor_expr import Program, Tensor
 from weft.graph.from_program import from_program
-from weft.graph.interpreter import interpret_graph
 from weft.graph.online import online
-from weft.graph.operator_graph import Graph
-from weft.graph.verifier import verify_graph
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.machine import Cache, Machine
+from weft.ir.operator_graph import Graph
+from weft.ir.tensor_expr import Program, Tensor
 
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(7168), Cache(1 << 16)))
 INF, NAN = np.inf, np.nan

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graph.graph_examples import Maker, random_graphs, random_inputs, run_clusters
-from weft.frontend.build import var
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import cluster_program
 from weft.graph.fusion_rules import Limits
-from weft.graph.interpreter import interpret_graph
 from weft.graph.partition import partition
+from weft.ir.build import var
+from weft.ir.graph_interpreter import interpret_graph
 
 limits = st.builds(
     Limits,

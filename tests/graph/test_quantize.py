@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from tests.graph.integer_networks import Network, nearest, random_network
-from weft import dtypes
+from weft.driver.options import Options
 from weft.frontend.onnx.importer import import_model
-from weft.frontend.scalar_expr import Apply, Cast, Literal, walk
-from weft.frontend.tensor_expr import Compute, operations
 from weft.graph.exponents import Scale, scales_of
-from weft.graph.interpreter import interpret_graph, run_nodes
-from weft.graph.operator_graph import Graph
 from weft.graph.quantize import Quantisation, quantize, values_to_observe
-from weft.graph.verifier import verify_graph
-from weft.options import Options
-from weft.quantization import prepared
+from weft.ir import dtypes
+from weft.ir.graph_interpreter import interpret_graph, run_nodes
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph
+from weft.ir.scalar_expr import Apply, Cast, Literal, walk
+from weft.ir.tensor_expr import Compute, operations
+from weft.offload.quantization import prepared
 
 
 def observed(graph: Graph, x: np.ndarray) -> dict[str, Scale]:

@@ -2,7 +2,7 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.graph.quotient import Merge, Quotient
+from weft.graph.partition import Merge, Quotient
 
 
 @st.composite

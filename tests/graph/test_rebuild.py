@@ -3,9 +3,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 
 from tests.graph.graph_examples import random_graphs
-from weft.frontend.tensor_expr import Program, operations
 from weft.graph.canonical import canonical_text
 from weft.graph.rebuild import rebuild
+from weft.ir.tensor_expr import Program, operations
 
 
 @given(random_graphs())

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.graph.graph_examples import Maker
-from weft.frontend.scalar_expr import walk
-from weft.frontend.tensor_expr import Compute, Reduce, operations
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph
 from weft.graph.ruled_out import cuts, ruled_out
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.operator_graph import Graph
+from weft.ir.scalar_expr import walk
+from weft.ir.tensor_expr import Compute, Reduce, operations
 
 N = 12
 

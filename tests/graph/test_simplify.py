@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 
 from tests.graph.graph_examples import Maker, random_graphs, random_inputs
-from weft.graph.interpreter import interpret_graph
 from weft.graph.simplify import simplify
-from weft.graph.verifier import verify_graph
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
 
 
 def ops(graph):

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 
 from tests.graph.graph_examples import Maker, random_graphs, random_inputs
-from weft.frontend.tensor_expr import operations
-from weft.graph.interpreter import interpret_graph
 from weft.graph.split_node import split_node
-from weft.graph.verifier import verify_graph
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.tensor_expr import operations
 
 
 @given(random_graphs())

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graph.correlations import LAYOUTS, convolution, data
-from weft.frontend.build import compute, placeholder, reduce_axis, sum
-from weft.frontend.tensor_expr import Compute, Program
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
 from weft.graph.correlation import Correlation, correlation_of
-from weft.graph.summed_last import summed_last, turned_back
+from weft.graph.derive import summed_last, turned_back
+from weft.ir.build import compute, placeholder, reduce_axis, sum
+from weft.ir.tensor_expr import Compute, Program
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 
 def correlation(program: Program) -> Correlation:

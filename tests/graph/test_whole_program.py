@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.frontend.tensor_expr import Program, Tensor
 from weft.graph import whole_program
 from weft.graph.from_program import from_program
 from weft.graph.whole_program import WholeProgram, key_of
+from weft.ir.tensor_expr import Program, Tensor
 
 
 def one_more(x: Tensor, name: str) -> Tensor:

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from tests.graph.correlations import convolution, data
-from weft.frontend.tensor_expr import operations
 from weft.graph.correlation import correlation_of
 from weft.graph.from_program import from_program
-from weft.graph.interpreter import interpret_graph
-from weft.graph.operator_graph import Graph
-from weft.graph.verifier import verify_graph
 from weft.graph.winograd import (
     ENOUGH,
     MAX_AMPLIFICATION,
@@ -21,6 +17,10 @@ from weft.graph.winograd import (
     steps_for,
     winograd,
 )
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.operator_graph import Graph
+from weft.ir.tensor_expr import operations
 
 
 def graph_of(*sizes: int, constant: bool = True, seed: int = 0, **how) -> tuple[Graph, np.ndarray]:

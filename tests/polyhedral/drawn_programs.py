@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from weft import dtypes
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import apply, select
-from weft.frontend.tensor_expr import Axis, Program
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.scalar_expr import apply, select
+from weft.ir.tensor_expr import Axis, Program
 
 
 @st.composite

@@ -18,8 +18,8 @@ from tests.polyhedral.scops import (
     statement,
     tensor,
 )
-from weft.frontend.scalar_expr import Expr, Var
-from weft.polyhedral.schedule_tree import Loop, Tree
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.schedule_tree import Loop, Tree
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

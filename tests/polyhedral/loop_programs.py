@@ -12,9 +12,9 @@ from textwrap import dedent
 
 from tests.polyhedral.loop_reader import LoopReader, expr, variables
 from tests.polyhedral.scops import SUM, Constraint, Origin, Scop, Statement, Var, literal
-from weft import dtypes
-from weft.frontend.tensor_expr import Monoid
-from weft.polyhedral.scop import Access, Body, Role, Tensor, Update
+from weft.ir import dtypes
+from weft.ir.scop import Access, Body, Role, Tensor, Update
+from weft.ir.tensor_expr import Monoid
 
 _LEFT, _RIGHT = Var("left", dtypes.float32), Var("right", dtypes.float32)
 PLUS = Monoid("sum", (_LEFT,), (_RIGHT,), (_LEFT + _RIGHT,), (0.0,),

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import count
 
-from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.polyhedral.scop import Access, Constraint, Statement
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.scop import Access, Constraint, Statement
 
 
 class LoopReader(ABC):

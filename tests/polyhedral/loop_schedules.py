@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.polyhedral.scops import Band, Leaf, Scop, Sequence, Var
-from weft.frontend.scalar_expr import Expr
-from weft.polyhedral.schedule_tree import Loop, Tree
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Loop, Tree
 
 i, j, k, t = (Var(name) for name in "ijkt")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
-from weft import dtypes
-from weft.frontend.scalar_expr import Apply, Expr, Literal, Var, literal, walk
-from weft.frontend.tensor_expr import Monoid
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, Sequence, Tree
-from weft.polyhedral.scop import (
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, literal, walk
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Sequence, Tree
+from weft.ir.scop import (
     Access,
     Body,
     Constraint,
@@ -19,6 +18,7 @@ from weft.polyhedral.scop import (
     Tensor,
     Update,
 )
+from weft.ir.tensor_expr import Monoid
 
 Index = Expr | int
 

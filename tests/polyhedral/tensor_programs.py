@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.harness import lowered, tensor
-from weft import dtypes
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, select
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.scop import Scop
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Expr, select
+from weft.ir.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(32 << 10), Cache(1 << 20)), 4, 2, 2)
 TOY = Machine("toy", 32, 10, (Cache(1 << 12), Cache(1 << 14)), 4, 2, 2)  # 4 lanes of int64

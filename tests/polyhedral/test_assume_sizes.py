@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import weft
+from weft.ir.scop_printer import constraints_text
 from weft.polyhedral.assume_sizes import assume_sizes
 from weft.polyhedral.legality import check_bounds
-from weft.polyhedral.scop_printer import constraints_text
 
 
 def corner(A: weft.f64["N"]):

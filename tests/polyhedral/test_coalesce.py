@@ -14,13 +14,13 @@ from tests.polyhedral.transform.harness import (
     tensor,
 )
 from tests.polyhedral.transform.harness import inputs_of as arrays_of
-from weft.frontend import build as w
+from weft.ir import build as w
+from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import interpret
+from weft.ir.scop_printer import scop_text
+from weft.ir.scop_verifier import verify
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.legality import check_bounds
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import interpret
-from weft.polyhedral.scop_printer import scop_text
-from weft.polyhedral.scop_verifier import verify
 
 
 def ranks(of: Scop) -> dict[str, int]:
@@ -52,7 +52,7 @@ def same_bytes(of: Scop, now: Scop, sizes: dict[str, int] | None = None) -> Scop
 
 
 def _size(size: object, values: dict[str, int]) -> int:
-    from weft.frontend.scalar_interpreter import evaluate
+    from weft.ir.scalar_interpreter import evaluate
 
     return int(evaluate(size, values))  # type: ignore[arg-type]
 

@@ -22,12 +22,12 @@ from tests.polyhedral.scops import (
     statement,
     tensor,
 )
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Expr
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Scop
 from weft.polyhedral.contraction import check_contraction
 from weft.polyhedral.legality import check
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Scop
 
 i, j, m, n = (Var(name) for name in "ijmn")
 

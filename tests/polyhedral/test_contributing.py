@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from tests.polyhedral.transform.harness import inputs_of, lowered, tensor
-from weft.codegen.size_arithmetic import evaluate
-from weft.frontend import build as w
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import Expr, literal, select
-from weft.frontend.tensor_expr import Tensor
+from weft.ir import build as w
+from weft.ir.scalar_expr import Expr, literal, select
+from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import interpret
+from weft.ir.scop_verifier import verify
+from weft.ir.size_arithmetic import evaluate
+from weft.ir.tensor_expr import Tensor
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.legality import check_bounds
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import interpret
-from weft.polyhedral.scop_verifier import verify
 
 FOLDS: dict[str, tuple[Callable[..., Expr], float]] = {
     "sum": (w.sum, 0),

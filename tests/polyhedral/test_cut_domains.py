@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.frontend.build import compute, placeholder, reduce_axis, sum
-from weft.frontend.scalar_expr import select
-from weft.frontend.tensor_expr import Program
+from weft.ir.build import compute, placeholder, reduce_axis, sum
+from weft.ir.named_isl import domain_set
+from weft.ir.scalar_expr import select
+from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import interpret
+from weft.ir.scop_verifier import verify
+from weft.ir.tensor_expr import Program
 from weft.polyhedral.cut_domains import cut_domains
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.named_isl import domain_set
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import interpret
-from weft.polyhedral.scop_verifier import verify
 
 N = 9
 

@@ -15,16 +15,16 @@ from tests.polyhedral.loop_schedules import BANDS, tiled
 from tests.polyhedral.transform.blocked_lu import left_looking, right_looking
 from tests.properties.random_scops import random_scop, random_tree
 from tests.properties.random_tilings import random_chain, random_tiling
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import parameter_space
+from weft.ir.schedule_times import schedule_map
+from weft.ir.schedule_tree import Tree
+from weft.ir.schedule_verifier import verify_schedule
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.dependences import folding
 from weft.polyhedral.analysis.flow import Flow, Read, flow
-from weft.polyhedral.analysis.times import schedule_map
 from weft.polyhedral.flow_under import _Direct, flow_under
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import parameter_space
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.schedule_verifier import verify_schedule
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled

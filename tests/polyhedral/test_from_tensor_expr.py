@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.polyhedral.drawn_programs import programs
-from weft import dtypes
-from weft.errors import ExecutionError, ExpressionError
-from weft.frontend import build as w
-from weft.frontend.scalar_affine import to_affine
-from weft.frontend.scalar_expr import Load, Select, Var, apply, select, walk
-from weft.frontend.tensor_expr import Axis, Monoid, Program, Tensor
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.errors import ExecutionError, ExpressionError
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Load, Select, Var, apply, select, walk
+from weft.ir.scop_interpreter import interpret as run_scop
+from weft.ir.scop_verifier import verify as verify_scop
+from weft.ir.tensor_expr import Axis, Monoid, Program, Tensor
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.scop_interpreter import interpret as run_scop
-from weft.polyhedral.scop_verifier import verify as verify_scop
 
 F = dtypes.float32
 

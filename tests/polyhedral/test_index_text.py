@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.frontend.scalar_affine import Affine, FloorDiv, to_affine
-from weft.frontend.scalar_expr import Var, literal
-from weft.polyhedral.index_text import parse_constraint, parse_index
-from weft.polyhedral.scop import Constraint
+from weft.ir.scalar_affine import Affine, FloorDiv, to_affine
+from weft.ir.scalar_expr import Var, literal
+from weft.ir.schedule_reader import parse_constraint, parse_index
+from weft.ir.scop import Constraint
 
 i, n = Var("i"), Var("n")
 names = st.sampled_from(["i", "j", "n"])

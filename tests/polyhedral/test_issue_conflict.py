@@ -7,11 +7,10 @@ from itertools import product
 import pytest
 
 import weft
+from weft.ir.quasi_affine import affine
+from weft.ir.scop import Statement
 from weft.loop_kernel import Kernel
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.issue_conflict import issue_conflict
-from weft.polyhedral.map_instruction import Assignment, map_instruction
-from weft.polyhedral.scop import Statement
+from weft.polyhedral.map_instruction import Assignment, issue_conflict, map_instruction
 
 SIZE = 5  # N of the kernels here, when they are enumerated
 

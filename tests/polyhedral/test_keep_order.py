@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.machine import Cache, Machine
+from weft.ir.scop import Scop
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check
-from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import loops_above
 from weft.polyhedral.transform.set_kinds import set_kinds

@@ -23,11 +23,11 @@ from tests.polyhedral.scops import (
     statement,
     tensor,
 )
-from weft.errors import CompileError, IllegalScheduleError
-from weft.frontend.scalar_expr import Expr, literal
+from weft.ir.errors import CompileError, IllegalScheduleError
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_tree import Kind, Loop, Tree, children, with_children
+from weft.ir.scop import Access, Scop
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.schedule_tree import Kind, Loop, Tree, children, with_children
-from weft.polyhedral.scop import Access, Scop
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

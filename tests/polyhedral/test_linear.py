@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from tests.polyhedral.scops import Constraint, at, box, evaluate, statement
-from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis import linear as subject
 from weft.polyhedral.analysis.linear import Linear, extent, linear, mentions, stride
-from weft.polyhedral.scop import Statement
 
 i, j, n = Var("i"), Var("j"), Var("n")
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from weft import dtypes
-from weft.dtypes import DType
-from weft.errors import BudgetError
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, walk
-from weft.frontend.tensor_expr import Monoid
-from weft.polyhedral.instruction import ACCUMULATOR, Instruction, Operand
-from weft.polyhedral.machine import Cache, Machine, outer_product, register_tile
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.dtypes import DType
+from weft.ir.errors import BudgetError
+from weft.ir.instruction import ACCUMULATOR, Instruction, Operand
+from weft.ir.machine import Cache, Machine, outer_product, register_tile
+from weft.ir.scalar_expr import Expr, Load, Var, apply, walk
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
+from weft.ir.tensor_expr import Monoid
 from weft.polyhedral.map_instruction import Mapped, map_instruction
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
 b, i, j, k, N = map(Var, ("b", "i", "j", "k", "N"))
 f64, i32 = dtypes.float64, dtypes.int32

@@ -10,12 +10,12 @@ import pytest
 from tests.polyhedral.loop_programs import program
 from tests.polyhedral.loop_schedules import BANDS, Values, tiled
 from tests.polyhedral.scops import Var, evaluate
-from weft.errors import BudgetError, IllegalScheduleError
+from weft.ir.errors import BudgetError, IllegalScheduleError
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.scop import Scop
 from weft.polyhedral import order_check
-from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.order_check import check_order, keeps_dependences
-from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 
 i, j, k, t = (Var(name) for name in "ijkt")

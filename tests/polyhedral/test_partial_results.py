@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.polyhedral.transform.integer_programs import read
-from weft.frontend.scalar_expr import Load, literal
+from weft.ir.scalar_expr import Load, literal
+from weft.ir.scop import Body, Origin, Scop, Statement
 from weft.polyhedral.analysis.dependences import folding
-from weft.polyhedral.partial_results import is_identity, opened, why_not_combining
-from weft.polyhedral.scop import Body, Origin, Scop, Statement
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.tile import tile
+from weft.polyhedral.validation import is_identity, opened, why_not_combining
 
 
 def total(start: int = 0) -> Scop:

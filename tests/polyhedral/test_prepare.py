@@ -17,13 +17,13 @@ from tests.polyhedral.transform.harness import (
 )
 from tests.polyhedral.transform.test_hoist_constants import constant, scaled
 from tests.polyhedral.transform.test_inline_producer import padded
-from weft import dtypes
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import select
-from weft.frontend.tensor_expr import Tensor
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.scalar_expr import select
+from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
+from weft.ir.tensor_expr import Tensor
 from weft.polyhedral.prepare import MAX_READS, prepare
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_printer import scop_text
 
 
 def names(of: Scop) -> list[str]:

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from weft import dtypes
 from weft.codegen.machines.dot_products import dot_product
-from weft.errors import IllegalScheduleError
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, cast
-from weft.polyhedral.instruction import Intrinsic
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.instruction import Intrinsic
+from weft.ir.scalar_expr import Expr, Load, Var, cast
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
 i, j, k, N = map(Var, ("i", "j", "k", "N"))
 f64, BF = dtypes.float64, dtypes.bfloat16

@@ -16,13 +16,13 @@ from tests.polyhedral.transform.integer_programs import (
     triangular,
 )  # fmt: skip
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import BudgetError, WeftWarning
+from weft.ir.errors import BudgetError, WeftWarning
+from weft.ir.machine import Cache, Machine
+from weft.ir.schedule_tree import Mark, walk
+from weft.ir.scop import Scop
 from weft.polyhedral import schedule_loops as scheduler
-from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import planner
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_tree import Mark, walk
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))

@@ -18,11 +18,11 @@ from tests.polyhedral.transform.harness import (
 )
 from tests.polyhedral.transform.test_hoist_constants import constant, scaled
 from tests.polyhedral.transform.test_inline_producer import gathered, padded
-from weft.frontend import build as w
+from weft.ir import build as w
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import Sequence, statements_below
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.schedule_tree import Sequence, statements_below
 
 
 def test_what_comes_before_and_after_a_product_is_in_its_register_tiles() -> None:

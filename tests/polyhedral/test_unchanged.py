@@ -14,10 +14,10 @@ import pytest
 
 from tests.polyhedral.loop_programs import PROGRAMS, program
 from tests.properties.symbolic import Symbolic
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Var
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Var
+from weft.ir.scop import Access, Origin, Scop, Statement
 from weft.polyhedral.analysis.flow import FINAL, Read
-from weft.polyhedral.scop import Access, Origin, Scop, Statement
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.unchanged import Unchanged
 from weft.polyhedral.validation import validate

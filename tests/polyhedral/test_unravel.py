@@ -10,11 +10,11 @@ import pytest
 from tests.polyhedral.test_coalesce import pointwise
 from tests.polyhedral.test_coalesce import same_bytes as promise
 from tests.polyhedral.transform.harness import chain, lowered, matmul, random_scops, tensor
-from weft.frontend import build as w
-from weft.frontend.scalar_affine import FloorDiv, to_affine
-from weft.frontend.scalar_expr import Expr, literal, select
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir import build as w
+from weft.ir.scalar_affine import FloorDiv, to_affine
+from weft.ir.scalar_expr import Expr, literal, select
+from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.unravel import unravel
 
 

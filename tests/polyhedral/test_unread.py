@@ -9,15 +9,15 @@ import pytest
 
 from tests.polyhedral.transform.harness import inputs_of, lowered, tensor
 from tests.polyhedral.transform.integer_programs import SIZES, read
-from weft.codegen.size_arithmetic import evaluate
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, select
-from weft.frontend.tensor_expr import Tensor
+from weft.ir import build as w
+from weft.ir.scalar_expr import Expr, select
+from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import interpret
+from weft.ir.scop_printer import scop_text
+from weft.ir.scop_verifier import verify
+from weft.ir.size_arithmetic import evaluate
+from weft.ir.tensor_expr import Tensor
 from weft.polyhedral.legality import check_bounds
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import interpret
-from weft.polyhedral.scop_printer import scop_text
-from weft.polyhedral.scop_verifier import verify
 from weft.polyhedral.unread import unread
 
 

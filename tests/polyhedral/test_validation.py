@@ -26,10 +26,10 @@ from tests.polyhedral.scops import (
     tensor,
 )
 from tests.polyhedral.validated import in_order, ordered, refused
-from weft import dtypes
-from weft.frontend.scalar_expr import Expr, literal
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Body, Scop
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Body, Scop
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer

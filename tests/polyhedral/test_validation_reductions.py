@@ -23,10 +23,10 @@ from tests.polyhedral.scops import (
     tensor,
 )
 from tests.polyhedral.validated import in_order, ordered, refused
-from weft.frontend.scalar_expr import Expr, literal
-from weft.frontend.tensor_expr import Monoid
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Scop
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Scop
+from weft.ir.tensor_expr import Monoid
 from weft.polyhedral.validation import validate
 
 i, j, k, m, n, tile = (Var(name) for name in ("i", "j", "k", "m", "n", "tile"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.scops import Sequence, Var, nest
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.validation import validate
 

@@ -10,9 +10,9 @@ from itertools import product
 from typing import NamedTuple
 
 from tests.polyhedral.scops import evaluate, holds, instances
-from weft.frontend.scalar_expr import Cast, Expr, Load, walk
-from weft.polyhedral.schedule_tree import Band, Leaf, Mark, Sequence, Tree, statements_below
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.ir.scalar_expr import Cast, Expr, Load, walk
+from weft.ir.schedule_tree import Band, Leaf, Mark, Sequence, Tree, statements_below
+from weft.ir.scop import Access, Scop, Statement
 
 HIGH = 6  # no dim of the Scops tested reaches it
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.frontend.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
-from weft.polyhedral.scop import Access, Constraint, Scop, Statement
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
+from weft.ir.scop import Access, Constraint, Scop, Statement
 
 Array = np.ndarray[Any, Any]
 Column = Array | int

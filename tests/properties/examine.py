@@ -18,13 +18,13 @@ from tests.properties.random_schedules import MoveFailed, Pair, expected_at, ran
 from tests.properties.tree_moves import loops
 from tests.properties.values_seen import agree
 from tests.properties.verdicts import Verdict, is_violation, outside
-from weft.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Apply, Expr, rewrite
+from weft.ir import build as w
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
+from weft.ir.scalar_expr import Apply, Expr, rewrite
+from weft.ir.schedule_tree import Kind, Mark, Tree, walk
+from weft.ir.scop import Body, Scop, Statement
+from weft.ir.scop_verifier import verify
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.schedule_tree import Kind, Mark, Tree, walk
-from weft.polyhedral.scop import Body, Scop, Statement
-from weft.polyhedral.scop_verifier import verify
 from weft.polyhedral.transform.scheduled import with_loops
 from weft.polyhedral.validation import validate
 

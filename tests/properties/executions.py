@@ -10,25 +10,25 @@ import numpy as np
 
 from tests.guarded import Guarded, call_guarded
 from tests.properties.enumeration import Array, shape
-from weft import dtypes
-from weft.cluster_code import nests
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_interpreter import interpret as interpret_kernel
-from weft.codegen.loop_ir import Kernel
-from weft.codegen.loop_verifier import verify_kernel
-from weft.codegen.native_library import NativeProgram
+from weft.codegen.objects.native_library import NativeProgram
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.compiled import Compiled
-from weft.errors import ExecutionError
+from weft.driver.cluster_code import nests
+from weft.driver.kernel_code import compile_kernel
+from weft.driver.options import Options
 from weft.frontend.loops.lower import LoopKernel
 from weft.frontend.loops.signature import Argument
-from weft.frontend.scalar_expr import literal
-from weft.kernel_code import compile_kernel
-from weft.options import Options
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree, children, with_children
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import interpret
+from weft.ir import dtypes
+from weft.ir.errors import ExecutionError
+from weft.ir.loop_interpreter import interpret as interpret_kernel
+from weft.ir.loop_ir import Kernel
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import literal
+from weft.ir.schedule_tree import Band, Leaf, Loop, Tree, children, with_children
+from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import interpret
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.runtime.compiled import Compiled
 
 Sizes = Mapping[str, int]
 Arrays = Mapping[str, Array]

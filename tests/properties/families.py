@@ -8,8 +8,8 @@ from itertools import product
 from random import Random
 
 from tests.properties.program_maker import Maker
-from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.polyhedral.scop import Access, Constraint
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.scop import Access, Constraint
 
 
 def _wild(m: Maker) -> None:

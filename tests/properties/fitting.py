@@ -22,11 +22,11 @@ from tests.properties.enumeration import (
     points,
     textual_rank,
 )
-from weft import dtypes
-from weft.dtypes import DType
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, Load, Var, apply, cast, literal, select
-from weft.polyhedral.scop import (
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, Load, Var, apply, cast, literal, select
+from weft.ir.scop import (
     Access,
     Body,
     Constraint,

@@ -30,8 +30,8 @@ from tests.properties import generators, hostile, mutations, offloads, products,
 from tests.properties.examine import Effort, Outcome, examine, examine_pair
 from tests.properties.random_schedules import SCHEDULES, Pair, random_pair, subject_of
 from tests.properties.shrinking import smaller
-from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.scop_printer import scop_text
 
 CHUNK = 50 * SCHEDULES  # pairs that one process of --jobs takes at a time
 HANG = 120  # seconds after which a pair counts as one that never ends

@@ -12,13 +12,13 @@ import warnings
 import numpy as np
 
 from tests.properties.random_programs import Case, random_case
-from weft.compiler import compile_graph
-from weft.errors import WeftWarning
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_printer import program_text
-from weft.frontend.tensor_verifier import verify
+from weft.driver.compiler import compile_graph
+from weft.driver.options import Options
 from weft.graph.from_program import from_program
-from weft.options import Options
+from weft.ir.errors import WeftWarning
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_printer import program_text
+from weft.ir.tensor_verifier import verify
 
 OPTIONS = Options(cache=False, workers=0, threads=2)
 

@@ -8,7 +8,7 @@ complete:
     import random
     import weft
     from weft.polyhedral.transform.initial import initial
-    from weft.polyhedral.transform.reverse import reverse
+    from weft.polyhedral.transform.skew import reverse
     from weft.polyhedral.transform.skew import skew
 
     @weft.kernel
@@ -47,16 +47,16 @@ from tests.properties.enumeration import TooLarge, mask, shape
 from tests.properties.random_affine import Affine
 from tests.properties.random_schedules import Pair, Subject
 from tests.properties.verdicts import Program
-from weft.errors import CompileError
-from weft.frontend.scalar_expr import Expr, Literal, walk
-from weft.polyhedral.schedule_tree import Band, Leaf, Mark, Tree
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.schedule_tree import walk as nodes_of
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_verifier import verify
+from weft.driver.schedule_value import Schedule
+from weft.ir.errors import CompileError
+from weft.ir.scalar_expr import Expr, Literal, walk
+from weft.ir.schedule_tree import Band, Leaf, Mark, Tree
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.schedule_tree import walk as nodes_of
+from weft.ir.scop import Scop
+from weft.ir.scop_verifier import verify
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.schedule_value import Schedule
 
 Given = Schedule | Scheduled | tuple[Scop, Tree] | Scop
 Generator = Callable[[int], Given | tuple[Given, Sequence[Mapping[str, int]]]]

@@ -23,8 +23,8 @@ import numpy as np
 import weft
 from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
-from weft.errors import CallError, ExecutionError, InternalError, WeftError
-from weft.schedule_value import TRANSFORMATIONS, Schedule
+from weft.driver.schedule_value import TRANSFORMATIONS, Schedule
+from weft.ir.errors import CallError, ExecutionError, InternalError, WeftError
 
 EDGES = (
     *(1 << k for k in (31, 32, 40, 62, 63, 64)), (1 << 31) - 1, (1 << 63) - 1, 10**30,

@@ -22,13 +22,13 @@ from tests.properties.random_schedules import Pair
 from tests.properties.scheduled_programs import CASES, case
 from tests.properties.tree_moves import bands, clean, put
 from tests.properties.verdicts import Program
-from weft.errors import CompileError
-from weft.frontend.scalar_expr import Expr, Literal, literal, walk
-from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.schedule_tree import Band, Kind, Leaf, Loop, Sequence, Tree, statements_below
-from weft.polyhedral.schedule_tree import walk as nodes
-from weft.polyhedral.scop import Access, Scop, Statement
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir.errors import CompileError
+from weft.ir.scalar_expr import Expr, Literal, literal, walk
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Sequence, Tree, statements_below
+from weft.ir.schedule_tree import walk as nodes
+from weft.ir.scop import Access, Scop, Statement
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.scheduled import Scheduled
 
 Mutant = tuple[str, str, Scheduled]  # kind, what was done, the result

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from weft.ir.schedule_tree import Band, Leaf, Sequence, walk
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.legality import check
-from weft.polyhedral.schedule_tree import Band, Leaf, Sequence, walk
-from weft.polyhedral.scop import Scop, Statement
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.compute_at import compute_at
@@ -22,29 +22,24 @@ from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand import expand
-from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.expand_all import expand_all, separate
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
-from weft.polyhedral.transform.inline_producer import inline_producer
+from weft.polyhedral.transform.inline_producer import inline, inline_producer
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
-from weft.polyhedral.transform.reverse import reverse
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
-from weft.polyhedral.transform.separate import separate
+from weft.polyhedral.transform.set_kinds import parallel, vectorize
 from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
-from weft.polyhedral.transform.skew import skew
+from weft.polyhedral.transform.skew import reverse, skew
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
-from weft.polyhedral.transform.unroll import unroll
-from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.unroll import unroll, unroll_and_jam
 
 NamedMove = Callable[[Random, Scheduled], Scheduled | None]
 

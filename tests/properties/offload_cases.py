@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import DType, i8, i32
-from weft.frontend.build import compute, maximum, minimum, placeholder, reduce_axis, sum
 from weft.frontend.operators.conv import convolve, kernel_window
 from weft.frontend.operators.conv_transpose import conv_transpose
 from weft.frontend.operators.pool import max_pool
-from weft.frontend.scalar_expr import Expr, cast, literal
-from weft.frontend.tensor_expr import Program, Tensor
+from weft.ir.build import compute, maximum, minimum, placeholder, reduce_axis, sum
+from weft.ir.dtypes import DType, i8, i32
+from weft.ir.scalar_expr import Expr, cast, literal
+from weft.ir.tensor_expr import Program, Tensor
 
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]

@@ -25,17 +25,17 @@ from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
 from tests.properties.offload_cases import Array, Case, random_case
 from weft.accel.artifact import Artifact
-from weft.accel.instruction_stream import Issue
 from weft.accel.machines.vta import Config, vta
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.place import Offloaded, place
 from weft.accel.refusal import Refusal
 from weft.accel.service import ORDERS, Order
 from weft.accel.tiling import Tiling, slots_for, views
-from weft.errors import CompileError, StreamError
-from weft.offload import Target, mapped, offload
+from weft.ir.errors import CompileError, StreamError
+from weft.ir.instruction_stream import Issue
+from weft.offload.offload import Target, mapped, offload
+from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import check_stream, simulate
 
 CONFIGS = (
     Config(),

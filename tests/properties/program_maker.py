@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.properties.fitting import Draft, Sketch
-from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.polyhedral.scop import Access, Constraint
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.scop import Access, Constraint
 
 
 @dataclass(slots=True)

@@ -19,9 +19,9 @@ from tests.properties.enumeration import Array, TooLarge, column
 from tests.properties.families import FAMILIES, WEIGHTS
 from tests.properties.fitting import Sizes, fitted
 from tests.properties.program_maker import Maker
-from weft import dtypes
-from weft.frontend.scalar_expr import Load, Var, walk
-from weft.polyhedral.scop import Constraint, Role, Scop
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Load, Var, walk
+from weft.ir.scop import Constraint, Role, Scop
 
 
 @dataclass(frozen=True, slots=True)

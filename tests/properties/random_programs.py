@@ -10,10 +10,10 @@ from random import Random
 import numpy as np
 
 from tests.properties.random_tensors import LARGE, SYMBOLS, Limits, TensorMaker, number
-from weft.dtypes import as_dtype
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, literal, select
-from weft.frontend.tensor_expr import Program, Size, Tensor, operations
+from weft.ir import build as w
+from weft.ir.dtypes import as_dtype
+from weft.ir.scalar_expr import Expr, literal, select
+from weft.ir.tensor_expr import Program, Size, Tensor, operations
 
 
 @dataclass

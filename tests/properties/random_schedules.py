@@ -20,10 +20,10 @@ from tests.properties.named_moves import LOCAL, LOOPS, TEXTUAL, NamedMove
 from tests.properties.random_affine import Affine, inputs_of, random_affine
 from tests.properties.tree_moves import BREAKS, MOVES, choose, identical, loops
 from tests.properties.verdicts import Program
-from weft.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Scop
 from weft.polyhedral.legality import check_bounds
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 

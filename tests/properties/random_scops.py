@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from tests.polyhedral.scops import SUM, Constraint, Var, box, index, scop, statement, tensor
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.tensor_expr import Monoid
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Band, Leaf, Loop, Sequence, Tree
+from weft.ir.scop import Access, Scop, Statement
+from weft.ir.tensor_expr import Monoid
 
 _RANKS = {"A": 1, "B": 2, "C": 0}
 _ORDERED = Monoid(SUM.name, SUM.left, SUM.right, SUM.combined, SUM.identity, frozenset())

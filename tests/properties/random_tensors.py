@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from math import prod
 from random import Random
 
-from weft.dtypes import DType
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, select
-from weft.frontend.tensor_expr import Axis, Size, Tensor
+from weft.ir import build as w
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr, select
+from weft.ir.tensor_expr import Axis, Size, Tensor
 
 SYMBOLS = ("m", "n")
 

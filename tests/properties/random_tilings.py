@@ -6,9 +6,9 @@ from dataclasses import replace
 from random import Random
 
 from tests.polyhedral.scops import Constraint, Var, at, box, index, loop, scop, statement, tensor
-from weft.frontend.scalar_expr import Expr
-from weft.polyhedral.schedule_tree import Band, Leaf, Sequence, Tree
-from weft.polyhedral.scop import Origin, Scop, Statement, Tensor
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Band, Leaf, Sequence, Tree
+from weft.ir.scop import Origin, Scop, Statement, Tensor
 
 i, k, n, tile = Var("i"), Var("k"), Var("n"), Var("tile")
 TILE = 3

@@ -10,7 +10,7 @@ from tests.properties.program_maker import Maker
 from tests.properties.random_affine import Affine, affine_program
 from tests.properties.random_schedules import Pair, Subject
 from tests.properties.verdicts import Program
-from weft.frontend.scalar_expr import Var
+from weft.ir.scalar_expr import Var
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.compute_at import compute_at
@@ -21,18 +21,17 @@ from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.parallel import parallel
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.set_kinds import parallel, vectorize
 from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.skew import skew
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tile import tile
-from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.unroll import unroll_and_jam
 
 n = Var("n")
 SIZES = [{"n": k} for k in range(5)]

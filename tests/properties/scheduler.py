@@ -26,21 +26,13 @@ from tests.properties.generators import NoPair
 from tests.properties.random_affine import Affine, inputs_of
 from tests.properties.random_schedules import Subject, subject_of
 from weft.codegen.machines.host import host_machine
-from weft.errors import BudgetError, CompileError, InternalError, WeftWarning
+from weft.ir.errors import BudgetError, CompileError, InternalError, WeftWarning
+from weft.ir.machine import Cache, Machine
+from weft.ir.schedule_tree import Mark, walk
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy import (
-    cache_tiles,
-    matrix,
-    planner,
-    share,
-    slanted,
-    time_costs,
-    time_loops,
-)
-from weft.polyhedral.policy.limits import Limits
-from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_tree import Mark, walk
+from weft.polyhedral.policy import cache_tiles, matrix, planner, share, time_costs, time_loops
+from weft.polyhedral.policy import stencil as slanted
+from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
 

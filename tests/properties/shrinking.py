@@ -9,9 +9,9 @@ from tests.properties.enumeration import TooLarge
 from tests.properties.random_schedules import Pair, Subject
 from tests.properties.tree_moves import bands, clean, put
 from tests.properties.verdicts import Program
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
-from weft.polyhedral.scop import Body, Scop
+from weft.ir.scalar_expr import literal
+from weft.ir.schedule_tree import Band, Leaf, Loop, Sequence, Tree
+from weft.ir.scop import Body, Scop
 
 ROUNDS = 60
 

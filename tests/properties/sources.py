@@ -24,9 +24,9 @@ from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
 from tests.properties.scheduler import TINY_SIZES, Constants, constants, described
 from tests.properties.source_text import FLOATS, NARROW, SHAPES, Source
-from weft import program_code
-from weft.codegen.llvm_program import emit_program
-from weft.errors import CallError, ExecutionError, InternalError, WeftError, WeftWarning
+from weft.codegen.llvm.program import emit_program
+from weft.driver import program_code
+from weft.ir.errors import CallError, ExecutionError, InternalError, WeftError, WeftWarning
 
 SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33)
 CALLS = 4  # combinations of sizes

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from tests.polyhedral.scops import evaluate, holds, instances
 from tests.properties.brute_force import time
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Scop, Statement
 
 Term = int
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.properties.fuzz_compiler import check
 from tests.properties.random_programs import Case, random_case
-from weft.frontend import build as w
-from weft.frontend.tensor_expr import Program
+from weft.ir import build as w
+from weft.ir.tensor_expr import Program
 
 PROGRAMS = 60
 _PARTS = 6
@@ -34,7 +34,7 @@ def test_programs_differ() -> None:
 
 
 def _all(program: Program) -> list[object]:
-    from weft.frontend.tensor_expr import operations
+    from weft.ir.tensor_expr import operations
 
     read = [t for op in operations(program) for t in op.reads]
     return [*program.outputs, *read]

@@ -14,16 +14,16 @@ from tests.accel.targets import SMALL, target
 from tests.properties.offloads import End, tokens, unnoticed
 from tests.weft.strange_machines import MACHINES
 from weft.accel.artifact import Artifact
-from weft.accel.instruction_stream import Issue
-from weft.dtypes import i8, i32
-from weft.errors import StreamError
-from weft.frontend.build import compute, placeholder, reduce_axis, sum
-from weft.frontend.scalar_expr import cast
-from weft.frontend.tensor_expr import Program
-from weft.offload import Target, offload
+from weft.ir.build import compute, placeholder, reduce_axis, sum
+from weft.ir.dtypes import i8, i32
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Issue
+from weft.ir.scalar_expr import cast
+from weft.ir.scop import Scop
+from weft.ir.tensor_expr import Program
+from weft.offload.offload import Target, offload
+from weft.offload.simulator import check_stream
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.scop import Scop
-from weft.simulator import check_stream
 
 
 def product(rows: int, columns: int, terms: int) -> Scop:

@@ -11,7 +11,7 @@ import pytest
 from tests.properties.brute_force import all_parameters, judge
 from tests.properties.random_scops import random_scop, random_tree
 from tests.properties.verdicts import Program
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.legality import check
 
 _PARTS = 4

@@ -18,7 +18,7 @@ from tests.properties.random_schedules import Pair, random_pair
 from tests.properties.scheduled_programs import case
 from tests.properties.shrinking import smaller
 from tests.properties.verdicts import Program
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 
 QUICK = Effort(0, 0, 0, 0)
 SEEDS = range(48)

@@ -17,9 +17,9 @@ from tests.polyhedral.transform.integer_programs import read
 from tests.properties import generators
 from tests.properties.examine import Effort, examine
 from tests.properties.generators import NoPair, load, pair_of
-from weft.frontend.scalar_expr import Var, literal
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop
-from weft.polyhedral.scop import Access, Scop
+from weft.ir.scalar_expr import Var, literal
+from weft.ir.schedule_tree import Band, Leaf, Loop
+from weft.ir.scop import Access, Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.skew import skew
 

@@ -13,7 +13,7 @@ import pytest
 import weft
 from tests.properties import hostile
 from tests.properties.hostile import examine
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 
 
 def test_programs() -> None:

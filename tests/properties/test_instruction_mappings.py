@@ -9,14 +9,14 @@ from itertools import permutations, product
 
 import pytest
 
-from weft import dtypes
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Expr, Load, Var, walk
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.index_text import parse_index
-from weft.polyhedral.instruction import ACCUMULATOR, Instruction, Operand
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.instruction import ACCUMULATOR, Instruction, Operand
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Expr, Load, Var, walk
+from weft.ir.schedule_reader import parse_index
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 from weft.polyhedral.map_instruction import Assignment, map_instruction
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
 f32 = dtypes.float32
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.properties import executions, scheduler
 from tests.properties.scheduler import Effort, examine
-from weft.polyhedral.schedule_tree import Loop
+from weft.ir.schedule_tree import Loop
 from weft.polyhedral.transform.scheduled import Scheduled, with_loops
 
 EFFORT = Effort(larger=0.2, loop_ir=0.1, native=0.01, poor=0.2)

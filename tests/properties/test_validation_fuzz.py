@@ -10,7 +10,7 @@ import pytest
 from tests.properties.brute_force import all_parameters
 from tests.properties.random_tilings import random_chain, random_tiling
 from tests.properties.symbolic import Symbolic
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.validation import validate
 
 PAIRS = 60

@@ -12,11 +12,11 @@ from tests.properties.fitting import Sizes
 from tests.properties.scheduled_programs import CASES, case
 from tests.properties.tree_moves import put
 from tests.properties.values_seen import agree
-from weft.dtypes import int64
-from weft.frontend.build import monoid
-from weft.polyhedral.schedule_tree import Sequence, Tree, walk
+from weft.ir.build import monoid
+from weft.ir.dtypes import int64
+from weft.ir.schedule_tree import Sequence, Tree, walk
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.reverse import reverse
+from weft.polyhedral.transform.skew import reverse
 
 LARGEST: Sizes = {"n": 4}
 

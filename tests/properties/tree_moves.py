@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 
-from weft.frontend.scalar_expr import Expr, Var, literal
-from weft.polyhedral.schedule_tree import (
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.schedule_tree import (
     Band,
     Kind,
     Leaf,
@@ -23,7 +23,7 @@ from weft.polyhedral.schedule_tree import (
     walk,
     with_children,
 )
-from weft.polyhedral.scop import Scop
+from weft.ir.scop import Scop
 
 Move = Callable[[Random, Scop, Tree], Tree | None]
 

@@ -23,8 +23,8 @@ from tests.properties.enumeration import (
     touchable,
 )
 from tests.properties.verdicts import paths, times
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Scop, Statement
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Scop, Statement
 
 Value = frozenset[object]
 Place = tuple[str, tuple[int, ...]]

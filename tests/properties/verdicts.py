@@ -23,9 +23,9 @@ from tests.properties.enumeration import (
     shape,
     uses_of,
 )
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, Tree
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Scop
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Scop
 
 Entry = Loop | int
 

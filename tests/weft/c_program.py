@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from weft.codegen.c_interface import Field, Interface
-from weft.codegen.size_arithmetic import evaluate
-from weft.compiled import Compiled
-from weft.library import interface_of, write_library
+from weft.ir.size_arithmetic import evaluate
+from weft.runtime.compiled import Compiled
+from weft.runtime.library import interface_of, write_library
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")

@@ -7,15 +7,15 @@ from functools import cache
 
 import numpy as np
 
-from weft.codegen import loop_ir
-from weft.codegen.llvm_kernel import emit_kernel
-from weft.codegen.llvm_program import emit_program
-from weft.codegen.llvm_target import host_target, to_object
-from weft.codegen.loop_ir import Block, Check, For, Kernel, Store
-from weft.codegen.program import Arena, Buffer, Constant, Input, Launch, Output, Program
-from weft.compiled import Compiled, Guard, InPlace, array_specs
-from weft.dtypes import DType, float32, int32
-from weft.frontend.scalar_expr import Expr, Load, Var, literal
+from weft.codegen.llvm.kernel import emit_kernel
+from weft.codegen.llvm.program import emit_program
+from weft.codegen.llvm.target import host_target, to_object
+from weft.ir import loop_ir
+from weft.ir.dtypes import DType, float32, int32
+from weft.ir.loop_ir import Block, Check, For, Kernel, Store
+from weft.ir.program import Arena, Buffer, Constant, Input, Launch, Output, Program
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.runtime.compiled import Compiled, Guard, InPlace, array_specs
 
 i, j, m, n = Var("i"), Var("j"), Var("m"), Var("n")
 ONE = literal(1)

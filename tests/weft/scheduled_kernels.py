@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import weft
 from tests.polyhedral.transform.integer_programs import PROGRAMS
+from weft.driver.schedule_value import Schedule, Subject
 from weft.polyhedral.transform.initial import initial
-from weft.schedule_value import Schedule, Subject
 
 
 @weft.kernel

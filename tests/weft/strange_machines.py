@@ -5,9 +5,9 @@ whole machine. ``MACHINES`` lists them."""
 
 from dataclasses import replace
 
-from weft.accel.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
-from weft.accel.bit_fields import Encoding, Field
-from weft.dtypes import f32, i8, i16, i32
+from weft.ir.accelerator import Accelerator, Channel, Cost, Memory, Operation, Queue, Wire
+from weft.ir.bit_fields import Encoding, Field
+from weft.ir.dtypes import f32, i8, i16, i32
 
 
 def _fields(*widths, op, code=8):

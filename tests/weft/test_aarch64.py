@@ -16,8 +16,8 @@ import pytest
 import weft
 from tests.weft.c_program import CROSS, EMULATOR, CProgram, c_program, emulated
 from tests.weft.small_models import conv_net
-from weft.codegen.llvm_target import inspect
-from weft.options import Options
+from weft.codegen.llvm.target import inspect
+from weft.driver.options import Options
 
 pytestmark = [
     pytest.mark.qemu,

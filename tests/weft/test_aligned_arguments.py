@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.codegen.size_arithmetic import evaluate
-from weft.options import Options
+from weft.driver.options import Options
+from weft.ir.size_arithmetic import evaluate
 
 Made = tuple[weft.Tensor, ...]
 

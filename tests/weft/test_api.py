@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.frontend.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr
 
 RNG = np.random.default_rng(0)
 SIZES = (0, 1, 2, 3, 7, 16, 17, 33, 65)

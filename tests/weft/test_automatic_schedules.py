@@ -7,10 +7,10 @@ import pytest
 
 import weft
 from tests.weft.scheduled_kernels import smooth
-from weft.benchmarks.polybench.registry import SUITE
-from weft.dtypes import as_dtype
-from weft.errors import IllegalScheduleError
-from weft.schedule_value import Schedule
+from weft.benchmarks.polybench.run import SUITE
+from weft.driver.schedule_value import Schedule
+from weft.ir.dtypes import as_dtype
+from weft.ir.errors import IllegalScheduleError
 
 STRANGE = ("gemm", "symm", "2mm", "deriche")  # with temporaries that no step makes
 KNOWN = ("gemver", "atax", "durbin", "trmm", "jacobi-2d", "covariance", "doitgen", "trisolv")

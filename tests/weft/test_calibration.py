@@ -9,15 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 import weft
-from weft import calibration
-from weft.calibration import calibrate_host, calibrated_host, measured_host
-from weft.cli import cli
+from weft.app.cli import cli
 from weft.codegen.calibrate import Measured
 from weft.codegen.machines.host import host
 from weft.codegen.machines.named import RECORDS
-from weft.errors import CompileError, WeftError
-from weft.options import Options
-from weft.targets import listed, target_for
+from weft.driver import targets as calibration
+from weft.driver.options import Options
+from weft.driver.targets import calibrate_host, calibrated_host, listed, measured_host, target_for
+from weft.ir.errors import CompileError, WeftError
 
 MEASURED = Measured(3.5e9, 4, 2, 2, (1.0,) * len(host().machine.caches), 9.9e9, 1e-6, 1e11)
 

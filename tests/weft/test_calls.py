@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.errors import CallError, ExecutionError
+from weft.ir.errors import CallError, ExecutionError
 
 
 @weft.kernel

@@ -10,12 +10,12 @@ import pytest
 
 from tests.accel.random_streams import flags_of, pipelined, random_artifact, without
 from weft.accel.artifact import Artifact, Layout, Placed
-from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.machines.vta import Config, vta
-from weft.accelerators import Semantics
-from weft.dtypes import i8
-from weft.errors import StreamError
-from weft.simulator import check_stream, simulate
+from weft.ir.dtypes import i8
+from weft.ir.errors import StreamError
+from weft.ir.instruction_stream import Issue, Stream
+from weft.offload.accelerators import Semantics
+from weft.offload.simulator import check_stream, simulate
 
 VTA = vta()
 SMALL = Config(log_batch=1, log_block=3, log_wgt_buff_size=14)

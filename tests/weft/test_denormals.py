@@ -13,11 +13,12 @@ import pytest
 import weft
 from tests.codegen.float_mode import DOWN, FLUSHING, STANDARD, mode, needs_mxcsr, set_mode
 from tests.weft.c_program import c_program, needs_c
-from weft import dtypes, program_code
-from weft.errors import ExecutionError
-from weft.frontend.build import compute, placeholder, sum
-from weft.frontend.scalar_expr import cast
-from weft.frontend.tensor_expr import Tensor
+from weft.driver import program_code
+from weft.ir import dtypes
+from weft.ir.build import compute, placeholder, sum
+from weft.ir.errors import ExecutionError
+from weft.ir.scalar_expr import cast
+from weft.ir.tensor_expr import Tensor
 
 pytestmark = needs_mxcsr
 COUNT = 5000

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.weft.documents import outputs, rewritten, same
-from weft.schedule_value import TRANSFORMATIONS
+from weft.driver.schedule_value import TRANSFORMATIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
-EXECUTED = ("schedule-language.md", "targets.md", "tutorial-matmul.md")
+EXECUTED = ("schedule-language.md", "targets.md", "tutorial-matmul.md", "worked-example.md")
 
 
 @pytest.mark.long

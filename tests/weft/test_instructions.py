@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests.weft.own_instructions import fused, multiply
-from weft.errors import CompileError
+from weft.ir.errors import CompileError
 
 
 def two_statements(acc: weft.f32[8], b: weft.f32[8]):

@@ -9,9 +9,9 @@ import pytest
 import weft
 from tests.errors.hostile_models import model, node, value
 from tests.weft.compiled_examples import chain
-from weft.errors import ArtifactError
-from weft.executable import Executable
-from weft.library import write_library
+from weft.ir.errors import ArtifactError
+from weft.runtime.executable import Executable
+from weft.runtime.library import write_library
 
 
 @pytest.mark.parametrize("file", ["chain", "chain.weft", "chain.a", "chain.dll", "chain.O"])

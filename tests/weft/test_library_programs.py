@@ -13,7 +13,7 @@ import pytest
 import weft
 from tests.weft.c_program import build, c_program, needs_c
 from tests.weft.compiled_examples import chain
-from weft.library import interface_of, write_library
+from weft.runtime.library import interface_of, write_library
 
 pytestmark = needs_c
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.weft.compiled_examples import chain
-from weft import linker
-from weft.errors import ArtifactError
-from weft.library import write_library
-from weft.linker import commands, link_shared
+from weft.ir.errors import ArtifactError
+from weft.runtime import library as linker
+from weft.runtime.library import commands, link_shared, write_library
 
 TRIPLE = chain().target.triple
 

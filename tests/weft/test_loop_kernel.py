@@ -17,7 +17,7 @@ import pytest
 import weft
 from tests.frontend.loops.kernels import copies, lu
 from weft import loop_kernel
-from weft.errors import CallError, ExecutionError
+from weft.ir.errors import CallError, ExecutionError
 
 
 @weft.kernel

@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from tests.frontend.loops.kernels import jacobi
-from weft.errors import CallError, WeftError
+from weft.ir.errors import CallError, WeftError
 
 
 def test_sizes_that_a_program_takes_for_granted_are_checked_at_each_call() -> None:

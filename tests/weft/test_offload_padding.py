@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import dtypes
 from weft.accel.machines.vta import vta
-from weft.errors import CompileError
-from weft.frontend.build import compute, placeholder, reduce_axis, select, sum
 from weft.frontend.operators.pool import max_pool
-from weft.frontend.scalar_expr import cast
-from weft.frontend.tensor_expr import Program
-from weft.offload import Target, offload
+from weft.ir import dtypes
+from weft.ir.build import compute, placeholder, reduce_axis, select, sum
+from weft.ir.errors import CompileError
+from weft.ir.scalar_expr import cast
+from weft.ir.tensor_expr import Program
+from weft.offload.offload import Target, offload
+from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import check_stream, simulate
 
 TARGET = Target.of(vta())
 

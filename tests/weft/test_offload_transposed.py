@@ -12,15 +12,15 @@ import weft
 from tests.accel.targets import SMALL, target
 from weft.accel.machines.vta import Config, vta
 from weft.accel.service import ORDERS
-from weft.accelerated import Accelerated
-from weft.dtypes import i8, i32
-from weft.frontend.build import compute, maximum, minimum, placeholder
 from weft.frontend.operators.conv_transpose import conv_transpose
-from weft.frontend.scalar_expr import Expr, cast, literal
-from weft.frontend.tensor_expr import Program, Tensor, constant_size
-from weft.offload import offload
+from weft.ir.build import compute, maximum, minimum, placeholder
+from weft.ir.dtypes import i8, i32
+from weft.ir.scalar_expr import Expr, cast, literal
+from weft.ir.tensor_expr import Program, Tensor, constant_size
+from weft.offload.accelerated import Accelerated
+from weft.offload.offload import offload
+from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import check_stream, simulate
 
 Arrays = dict[str, np.ndarray]
 # Channels, filters, groups, sizes, kernel, strides, pads before and after, output padding.

@@ -8,7 +8,7 @@ from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 
 import weft.onnx_backend
 from tests.errors.hostile_models import model, node, value
-from weft.errors import CallError, ModelError
+from weft.ir.errors import CallError, ModelError
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 TWO = model(

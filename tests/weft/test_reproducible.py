@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 
 import weft
-import weft.executable
-import weft.object_code
-import weft.program_code
+import weft.driver.object_code
+import weft.driver.program_code
+import weft.runtime.executable
 from tests.weft.small_models import MODELS, seeded_inputs
-from weft.artifact import encode
-from weft.benchmarks.polybench.registry import SUITE
-from weft.codegen.llvm_target import host_target
-from weft.compiled import Compiled
-from weft.dtypes import as_dtype
-from weft.errors import WeftWarning
-from weft.executable import Executable
-from weft.kernel_code import kernel_machine_code, lower_loops
-from weft.options import Options
+from weft.benchmarks.polybench.run import SUITE
+from weft.codegen.llvm.target import host_target
+from weft.driver.kernel_code import kernel_machine_code, lower_loops
+from weft.driver.options import Options
+from weft.ir.dtypes import as_dtype
+from weft.ir.errors import WeftWarning
+from weft.runtime.artifact import encode
+from weft.runtime.compiled import Compiled
+from weft.runtime.executable import Executable
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = Options(cache=False, workers=0)
@@ -53,7 +53,7 @@ def compiled_kernel(name: str, threads: int) -> Compiled:
     benchmark = SUITE[name]
     options = Options(cache=False, workers=0, threads=threads)
     lowered = lower_loops(benchmark.make(as_dtype(benchmark.dtype)).lowered, options)
-    with patch.object(weft.object_code, "to_object", lambda text, target: text.encode()):
+    with patch.object(weft.driver.object_code, "to_object", lambda text, target: text.encode()):
         return kernel_machine_code(lowered, host_target())
 
 
@@ -134,9 +134,9 @@ def bits(results: dict[str, np.ndarray]) -> list[bytes]:
 @pytest.fixture
 def eager_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is shared out, on more threads than there may be processors."""
-    monkeypatch.setattr(weft.executable, "available_threads", lambda: 4)
-    shared = functools.partial(weft.program_code.emit_program, grain=1)
-    monkeypatch.setattr(weft.program_code, "emit_program", shared)
+    monkeypatch.setattr(weft.runtime.executable, "available_threads", lambda: 4)
+    shared = functools.partial(weft.driver.program_code.emit_program, grain=1)
+    monkeypatch.setattr(weft.driver.program_code, "emit_program", shared)
 
 
 @pytest.mark.long

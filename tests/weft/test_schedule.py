@@ -9,9 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import weft
 from tests.weft.scheduled_kernels import line, lu, matmul, often, smooth, tiled
-from weft.errors import CompileError
-from weft.polyhedral.isl_context import bounded
-from weft.schedule_value import Schedule
+from weft.driver.schedule_value import Schedule
+from weft.ir.errors import CompileError
+from weft.ir.isl_context import bounded
 
 # ---- steps --------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from tests.weft.scheduled_kernels import line, line_in, lu, matmul, smooth
-from weft.errors import IllegalScheduleError
-from weft.schedule_value import TRANSFORMATIONS
+from weft.driver.schedule_value import TRANSFORMATIONS
+from weft.ir.errors import IllegalScheduleError
 
 
 def test_an_illegal_step() -> None:

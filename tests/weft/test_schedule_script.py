@@ -9,8 +9,8 @@ import pytest
 import weft
 from tests.polyhedral.transform.integer_programs import PROGRAMS, every, same
 from tests.weft.scheduled_kernels import matmul, of, tiled
-from weft.errors import IllegalScheduleError
-from weft.schedule_value import Schedule
+from weft.driver.schedule_value import Schedule
+from weft.ir.errors import IllegalScheduleError
 
 
 def test_a_script_rebuilds_it() -> None:

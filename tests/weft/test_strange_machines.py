@@ -11,15 +11,15 @@ import pytest
 
 from tests.weft.strange_machines import MACHINES, banks, outer_product
 from weft import CompileError, f32, hardware, i8, i16, i32
-from weft.frontend.build import compute, maximum, minimum, placeholder, reduce_axis
-from weft.frontend.build import sum as total
 from weft.frontend.operators.conv import convolve, kernel_window
-from weft.frontend.scalar_expr import cast, literal
-from weft.frontend.tensor_expr import Program
-from weft.offload import Target, offload
+from weft.ir.build import compute, maximum, minimum, placeholder, reduce_axis
+from weft.ir.build import sum as total
+from weft.ir.scalar_expr import cast, literal
+from weft.ir.tensor_expr import Program
+from weft.offload.offload import Target, offload
+from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
-from weft.simulator import check_stream, simulate
 
 SIZES = [1, 2, 3, 7, 8, 9, 16, 17, 33]
 TYPES = {"banks": (f32, f32), "matrix_vector": (i16, i32)}  # of operands and sums

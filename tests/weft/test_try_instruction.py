@@ -8,13 +8,12 @@ import pytest
 
 import weft
 from tests.weft.own_instructions import WIDE, fused, multiply
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_ir import For, walk
+from weft.codegen.llvm.target import host_target
 from weft.codegen.machines.host import host, host_machine
-from weft.errors import CompileError
-from weft.kernel_code import lower_loops
-from weft.targets import target_for
-from weft.try_instruction import tried
+from weft.driver.kernel_code import lower_loops
+from weft.driver.targets import target_for, tried
+from weft.ir.errors import CompileError
+from weft.ir.loop_ir import For, walk
 
 X86 = pytest.mark.skipif(not host_target().triple.startswith("x86_64"), reason="x86-64 text")
 

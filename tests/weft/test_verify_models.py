@@ -8,8 +8,8 @@ import pytest
 
 import weft
 from tests.weft.small_models import MODELS, seeded_inputs
-from weft.errors import WeftWarning
-from weft.options import Options
+from weft.driver.options import Options
+from weft.ir.errors import WeftWarning
 
 
 @pytest.mark.long

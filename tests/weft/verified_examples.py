@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 import weft
-from weft.frontend.tensor_expr import Tensor
 from weft.graph.from_program import from_program
-from weft.graph.operator_graph import Graph
-from weft.oracle import read_only
+from weft.ir.operator_graph import Graph
+from weft.ir.tensor_expr import Tensor
+from weft.verify.oracle import read_only
 
 
 def graph_of(*outputs: Tensor, constants: tuple[str, ...] = ()) -> Graph:

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from weft.accel.bit_fields import Encoding, choose
 from weft.accel.machines.vta import MEMORIES, Config, micro_op, vta
-from weft.errors import CompileError
+from weft.ir.bit_fields import Encoding, choose
+from weft.ir.errors import CompileError
 
 CONFIGS = {
     "default": Config(),

@@ -12,13 +12,13 @@ from benchmarks.vta import LAYERS, Layer, data_for, expected, program
 from tests.accel.vta_oracle import Crash, interpret
 from tests.properties.offload_cases import random_case
 from tests.properties.offloads import CONFIGS, target_of, tiled_by_chance
-from weft.accel.instruction_stream import Issue, Stream
 from weft.accel.machines.vta import Config, vta
 from weft.accel.place import Offloaded
-from weft.errors import CompileError
-from weft.offload import Target, mapped, offload
+from weft.ir.errors import CompileError
+from weft.ir.instruction_stream import Issue, Stream
+from weft.offload.offload import Target, mapped, offload
+from weft.offload.simulator import check_stream
 from weft.polyhedral.from_tensor_expr import lower
-from weft.simulator import check_stream
 
 Arrays = dict[str, np.ndarray]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.accel.accelerator import Accelerator
 from weft.accel.machines.vta import Config, micro_op, vta
-from weft.accelerators import kernel_of
+from weft.ir.accelerator import Accelerator
+from weft.offload.accelerators import kernel_of
 
 CONFIGS = {
     "default": Config(),

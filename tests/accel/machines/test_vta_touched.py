@@ -10,7 +10,7 @@ import pytest
 
 from weft.accel.machines.vta import Config, micro_op, vta
 from weft.accel.touched import touches
-from weft.accelerators import kernel_of
+from weft.offload.accelerators import kernel_of
 
 CONFIG = Config(log_batch=1, log_block=3, log_wgt_buff_size=14)
 VTA = vta(CONFIG)

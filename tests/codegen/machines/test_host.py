@@ -2,11 +2,11 @@
 
 import pytest
 
-from weft.codegen.llvm_target import LlvmTarget
+from weft.codegen.llvm.target import LlvmTarget
 from weft.codegen.machines.host import as_recorded
 from weft.codegen.machines.named import target_named
 from weft.codegen.target import KIB, MIB
-from weft.polyhedral.machine import Cache
+from weft.ir.machine import Cache
 
 
 def _host(name: str, like: str) -> LlvmTarget:

@@ -5,13 +5,13 @@ from dataclasses import fields, replace
 import pytest
 
 from weft.codegen.architectures import X86_64
-from weft.codegen.llvm_cpus import cpu_names
-from weft.codegen.llvm_target import lacking
+from weft.codegen.llvm.cpus import cpu_names
+from weft.codegen.llvm.target import lacking
 from weft.codegen.machines.host import cpu_count, host
 from weft.codegen.machines.named import RECORDS, target_named, target_recorded
 from weft.codegen.target import RATES, TYPICAL, Cpu, machine_of
-from weft.errors import CompileError
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.errors import CompileError
+from weft.ir.machine import Cache, Machine
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.frontend.loops.kernels import PROGRAMS, SIZES, in_python
-from weft.polyhedral.scop_interpreter import interpret
-from weft.polyhedral.scop_verifier import verify
+from weft.ir.scop_interpreter import interpret
+from weft.ir.scop_verifier import verify
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from tests.frontend.loops.random_kernels import random_kernel
-from weft.polyhedral.scop_interpreter import interpret
+from weft.ir.scop_interpreter import interpret
 
 
 def compiled(seed: int) -> weft.Kernel:

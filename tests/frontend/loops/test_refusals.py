@@ -17,7 +17,7 @@ import pytest
 
 import weft
 from tests.frontend.loops.refused_kernels import REFUSED, misspelt
-from weft.errors import BudgetError, KernelError, WeftError
+from weft.ir.errors import BudgetError, KernelError, WeftError
 
 
 @pytest.mark.parametrize("name", REFUSED)

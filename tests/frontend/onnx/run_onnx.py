@@ -15,7 +15,7 @@ from onnx.backend.test.runner import Runner
 
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.node_context import NeedsValue
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.tensor_interpreter import interpret
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """A region in two parts computes what the whole does."""
 
 from tests.errors.hostile_models import model, node
-from weft.frontend.onnx.cut_region import cut_region
+from weft.frontend.onnx.host_partition import cut_region
 from weft.frontend.onnx.read_model import read_model
 
 NODES = [

@@ -8,11 +8,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.end_to_end.onnx_suite import Interpreted
 from tests.errors.hostile_models import model, node, value
-from weft.errors import ModelError, UnsupportedError, WeftWarning
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.node_context import NeedsValue
-from weft.frontend.scalar_expr import Var
-from weft.graph.operator_graph import Graph
+from weft.ir.errors import ModelError, UnsupportedError, WeftWarning
+from weft.ir.operator_graph import Graph
+from weft.ir.scalar_expr import Var
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 

@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
-from weft.errors import WeftError
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.node_context import NeedsValue
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.errors import WeftError
+from weft.ir.tensor_interpreter import interpret
 
 OPERATORS = frozenset(
     [

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.frontend.onnx.run_onnx import case_names, check_case, one_node
-from weft.errors import ExecutionError, WeftError
+from weft.ir.errors import ExecutionError, WeftError
 
 ML = "ai.onnx.ml"
 RNG = np.random.default_rng(0)

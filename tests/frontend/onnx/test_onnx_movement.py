@@ -5,9 +5,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.frontend.onnx.run_onnx import case_names, check_case, one_node
-from weft.errors import BudgetError, WeftError
 from weft.frontend.onnx.importer import import_model
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.errors import BudgetError, WeftError
+from weft.ir.tensor_interpreter import interpret
 
 # The expected imaginary parts are the rounding errors of NumPy's complex64 FFT, up to 1.9e-7 where
 # the exact answer is 0, against a tolerance of 1e-7.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.onnx.run_onnx import case_names, check_case, one_node
-from weft.errors import ModelError
+from weft.ir.errors import ModelError
 
 FAMILIES = (
     "Conv", "ConvTranspose", "DeformConv", "ConvInteger", "QLinearConv", "MatMul", "Gemm",

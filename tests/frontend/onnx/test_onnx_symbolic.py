@@ -6,8 +6,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from weft.frontend.onnx.importer import import_model
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 rng = np.random.default_rng(0)
 

@@ -5,9 +5,9 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper
 
 from tests.errors.hostile_models import model, node, value
-from weft.errors import BudgetError, ModelError
 from weft.frontend.onnx.onnx_graph import all_nodes
 from weft.frontend.onnx.read_model import MAX_DEPTH, expanded_size, read_model
+from weft.ir.errors import BudgetError, ModelError
 
 IMPORTS = [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
 

@@ -5,8 +5,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from weft import dtypes
-from weft.errors import BudgetError, ModelError, UnsupportedError
 from weft.frontend.onnx.tensors import (
     ELEMENT_TYPES,
     dtype_of,
@@ -14,6 +12,8 @@ from weft.frontend.onnx.tensors import (
     sparse_to_array,
     tensor_to_array,
 )
+from weft.ir import dtypes
+from weft.ir.errors import BudgetError, ModelError, UnsupportedError
 
 
 def numbers(element_type: int, shape: tuple[int, ...]) -> np.ndarray:

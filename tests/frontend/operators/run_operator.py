@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import as_dtype
-from weft.frontend.build import placeholder
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
+from weft.ir.build import placeholder
+from weft.ir.dtypes import as_dtype
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 
 def run(op: str, *arrays: Any, **attributes: Any) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import as_dtype
-from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
+from weft.ir.build import placeholder, var
+from weft.ir.dtypes import as_dtype
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 
 def run_symbolic(op: str, *arrays: Any, sizes: Mapping[int, Mapping[int, str]], **attributes: Any):

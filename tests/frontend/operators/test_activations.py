@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExpressionError
+from weft.ir.errors import ExpressionError
 
 X = np.array([-1e4, -100.0, -3.0, -1.0, -1e-8, -0.0, 0.0, 1e-8, 0.3, 1.0, 3.0, 20.0, 100.0, 1e4])
 E = np.vectorize(math.erf)

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExpressionError
-from weft.frontend.build import placeholder, var
 from weft.frontend.operators.broadcast import broadcast_shape
 from weft.frontend.operators.registry import instantiate
+from weft.ir.build import placeholder, var
+from weft.ir.errors import ExpressionError
 
 sizes = st.lists(st.integers(0, 3), max_size=4).map(tuple)
 

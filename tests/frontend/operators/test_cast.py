@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft import dtypes
-from weft.errors import ExpressionError
+from weft.ir import dtypes
+from weft.ir.errors import ExpressionError
 
 E8M0 = dtypes.float8_e8m0fnu
 VALUES = np.array(

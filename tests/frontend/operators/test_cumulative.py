@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExpressionError
+from weft.ir.errors import ExpressionError
 
 X = np.random.default_rng(0).standard_normal((3, 4, 2))
 

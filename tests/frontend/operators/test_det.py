@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExpressionError
+from weft.ir.errors import ExpressionError
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (1, 1), (2, 2), (7, 7), (2, 3, 4, 4), (0, 3, 3)])

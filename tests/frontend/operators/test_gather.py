@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExecutionError, ExpressionError
-from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.build import placeholder, var
+from weft.ir.errors import ExecutionError, ExpressionError
+from weft.ir.tensor_interpreter import interpret
 
 X = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
 RNG = np.random.default_rng(1)

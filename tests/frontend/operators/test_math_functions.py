@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.frontend.operators.math_functions import FUNCTIONS
+from weft.frontend.operators.activations import FUNCTIONS
 
 X = np.array([-np.inf, -3.0, -1.0, -0.5, -0.0, 0.0, 0.25, 1.0, 2.0, 50.0, np.inf, np.nan])
 NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh",

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExpressionError
-from weft.frontend.build import placeholder
 from weft.frontend.operators.registry import instantiate
+from weft.ir.build import placeholder
+from weft.ir.errors import ExpressionError
 
 rng = np.random.default_rng(0)
 X, G, V = rng.standard_normal((3, 4, 5))

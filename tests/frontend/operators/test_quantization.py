@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft import dtypes
-from weft.errors import ExpressionError
-from weft.frontend.build import placeholder
 from weft.frontend.operators.registry import instantiate
+from weft.ir import dtypes
+from weft.ir.build import placeholder
+from weft.ir.errors import ExpressionError
 
 rng = np.random.default_rng(0)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft import dtypes
+from weft.ir import dtypes
 
 
 def test_a_seed_gives_the_numbers_of_numpy():

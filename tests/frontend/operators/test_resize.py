@@ -8,14 +8,14 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.frontend.operators.run_operator import run
-from weft import dtypes
-from weft.errors import ExpressionError
-from weft.frontend.build import var
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.operators.registry import instantiate
 from weft.frontend.operators.resize import COORDINATES, NEAREST, Kernel, Sampling
-from weft.frontend.tensor_interpreter import interpret
-from weft.frontend.tensor_verifier import verify
+from weft.ir import dtypes
+from weft.ir.build import var
+from weft.ir.errors import ExpressionError
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
 
 rng = np.random.default_rng(0)
 

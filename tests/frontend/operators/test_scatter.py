@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExecutionError, ExpressionError
+from weft.ir.errors import ExecutionError, ExpressionError
 
 RNG = np.random.default_rng(0)
 UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft import dtypes
-from weft.errors import BudgetError, ExpressionError
-from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
 from weft.frontend.operators.shape import resolve_shape
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir import dtypes
+from weft.ir.build import placeholder, var
+from weft.ir.errors import BudgetError, ExpressionError
+from weft.ir.tensor_interpreter import interpret
 
 SHAPES = [(), (1,), (0,), (7,), (2, 3, 5), (3, 0, 2), (1, 4, 1)]
 

@@ -3,7 +3,7 @@ import pytest
 from onnx.reference.ops.op_mel_weight_matrix import MelWeightMatrix
 
 from tests.frontend.operators.run_operator import run
-from weft import dtypes
+from weft.ir import dtypes
 
 WINDOWS = {np.hanning: (0.5, 0.5), np.blackman: (0.42, 0.5, 0.08)}
 

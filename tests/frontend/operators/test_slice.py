@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExpressionError
-from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.scalar_expr import Load, walk
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.build import placeholder, var
+from weft.ir.errors import ExpressionError
+from weft.ir.scalar_expr import Load, walk
+from weft.ir.tensor_interpreter import interpret
 
 X = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
 

@@ -3,9 +3,9 @@ import pytest
 
 from tests.frontend.operators.run_operator import run
 from tests.frontend.operators.run_symbolic import run_symbolic
-from weft.errors import ExpressionError
-from weft.frontend.build import placeholder
 from weft.frontend.operators.registry import instantiate
+from weft.ir.build import placeholder
+from weft.ir.errors import ExpressionError
 
 rng = np.random.default_rng(0)
 

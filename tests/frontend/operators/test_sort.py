@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import BudgetError, ExpressionError
-from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.build import placeholder, var
+from weft.ir.errors import BudgetError, ExpressionError
+from weft.ir.tensor_interpreter import interpret
 
 
 def top_k(x, k, axis, largest):

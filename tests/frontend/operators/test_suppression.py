@@ -4,7 +4,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.frontend.operators.run_operator import run
-from weft.errors import ExpressionError
+from weft.ir.errors import ExpressionError
 
 
 def reference(boxes, scores, most, iou, score, center):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from tests.frontend.operators.run_operator import run
-from weft.frontend.build import placeholder, var
 from weft.frontend.operators.registry import instantiate
-from weft.frontend.tensor_interpreter import interpret
+from weft.ir.build import placeholder, var
+from weft.ir.tensor_interpreter import interpret
 
 RNG = np.random.default_rng(0)
 

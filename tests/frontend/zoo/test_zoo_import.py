@@ -5,7 +5,7 @@ import pytest
 
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.zoo.registry import MODELS
-from weft.graph.interpreter import interpret_graph
+from weft.ir.graph_interpreter import interpret_graph
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.scops import at, box, evaluate, instances, scop, statement, tensor
-from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.scop import Constraint, Scop, Statement
 
 i, j, n, m = (Var(name) for name in "ijnm")
 Case = tuple[tuple[Constraint, ...], Expr]

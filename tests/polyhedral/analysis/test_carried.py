@@ -10,14 +10,14 @@ import pytest
 from tests.polyhedral.loop_programs import program
 from tests.polyhedral.loop_schedules import BANDS, Values
 from tests.polyhedral.scops import Var, at, box, loop, scop, statement, tensor
-from weft.frontend.scalar_expr import Expr
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import difference
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Expr
+from weft.ir.schedule_tree import Loop
 from weft.polyhedral.analysis.carried import Together
+from weft.polyhedral.analysis.delta_box import LoopDistances
 from weft.polyhedral.analysis.dependences import Dependence, dependences
-from weft.polyhedral.analysis.pair_distance import LoopDistances
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import difference
-from weft.polyhedral.schedule_tree import Loop
 
 i, t = Var("i"), Var("t")
 

@@ -10,15 +10,15 @@ from tests.polyhedral.loop_programs import PROGRAMS, program
 from tests.polyhedral.loop_schedules import BANDS, tiled
 from tests.polyhedral.scops import Constraint, Var, literal
 from tests.polyhedral.transform.harness import chain, lowered, matmul
-from weft import dtypes
 from weft.codegen.machines.named import target_named
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, Load
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Expr, Load
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Body, Scop
 from weft.polyhedral.analysis.costs import Costs, costs
-from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Body, Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import Scheduled

@@ -8,10 +8,10 @@ import pytest
 
 from tests.polyhedral.loop_programs import PROGRAMS, parse, program
 from tests.polyhedral.scops import Constraint, Var, instances
-from weft.frontend.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr
+from weft.ir.scop import Body, Scop, Statement
 from weft.polyhedral.analysis.counting import Counter, Unbounded, region
 from weft.polyhedral.analysis.polynomials import Polynomial, symbol
-from weft.polyhedral.scop import Body, Scop, Statement
 
 i, N = Var("i"), Var("N")
 

@@ -8,13 +8,13 @@ import pytest
 
 from tests.polyhedral.example_scops import EXAMPLES
 from tests.polyhedral.scops import Constraint, Var, at, box, loop, scop, statement, tensor
-from weft.errors import BudgetError
-from weft.frontend.scalar_expr import Expr, literal
+from weft.ir.errors import BudgetError
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop
 from weft.polyhedral.analysis.delta_box import DISTANCE, Distances, Quota, Range
 from weft.polyhedral.analysis.dependences import Dependence, dependences
-from weft.polyhedral.analysis.quasi_affine import affine
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.schedule_tree import Loop
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

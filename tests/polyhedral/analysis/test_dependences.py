@@ -11,12 +11,12 @@ from tests.polyhedral.example_scops import gemm, lstm, softmax
 from tests.polyhedral.scops import SUM, Constraint, Var, at, box, scop, statement, tensor
 from tests.properties.brute_force import all_parameters, conflicts
 from tests.properties.random_scops import random_scop
-from weft import dtypes
-from weft.frontend.scalar_expr import Load, literal
-from weft.frontend.tensor_expr import Monoid
+from weft.ir import dtypes
+from weft.ir.named_isl import constrained, domain_set
+from weft.ir.scalar_expr import Load, literal
+from weft.ir.scop import Access, Scop
+from weft.ir.tensor_expr import Monoid
 from weft.polyhedral.analysis.dependences import dependences, reassociable
-from weft.polyhedral.named_isl import constrained, domain_set
-from weft.polyhedral.scop import Access, Scop
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

@@ -29,10 +29,10 @@ from tests.polyhedral.scops import (
 )
 from tests.properties.brute_force import Element, all_parameters, touched
 from tests.properties.random_scops import random_scop
+from weft.ir.named_isl import constrained, decode, domain_set, parameter_space, union_maps
+from weft.ir.schedule_times import original_schedule, schedule_map
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow
-from weft.polyhedral.analysis.times import original_schedule, schedule_map
-from weft.polyhedral.named_isl import constrained, decode, domain_set, parameter_space, union_maps
-from weft.polyhedral.scop import Scop
 
 i, j, k = Var("i"), Var("j"), Var("k")
 

@@ -6,13 +6,13 @@ import islpy as isl
 import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, lu, read, stencil
-from weft.errors import BudgetError
-from weft.frontend.scalar_expr import Expr, Var
-from weft.frontend.scalar_interpreter import evaluate
+from weft.ir.errors import BudgetError
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.scalar_interpreter import evaluate
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances, Quota
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes, components
-from weft.polyhedral.scop import Scop, Statement
 
 i, j, k, t = map(Var, "ijkt")
 

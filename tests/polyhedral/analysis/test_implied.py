@@ -11,9 +11,9 @@ from tests.polyhedral.analysis.test_dependences import pairs_of
 from tests.polyhedral.scops import Constraint, Var, at, box, scop, statement, tensor
 from tests.properties.brute_force import all_parameters
 from tests.properties.random_scops import random_scop
-from weft.frontend.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.dependences import dependences
-from weft.polyhedral.scop import Access, Scop, Statement
 
 i, n = Var("i"), Var("n")
 

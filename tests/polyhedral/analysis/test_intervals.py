@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import read
-from weft.frontend.scalar_affine import Affine
+from weft.ir.scalar_affine import Affine
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.intervals import certain, extents, facts, ranges_of, restricted
-from weft.polyhedral.scop import Statement
 
 
 def triangle() -> tuple[Statement, dict[str, object]]:

@@ -10,12 +10,12 @@ import pytest
 
 from tests.polyhedral.example_scops import gemm
 from tests.properties.random_scops import random_scop
-from weft.errors import BudgetError
+from weft.ir.errors import BudgetError
+from weft.ir.isl_context import CONTEXT, bounded
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis import last_writes as module
 from weft.polyhedral.analysis.flow import flow
 from weft.polyhedral.analysis.last_writes import Answer, Uses, last_writes
-from weft.polyhedral.isl_context import CONTEXT, bounded
-from weft.polyhedral.scop import Scop
 
 
 def union(text: str) -> isl.UnionMap:

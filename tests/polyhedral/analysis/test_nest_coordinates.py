@@ -7,12 +7,12 @@ import pytest
 from tests.polyhedral.loop_programs import program
 from tests.polyhedral.loop_schedules import BANDS, tiled
 from tests.polyhedral.scops import evaluate, instances
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.counting import Counter
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
 from weft.polyhedral.analysis.polynomials import number
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.initial import initial
 
 

@@ -7,13 +7,13 @@ import pytest
 from tests.polyhedral.loop_programs import program
 from tests.polyhedral.loop_schedules import BANDS, tiled
 from tests.polyhedral.scops import evaluate, instances
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Scop, Statement
+from weft.polyhedral.analysis.costs import parallelism, reduced
 from weft.polyhedral.analysis.counting import Counter
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
-from weft.polyhedral.analysis.parallelism import parallelism, reduced
 from weft.polyhedral.analysis.polynomials import number, symbol
-from weft.polyhedral.analysis.times import paths
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Scop, Statement
 
 N, T = symbol("N"), symbol("T")
 

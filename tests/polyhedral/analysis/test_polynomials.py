@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from weft.frontend.scalar_expr import Var
+from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Var
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
-from weft.polyhedral.analysis.quasi_affine import affine
 
 N, M, i = symbol("N"), symbol("M"), symbol("i")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.polyhedral.analysis.row_tiles import LEAST_ROWS, rows_together
+from weft.polyhedral.analysis.work import LEAST_ROWS, rows_together
 
 sizes = st.integers(0, 1 << 24)
 

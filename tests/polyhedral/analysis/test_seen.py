@@ -6,13 +6,12 @@ import islpy as isl
 import pytest
 
 from tests.polyhedral.scops import Constraint, Var, at, box, scop, statement, tensor
-from weft.errors import BudgetError, IllegalScheduleError
-from weft.polyhedral.analysis import seen as analysis
-from weft.polyhedral.analysis.flow import Read, flow
-from weft.polyhedral.analysis.seen import Seen, instances, reads_of
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.named_isl import sample_named
-from weft.polyhedral.scop import Access, Scop
+from weft.ir.errors import BudgetError, IllegalScheduleError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import sample_named
+from weft.ir.scop import Access, Scop
+from weft.polyhedral.analysis import flow as analysis
+from weft.polyhedral.analysis.flow import Read, Seen, flow, instances, reads_of
 
 i = Var("i")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.harness import matmul
-from weft.frontend.scalar_expr import Var
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.tile_costs import TileCosts, tile_costs
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.polyhedral.scop import Scop
 
 MACHINE = Machine("any", 64, 32, (Cache(32 << 10),))
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.polyhedral.loop_programs import PROGRAMS, parse, program
 from tests.polyhedral.scops import evaluate, instances
+from weft.ir.scop import Scop
+from weft.polyhedral.analysis.costs import touched_elements
 from weft.polyhedral.analysis.counting import Counter
-from weft.polyhedral.analysis.touched import touched_elements
-from weft.polyhedral.scop import Scop
 
 
 def _tried(of: Scop, sizes: dict[str, int]) -> dict[str, int]:

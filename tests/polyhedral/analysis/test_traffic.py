@@ -13,13 +13,13 @@ import pytest
 from tests.polyhedral.loop_programs import parse, program
 from tests.polyhedral.loop_schedules import BANDS, tiled
 from tests.polyhedral.scops import evaluate, literal
-from weft.frontend.scalar_expr import Expr
-from weft.frontend.scalar_printer import scalar_text
+from weft.ir.scalar_expr import Expr
+from weft.ir.scalar_printer import scalar_text
+from weft.ir.schedule_times import paths
+from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.scop import Access, Scop
 from weft.polyhedral.analysis.counting import Counter
-from weft.polyhedral.analysis.times import paths
 from weft.polyhedral.analysis.traffic import Traffic
-from weft.polyhedral.schedule_tree import Loop, Tree
-from weft.polyhedral.scop import Access, Scop
 from weft.polyhedral.transform.initial import initial
 
 LINE = 64

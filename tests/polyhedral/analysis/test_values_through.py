@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import read
-from weft.frontend.scalar_expr import Var
+from weft.ir.isl_context import bounded
+from weft.ir.scalar_expr import Var
+from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import instances
 from weft.polyhedral.analysis.values_through import sharing, values_through
-from weft.polyhedral.isl_context import bounded
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import instances
 
 PROGRAMS = {
     "private": "for t in range(N):\n for i in range(N):\n  x = A[i]\n  B[i] = x",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.scops import at, box, evaluate, instances, scop, statement, tensor
-from weft.frontend.scalar_expr import Expr, Var, literal
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.schedule_tree import Loop
+from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.analysis.window import inside, start, windows
-from weft.polyhedral.schedule_tree import Loop
-from weft.polyhedral.scop import Constraint, Scop, Statement
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.polyhedral.transform.integer_programs import read
-from weft.polyhedral.scop import Scop
+from weft.ir.scop import Scop
 
 
 def product(rows: int, lanes: int, steps: int, *, constant: str = "", apart: int = 0) -> Scop:

@@ -6,7 +6,7 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
 from weft.polyhedral.policy.cache_tiles import (
     cache_tiles,
     lanes_from_last,

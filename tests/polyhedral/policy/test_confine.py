@@ -6,9 +6,9 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy import confine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Literal
+from weft.polyhedral.policy import row_tiles as confine
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 

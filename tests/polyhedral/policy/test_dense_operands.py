@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scop import Scop
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 
 SLOW, FAST = 4.0, 64.0  # bytes a cycle

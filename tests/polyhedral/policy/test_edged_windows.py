@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import weft
-from weft.frontend.build import compute, placeholder, reduce_axis, sum
-from weft.frontend.scalar_expr import select
-from weft.frontend.tensor_expr import Program
+from weft.ir.build import compute, placeholder, reduce_axis, sum
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import select
+from weft.ir.tensor_expr import Program
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.edged_windows import edged_windows
+from weft.polyhedral.prepare import edged_windows
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Scop
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 
 MACHINE = Machine("test", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
 

@@ -7,12 +7,12 @@ import pytest
 
 import weft
 from tests.weft.own_instructions import fused, multiply
-from weft.codegen.loop_ir import For
-from weft.codegen.loop_ir import walk as walk_loops
 from weft.codegen.machines.host import host
-from weft.kernel_code import lower_loops
+from weft.driver.kernel_code import lower_loops
+from weft.driver.options import Options
+from weft.ir.loop_ir import For
+from weft.ir.loop_ir import walk as walk_loops
 from weft.loop_kernel import Kernel
-from weft.options import Options
 
 
 def dot(lanes: int, cycles: float = 0.5, name: str = "mine") -> weft.Instruction:

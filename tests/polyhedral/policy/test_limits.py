@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import weft
-from weft.errors import BudgetError, IllegalScheduleError, WeftWarning
-from weft.frontend.scalar_expr import literal
+from weft.ir.errors import BudgetError, IllegalScheduleError, WeftWarning
+from weft.ir.scalar_expr import literal
+from weft.ir.schedule_tree import Tree
 from weft.polyhedral import schedule_loops as scheduler
-from weft.polyhedral.policy.limits import STEPS, Limits
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.schedule_tree import Tree
+from weft.polyhedral.schedule_loops import STEPS, Limits
 from weft.polyhedral.transform.scheduled import with_loops
 
 OPTIONS = weft.Options(cache=False, threads=2)

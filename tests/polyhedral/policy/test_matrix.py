@@ -10,15 +10,15 @@ import pytest
 from tests.polyhedral.policy import products
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
-from weft.frontend.scalar_expr import Var
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Var
+from weft.ir.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked, matrix, reuse
 from weft.polyhedral.policy.cache_tiles import CacheTiles
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))

@@ -6,11 +6,11 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Var
+from weft.ir.scop import Scop
 from weft.polyhedral.policy import serial
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
 MACHINE = Machine("test", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import read
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scop import Scop
 from weft.polyhedral.policy.operand_panels import from_panels
 from weft.polyhedral.policy.product import find_product
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
 

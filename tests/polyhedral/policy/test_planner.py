@@ -6,15 +6,15 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, every, lu, promise, read
 from tests.polyhedral.transform.machine_code import outline
-from weft.errors import BudgetError
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.as_written import as_written
+from weft.ir.errors import BudgetError
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Var
+from weft.ir.schedule_tree import Leaf, Tree
+from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner, Strategy
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.schedule_tree import Leaf, Tree
-from weft.polyhedral.scop import Constraint, Scop
+from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 

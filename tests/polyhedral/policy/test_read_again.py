@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from tests.codegen.test_llvm_tiles import OPTIONS, TILES
-from tests.codegen.test_llvm_tiles import product as multiply
+from tests.codegen.llvm.test_tiles import OPTIONS, TILES
+from tests.codegen.llvm.test_tiles import product as multiply
 from tests.polyhedral.policy.test_operand_panels import product
 from tests.polyhedral.transform.integer_programs import read
 from weft import bf16
-from weft.kernel_code import lower_loops
+from weft.driver.kernel_code import lower_loops
+from weft.ir.machine import Cache, Machine
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.read_again import read_again
+from weft.polyhedral.policy.operand_panels import read_again
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.polyhedral.transform.integer_programs import read
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.schedule_tree import Mark, RegisterTile, walk
+from weft.ir.scop import Scop
 from weft.polyhedral.policy.reuse import on_new_pages, rows_ahead
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_tree import Mark, RegisterTile, walk
-from weft.polyhedral.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)), misses=20)
 

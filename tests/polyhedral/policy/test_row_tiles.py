@@ -6,10 +6,10 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Scop
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(7168), Cache(1 << 16)))

@@ -6,9 +6,9 @@ import pytest
 
 from tests.polyhedral.policy.test_operand_panels import WIDE, product
 from tests.polyhedral.transform.integer_programs import read
+from weft.ir.schedule_tree import Band, walk
+from weft.ir.scop import Scop
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_tree import Band, walk
-from weft.polyhedral.scop import Scop
 
 
 def around(scop: Scop, threads: int = 1) -> list[str]:

@@ -11,9 +11,9 @@ import weft
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
 from weft.benchmarks.loop_programs.factorisations import banded_cholesky, modified_gram_schmidt
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scop import Scop
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 
 MACHINE = Machine("test", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import read
 from tests.polyhedral.transform.machine_code import computes
-from weft.frontend.scalar_expr import Apply, Literal, Var
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Apply, Literal, Var
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import loops_above
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
-from weft.polyhedral.policy.storage_order import storage_order
+from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.set_kinds import vectorize
 
 TEXT = """
 for i in range(N):

@@ -8,12 +8,12 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.codegen.size_arithmetic import evaluate
+from weft.ir.machine import Cache, Machine
+from weft.ir.scop import Scop
+from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.machine import Cache, Machine
 from weft.polyhedral.policy import blocked
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 
 MACHINE = Machine("test", 16, 8, (Cache(512), Cache(8192), Cache(1 << 16)))
 SIZES = [{"N": n, "M": m} for n, m in ((0, 3), (3, 0), (1, 1), (4, 32), (9, 33), (18, 71))]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
 from weft.polyhedral.policy.strips import ENOUGH, STRIP
 from weft.polyhedral.schedule_loops import schedule_loops
 

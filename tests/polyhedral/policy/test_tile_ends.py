@@ -8,10 +8,10 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import read
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import literal
+from weft.ir.scop import Scop
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.scop import Scop
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
 SLOW = Machine("slow", 16, 16, (Cache(1 << 13), Cache(40000, bandwidth=1.0, ways=64)))

@@ -8,7 +8,7 @@ from math import ceil
 
 import pytest
 
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
 from weft.polyhedral.policy.time_costs import (
     DIAMONDS,
     PLAIN,

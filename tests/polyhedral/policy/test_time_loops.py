@@ -10,13 +10,13 @@ import pytest
 import weft
 from tests.polyhedral.policy import time_programs as programs
 from weft.codegen.machines.host import host_machine
-from weft.frontend.scalar_affine import to_affine
+from weft.ir.scalar_affine import to_affine
 from weft.loop_kernel import Kernel
-from weft.polyhedral.policy.as_written import as_written
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.time_loops import TYPICAL_ELEMENTS, iterated, larger, time_loops
+from weft.polyhedral.schedule_loops import as_written
 
 
 @weft.kernel

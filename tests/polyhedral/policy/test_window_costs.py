@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import read
-from weft.polyhedral.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine
 from weft.polyhedral.policy.window_costs import WindowTile, window_tile
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))

@@ -13,11 +13,11 @@ import numpy as np
 
 import weft
 from weft.codegen.machines.host import host_machine
-from weft.errors import WeftWarning
+from weft.ir.errors import WeftWarning
+from weft.ir.machine import Cache
+from weft.ir.schedule_printer import print_schedule
 from weft.loop_kernel import Kernel
-from weft.polyhedral.machine import Cache
 from weft.polyhedral.schedule_loops import schedule_loops
-from weft.polyhedral.schedule_printer import print_schedule
 from weft.polyhedral.transform.scheduled import Scheduled
 
 Array = np.ndarray

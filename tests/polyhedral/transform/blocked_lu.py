@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import lu
-from weft.frontend.scalar_expr import Expr, Var
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
-from weft.polyhedral.scop import Constraint
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Sequence, Tree
+from weft.ir.scop import Constraint
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import Scheduled
 

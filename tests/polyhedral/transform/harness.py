@@ -10,16 +10,16 @@ import numpy as np
 
 from tests.properties.random_programs import random_case
 from tests.properties.random_tensors import SMALL, Limits
-from weft.errors import IllegalScheduleError
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, Var
-from weft.frontend.tensor_expr import Program, Tensor
+from weft.ir import build as w
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr, Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Tree
+from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import bind_parameters, interpret
+from weft.ir.scop_verifier import verify
+from weft.ir.tensor_expr import Program, Tensor
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Tree
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_interpreter import bind_parameters, interpret
-from weft.polyhedral.scop_verifier import verify
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
@@ -102,7 +102,7 @@ def inputs_of(scop: Scop, sizes: Mapping[str, int], seed: int = 0) -> dict[str, 
 
 
 def _value(size: Expr, sizes: Mapping[str, int]) -> int:
-    from weft.frontend.scalar_interpreter import evaluate
+    from weft.ir.scalar_interpreter import evaluate
 
     return int(evaluate(size, dict(sizes)))
 

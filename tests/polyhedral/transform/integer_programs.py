@@ -14,15 +14,15 @@ from textwrap import dedent
 import numpy as np
 
 from tests.polyhedral.loop_reader import LoopReader, expr, variables
-from weft import dtypes
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, Load, Var, literal, select
-from weft.frontend.tensor_expr import Monoid
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.scalar_expr import Expr, Load, Var, literal, select
+from weft.ir.schedule_tree import Tree
+from weft.ir.scop import Access, Body, Constraint, Origin, Scop, Statement, Tensor, Update
+from weft.ir.scop_interpreter import interpret
+from weft.ir.scop_verifier import verify
+from weft.ir.tensor_expr import Monoid
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.schedule_tree import Tree
-from weft.polyhedral.scop import Access, Body, Constraint, Origin, Scop, Statement, Tensor, Update
-from weft.polyhedral.scop_interpreter import interpret
-from weft.polyhedral.scop_verifier import verify
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
 
@@ -172,7 +172,7 @@ def arrays(scop: Scop, sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.
 
 
 def _size(size: Expr, sizes: Mapping[str, int]) -> int:
-    from weft.frontend.scalar_interpreter import evaluate
+    from weft.ir.scalar_interpreter import evaluate
 
     return int(evaluate(size, dict(sizes)))
 

@@ -9,12 +9,12 @@ import numpy as np
 from tests.codegen.kernel_runner import Compiled
 from tests.polyhedral.transform.integer_programs import every, promise
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.llvm_target import host_target
-from weft.codegen.loop_verifier import verify_kernel
+from weft.codegen.llvm.target import host_target
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.codegen.size_arithmetic import evaluate
-from weft.polyhedral.schedule_tree import Band, Leaf, Sequence, Tree, children
-from weft.polyhedral.scop import Scop
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.schedule_tree import Band, Leaf, Sequence, Tree, children
+from weft.ir.scop import Scop
+from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.transform.scheduled import Scheduled
 
 

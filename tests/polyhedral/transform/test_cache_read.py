@@ -19,11 +19,11 @@ from tests.polyhedral.transform.integer_programs import (
     triangular,
 )
 from tests.polyhedral.transform.machine_code import computes
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Literal, Var
-from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
-from weft.polyhedral.scop import Scop, Statement
-from weft.polyhedral.scop_printer import statement_text
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Literal, Var
+from weft.ir.schedule_tree import Sequence, Tree, statements_below
+from weft.ir.scop import Scop, Statement
+from weft.ir.scop_printer import statement_text
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, rewrite

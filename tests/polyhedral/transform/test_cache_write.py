@@ -17,9 +17,9 @@ from tests.polyhedral.transform.integer_programs import (
     triangular,
 )
 from tests.polyhedral.transform.machine_code import computes
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
-from weft.polyhedral.scop import Constraint
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Sequence, Tree, statements_below
+from weft.ir.scop import Constraint
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial

@@ -10,9 +10,9 @@ from tests.polyhedral.transform.harness import conv_pool
 from tests.polyhedral.transform.harness import promise as promise_tensors
 from tests.polyhedral.transform.integer_programs import every, promise, read, refusal
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.scop import Constraint, Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.transform.compute_at import compute_at
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import every, promise, read, refusal
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.scop import Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.initial import initial

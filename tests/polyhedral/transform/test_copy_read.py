@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
-from weft.polyhedral.scop_printer import scop_text
-from weft.polyhedral.transform.copy_read import copy_read
+from weft.ir.scop_printer import scop_text
+from weft.polyhedral.transform.cache_read import copy_read
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 

@@ -7,11 +7,11 @@ import pytest
 from tests.polyhedral.transform.integer_programs import lu, matmul, read, triangular
 from tests.polyhedral.transform.machine_code import computes, outline
 from tests.polyhedral.transform.test_tensorize import tiled
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.transform.cut import cut
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.set_kinds import parallel
 from weft.polyhedral.transform.tensorize import tensorize
 
 

@@ -13,8 +13,8 @@ from tests.polyhedral.transform.integer_programs import (
     triangular,
 )
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.scop import Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.set_kinds import set_kinds

@@ -8,9 +8,9 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import every, gemm, lu, promise, read, refusal
 from tests.polyhedral.transform.machine_code import computes
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Literal
-from weft.polyhedral.scop import Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.initial import initial

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import every, literal, promise, read, refusal
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Var
+from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.expand import can_expand, expand, expanded, why_not_expand
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled

@@ -6,8 +6,8 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import matmul, read, refusal, stencil
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.scop import Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial

@@ -15,10 +15,10 @@ from tests.polyhedral.transform.harness import (
     refusal,
     tensor,
 )
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, Var, literal, select
-from weft.polyhedral.scop import Constraint, Scop
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir import build as w
+from weft.ir.scalar_expr import Expr, Var, literal, select
+from weft.ir.scop import Constraint, Scop
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.hoist_constants import hoist_constants
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.polyhedral.scops import at, box, scop, statement, tensor
 from tests.polyhedral.transform.harness import i, j, matmul, promise, random_scops
-from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.scop_interpreter import instances
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.scop_interpreter import instances
 from weft.polyhedral.transform.initial import initial
 
 

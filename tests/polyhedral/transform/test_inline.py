@@ -6,10 +6,10 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import every, promise, read, refusal
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.scop import Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.inline import inline
+from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.tile import tile
 
 

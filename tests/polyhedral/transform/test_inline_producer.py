@@ -19,12 +19,12 @@ from tests.polyhedral.transform.harness import (
     tensor,
 )
 from tests.polyhedral.transform.integer_programs import read
-from weft import dtypes
-from weft.errors import IllegalScheduleError
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, literal, select
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir import build as w
+from weft.ir import dtypes
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr, literal, select
+from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.polyhedral.scops import loop, nest
 from tests.polyhedral.transform.machine_code import _outline
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Var, literal
-from weft.polyhedral.schedule_tree import Band, Leaf, Mark, Sequence, Tree
-from weft.polyhedral.transform.insert import Place, insert
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Var, literal
+from weft.ir.schedule_tree import Band, Leaf, Mark, Sequence, Tree
+from weft.polyhedral.transform.edit import Place, insert
 
 i, j = Var("i"), Var("j")
 ZERO = [{"new": literal(0)}]

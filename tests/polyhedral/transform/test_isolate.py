@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, every, lu, promise, read
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.as_written import as_written
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Var
+from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.scop import Constraint, Scop
+from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
@@ -48,7 +48,7 @@ def test_where_each_part_is() -> None:
 
 
 def _at(constraint: Constraint, value: int) -> bool:
-    from weft.frontend.scalar_interpreter import evaluate
+    from weft.ir.scalar_interpreter import evaluate
 
     return int(evaluate(constraint.expr, {"i": value, "N": 12})) >= 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.polyhedral.scops import evaluate, instances
 from tests.polyhedral.transform.integer_programs import lu, matmul
-from weft.frontend.scalar_expr import Var, literal
+from weft.ir.scalar_expr import Var, literal
 from weft.polyhedral.analysis.window import Window, windows
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.local_tile import Layout, copying, layout_of, local_tile, needed

@@ -16,8 +16,8 @@ from tests.polyhedral.transform.harness import (
     tensor,
 )
 from tests.polyhedral.transform.test_share import fused
-from weft.frontend import build as w
-from weft.polyhedral.schedule_tree import Sequence, Tree, statements_below
+from weft.ir import build as w
+from weft.ir.schedule_tree import Sequence, Tree, statements_below
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.order import order

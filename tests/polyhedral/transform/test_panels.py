@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, lu, promise, read
-from weft.frontend.scalar_expr import Var
-from weft.polyhedral.machine import Cache, Machine
-from weft.polyhedral.policy.as_written import as_written
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Var
+from weft.ir.schedule_tree import Band
+from weft.ir.scop import Scop
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.schedule_tree import Band
-from weft.polyhedral.scop import Scop
+from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 

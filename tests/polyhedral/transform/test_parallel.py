@@ -6,9 +6,9 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import lu, matmul, refusal
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.parallel import parallel
+from weft.polyhedral.transform.set_kinds import parallel
 
 
 def test_golden() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import every, promise, read
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.precompute import precompute
 from weft.polyhedral.transform.scheduled import Scheduled

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import matmul, read, refusal
 from tests.polyhedral.transform.machine_code import computes
-from weft.polyhedral.scop import Scop
+from weft.ir.scop import Scop
+from weft.polyhedral.transform.expand_all import privatize
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.parallel import parallel
-from weft.polyhedral.transform.privatize import privatize
+from weft.polyhedral.transform.set_kinds import parallel
 
 
 def scalars() -> Scop:

@@ -19,12 +19,12 @@ from tests.polyhedral.transform.harness import (
     stencil,
 )
 from tests.polyhedral.transform.test_share import fused
-from weft.errors import IllegalScheduleError
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, literal
-from weft.polyhedral.schedule_tree import Sequence
-from weft.polyhedral.scop import Scop
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir import build as w
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.schedule_tree import Sequence
+from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.scheduled import Scheduled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.polyhedral.transform.machine_code import _outline
 from tests.polyhedral.transform.test_insert import tree
-from weft.polyhedral.schedule_tree import Band, walk
-from weft.polyhedral.transform.remove import remove
+from weft.ir.schedule_tree import Band, walk
+from weft.polyhedral.transform.edit import remove
 
 
 def test_loops_of_nobody_go_too() -> None:

@@ -15,9 +15,9 @@ from tests.polyhedral.transform.harness import (
     refusal,
 )
 from tests.polyhedral.transform.test_tile import skewed
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.schedule_tree import Band, walk
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import Band, walk
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.reorder import reorder
 

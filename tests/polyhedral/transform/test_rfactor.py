@@ -8,13 +8,13 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import every, promise, read, refusal
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft import dtypes
-from weft.errors import IllegalScheduleError
-from weft.frontend.build import monoid
-from weft.frontend.scalar_expr import Var, literal
-from weft.polyhedral.schedule_tree import Band, Leaf, Loop, Sequence, Tree
-from weft.polyhedral.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.scop_printer import scop_text
+from weft.ir import dtypes
+from weft.ir.build import monoid
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Var, literal
+from weft.ir.schedule_tree import Band, Leaf, Loop, Sequence, Tree
+from weft.ir.scop import Access, Body, Constraint, Scop, Statement
+from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.reorder import reorder

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import every, promise, read
+from weft.polyhedral.transform.expand_all import separate
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.transform.separate import separate
 
 
 def test_reads_and_writes_that_belong_together() -> None:

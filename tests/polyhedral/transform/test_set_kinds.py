@@ -8,8 +8,8 @@ import pytest
 
 from tests.polyhedral.transform.harness import matmul, promise, refusal
 from tests.polyhedral.transform.test_tile import skewed
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_printer import print_schedule
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_printer import print_schedule
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.set_kinds import set_kinds
 

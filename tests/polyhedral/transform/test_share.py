@@ -17,11 +17,11 @@ from tests.polyhedral.transform.harness import (
     refusal,
     stencil,
 )
-from weft.errors import IllegalScheduleError
-from weft.frontend import build as w
-from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.schedule_tree import Sequence as TreeSequence
-from weft.polyhedral.scop import Scop
+from weft.ir import build as w
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 from weft.polyhedral.transform.share import share

@@ -15,9 +15,9 @@ from tests.polyhedral.transform.harness import (
 )
 from tests.polyhedral.transform.test_share import fused
 from tests.polyhedral.transform.test_tile import skewed
-from weft.errors import IllegalScheduleError
-from weft.frontend import build as w
-from weft.polyhedral.schedule_printer import print_schedule
+from weft.ir import build as w
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_printer import print_schedule
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.tile import tile

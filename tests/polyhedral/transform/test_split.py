@@ -6,8 +6,8 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, matmul, stencil
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_printer import print_schedule
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_printer import print_schedule
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.split import split
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import lu, matmul, refusal, triangular
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
-from weft.polyhedral.schedule_tree import Mark, RegisterTile, walk
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import Mark, RegisterTile, walk
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.reorder import reorder

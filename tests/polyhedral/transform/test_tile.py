@@ -18,12 +18,12 @@ from tests.polyhedral.transform.harness import (
     tensor,
 )
 from tests.polyhedral.transform.test_share import fused
-from weft.errors import IllegalScheduleError
-from weft.frontend import build as w
-from weft.frontend.scalar_expr import Expr, select
-from weft.polyhedral.schedule_printer import print_schedule
-from weft.polyhedral.schedule_tree import Band, Loop
-from weft.polyhedral.scop import Scop
+from weft.ir import build as w
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.scalar_expr import Expr, select
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import Band, Loop
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, with_loops
 from weft.polyhedral.transform.tile import tile
@@ -79,7 +79,7 @@ def skewed(n: int = 6) -> Scop:
         return (select((t > 0) & (i < n - 1), before, x[i] + t),)
 
     x = tensor("X", n)
-    from weft import dtypes
+    from weft.ir import dtypes
 
     (a,) = w.scan((n, n), value, dtypes_=(dtypes.int64,), name="A")
     return lowered(a, inputs=(x,))
@@ -101,7 +101,7 @@ def test_one_loop_alone_may_always_be_tiled() -> None:
 
 
 def _bands(of: Scop) -> list[Band]:
-    from weft.polyhedral.schedule_tree import walk
+    from weft.ir.schedule_tree import walk
 
     return [node for node in walk(initial(of).tree) if isinstance(node, Band)]
 

@@ -7,11 +7,11 @@ import pytest
 from tests.polyhedral.transform.integer_programs import PROGRAMS, matmul, read
 from tests.polyhedral.transform.machine_code import computes, outline
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.loop_ir import For, walk
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.errors import IllegalScheduleError
-from weft.frontend.scalar_expr import literal
-from weft.polyhedral.scop import Scop
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.loop_ir import For, walk
+from weft.ir.scalar_expr import literal
+from weft.ir.scop import Scop
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.unroll import unroll
 

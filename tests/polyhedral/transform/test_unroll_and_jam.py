@@ -6,11 +6,11 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import lu, matmul, refusal, stencil, triangular
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.unroll_and_jam import unroll_and_jam
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.set_kinds import vectorize
+from weft.polyhedral.transform.unroll import unroll_and_jam
 
 
 def test_golden() -> None:

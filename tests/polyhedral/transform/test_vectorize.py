@@ -6,10 +6,10 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, matmul, refusal, stencil
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.vectorize import vectorize
+from weft.polyhedral.transform.set_kinds import vectorize
 
 
 def test_golden() -> None:

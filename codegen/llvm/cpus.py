@@ -1,0 +1,80 @@
+"""What LLVM's own tables say of processors that are not this one: their names and features.
+
+LLVM's library has no call for either. Names are what it prints when asked for help, in a process of
+its own. A processor has a feature if LLVM would inline a function that needs the feature into one
+that is compiled for the processor.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+
+from weft.codegen.architectures import Architecture
+from weft.codegen.llvm.target import initialised, optimise
+
+_HELP = """
+import sys
+import llvmlite.binding as llvm
+llvm.initialize_all_targets()
+llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu="help")
+"""
+_PATIENCE = 60.0  # seconds: starting Python takes a fraction of one
+
+
+@cache
+def cpu_names(architecture: Architecture) -> tuple[str, ...]:
+    """LLVM's names of the family's processors, those of 32 bits included; () if it does not tell.
+
+    "generic" is none: it stands for a different one in each family.
+    """
+    command = [sys.executable, "-c", _HELP, architecture.triple]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    listed = done.stderr.partition("Available features")[0]
+    words = (line.split(" - ")[0].strip() for line in listed.splitlines() if " - " in line)
+    return tuple(word for word in words if word != "generic")
+
+
+@cache
+def cpu_features(architecture: Architecture, cpu: str, more: str = "") -> frozenset[str]:
+    """Which of the family's features the processor that LLVM calls ``cpu`` has.
+
+    ``more``: features given to it besides, as LLVM writes them ("+dotprod"). Empty for a processor
+    that lacks what all of the family have: one of 32 bits.
+    """
+    plain = (architecture.always, architecture.cleared)
+    lines = [_attributes(0, cpu, architecture.always, more)]
+    for k, feature in enumerate(architecture.features):
+        lines += [
+            f"define i32 @has{k}(i32 %x) #{k + 1} {{",
+            f"  %y = xor i32 %x, {k + 1}",
+            "  ret i32 %y",
+            "}",
+            f"define i32 @ask{k}(i32 %x) #0 {{",
+            f"  %y = call i32 @has{k}(i32 %x)",
+            "  ret i32 %y",
+            "}",
+            _attributes(k + 1, architecture.base, *plain, f"+{feature}"),
+        ]
+    llvm = initialised()
+    machine = llvm.Target.from_triple(architecture.triple).create_target_machine(
+        cpu=architecture.base, features=architecture.always
+    )
+    module = llvm.parse_assembly("\n".join(lines))
+    module.triple = architecture.triple
+    optimise(module, machine)
+    text = str(module)
+    found = (f for k, f in enumerate(architecture.features) if f"call i32 @has{k}(" not in text)
+    features = frozenset(found)
+    return features if architecture.needs in features else frozenset()
+
+
+def _attributes(number: int, cpu: str, *features: str) -> str:
+    told = ",".join(filter(None, features))
+    return f'attributes #{number} = {{ "target-cpu"="{cpu}" "target-features"="{told}" }}'

@@ -1,0 +1,138 @@
+"""What the emitter of LLVM IR knows at one point of a kernel: names, memory, lanes and mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from weft.codegen.llvm.builder import Builder, Ramp, Value
+from weft.codegen.llvm.scalar import ScalarOps
+from weft.codegen.llvm.target import LlvmTarget
+from weft.ir.dtypes import DType
+from weft.ir.loop_ir import Scope
+from weft.ir.scalar_expr import Expr, Load, Var, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A buffer in memory. ``private``: lanes that each have a copy of it, innermost, 0 if shared.
+    ``elements``: how many a register buffer has, padding included; ``row`` and ``padded``: how many
+    each of its rows has, and with what fills its last vector up. ``overlaps``: other buffers that
+    may lie on the same memory. ``loaded``: the kernel may read it, not only write."""
+
+    pointer: Value
+    dtype: DType
+    strides: tuple[Value, ...]
+    scope: Scope
+    private: int = 0
+    elements: int = 0
+    row: int = 0
+    padded: int = 0
+    overlaps: tuple[str, ...] = ()
+    loaded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """``count`` 0: scalar code. ``mask``: the active lanes, None for all; at least one is active
+    unless ``may_be_empty``. ``first``: how many leading lanes the mask consists of, if it does."""
+
+    count: int = 0
+    mask: Value | None = None
+    may_be_empty: bool = False
+    first: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A loop of several turns: what ``names`` stood for before it, and which buffers it changes."""
+
+    names: dict[str, Value | Ramp]
+    changed: frozenset[str]
+
+    def keeps(self, expr: Expr, names: dict[str, Value | Ramp], lane: str) -> bool:
+        """Whether ``expr``, in which ``names`` are bound and ``lane`` to the same ones each time,
+        is the same in all turns."""
+        nodes = list(walk(expr))
+        used = {n.name for n in nodes if isinstance(n, Var)} - {lane}
+        same = all(n in self.names and self.names[n] is names[n] for n in used)
+        return same and self.changed.isdisjoint(str(n.source) for n in nodes if isinstance(n, Load))
+
+
+@dataclass(frozen=True, slots=True)
+class TileSums:
+    """The registers of a matrix unit: sums of blocks, so many ``down`` and ``across``, then the
+    ``others``: for operands of the lanes, which several rows of blocks use again, and of rows."""
+
+    down: int
+    across: int
+
+    def register(self, i: int, j: int) -> int:
+        return i * self.across + j
+
+    @property
+    def others(self) -> range:
+        first = self.down * self.across
+        return range(first, first + (self.across if self.down > 1 else 1) + 1)
+
+
+@dataclass(slots=True)
+class Frame:
+    b: Builder
+    ops: ScalarOps
+    target: LlvmTarget
+    status: Value
+    scratch: Value
+    names: dict[str, Value | Ramp] = field(default_factory=dict)
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    loaded: dict[int, Value] = field(default_factory=dict)  # what loads are known to give, by id
+    lanes: Lanes = field(default_factory=Lanes)
+    streams: bool = False  # some stores go past the caches, see ``llvm_store.settle``
+    changing: frozenset[str] | None = None  # what a long vector loop around stores to, if any is
+    around: Around | None = None  # the innermost loop around that is none of vectors
+    before: dict[str, Value | Ramp] | None = None  # names before the innermost of all such loops
+    sums: TileSums | None = None  # in a matrix unit now
+    few: str | None = None  # the variable of a loop of a few vectors within it
+
+    @contextmanager
+    def within(self, lanes: Lanes) -> Iterator[None]:
+        """Emit under other lanes or another mask."""
+        outer, self.lanes = self.lanes, lanes
+        try:
+            yield
+        finally:
+            self.lanes = outer
+
+    @contextmanager
+    def naming(self, names: Mapping[str, Value | Ramp]) -> Iterator[None]:
+        """Emit with these names besides."""
+        outer, self.names = self.names, {**self.names, **names}
+        try:
+            yield
+        finally:
+            self.names = outer
+
+    def unchanged(self, expr: Expr) -> bool:
+        """Whether a long vector loop is around, in all turns of which the scalar ``expr`` is the
+        same."""
+        loads = (str(n.source) for n in walk(expr) if isinstance(n, Load))
+        return self.changing is not None and self.changing.isdisjoint(loads)
+
+    def kept(self, expr: Expr) -> bool:
+        """Whether a loop is around a few vectors, in all turns of which the vector ``expr`` is the
+        same."""
+        if self.few is None or self.around is None:
+            return False
+        return self.around.keeps(expr, self.names, self.few)
+
+    def narrowed(self, condition: Value, *, may_be_empty: bool) -> Lanes:
+        """The lanes where ``condition``, a vector, also holds."""
+        mask = self.lanes.mask
+        both = condition if mask is None else self.b.binary("and", mask, condition)
+        return replace(self.lanes, mask=both, may_be_empty=may_be_empty, first=None)
+
+    def spread(self, value: Value | Ramp) -> Value:
+        """``value`` as a vector of the lanes in force (a scalar outside vector loops)."""
+        plain = self.b.materialise(value)
+        return plain if plain.lanes else self.b.splat(plain, self.lanes.count)

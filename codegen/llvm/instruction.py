@@ -1,0 +1,251 @@
+"""Instructions of a target in LLVM IR: all turns of a loop over one update at once.
+
+    for q in 0 … 4 unrolled:
+      acc[lane] += i32(A[4k + q]) * i32(B[k, lane, q])      lane: a vector loop
+
+    word = load i32 A + 4k                                  one for all lanes
+    words = load <16 x i32> B + 64k
+    acc = vpdpbusd(acc, splat word, words)
+
+The elements that one lane takes lie side by side, so that they are loaded as one word; words of
+neighbouring lanes are neighbours, or all lanes have the same one. Or the first elements of all
+lanes lie side by side, and so the second ones: such rows are interleaved in registers. With fewer
+turns than the instruction takes, words are filled up with zeros. Where the operands lie otherwise
+the loop is emitted as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from weft.codegen.llvm.builder import Builder, Ramp, Value, integer, register_type
+from weft.codegen.llvm.expressions import evaluate, evaluate_all
+from weft.codegen.llvm.frame import Binding, Frame
+from weft.codegen.llvm.memory import address, load, load_words
+from weft.codegen.llvm.store import interleaved, store
+from weft.ir.dtypes import DType
+from weft.ir.instruction import (
+    ACCUMULATOR,
+    Assembly,
+    Instruction,
+    Intrinsic,
+    Pattern,
+    VectorEmission,
+)
+from weft.ir.loop_ir import For, Update
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, literal, substitute, walk
+from weft.ir.scalar_match import matches
+
+
+def emit_issue(frame: Frame, loop: For) -> bool:
+    """Emit ``loop`` by its instruction; False, with nothing emitted, where that does not fit."""
+    instruction, update = loop.instruction, loop.body
+    if instruction is None or instruction.emission is None or not isinstance(update, Update):
+        return False
+    if instruction.unit:
+        return False  # ``llvm_tiles`` has taken what it can
+    lanes = lanes_of(instruction)
+    if lanes & (lanes - 1) or len(update.targets) != 1:
+        return False
+    ((name, indices),) = update.targets
+    target = frame.bindings[name]
+    place = address(frame, target, evaluate_all(frame, indices))
+    if frame.lanes.count and not isinstance(place, Ramp):
+        return False
+    for found in _found(instruction, update.values[0]):
+        operands = {name: _operand(frame, loop, expr) for name, expr in found.items()}
+        if None not in operands.values():
+            flipped = instruction.offset.tensor if instruction.offset else ""
+            given = {n: o.words(frame, n == flipped) for n, o in operands.items() if o is not None}
+            old = load(frame, target, place)
+            store(frame, target, place, _issued(frame, instruction, old, given))
+            return True
+    return False
+
+
+def _found(instruction: Instruction, value: Expr) -> Iterator[dict[str, Expr]]:
+    """What the operands of ``instruction`` are in ``value``; the one with an offset is left out
+    where the offset is all that is taken of it."""
+    values = [instruction.issued]
+    if instruction.offset is not None:
+        values.append(instruction.excess)
+    for pattern in values:
+        for found in matches(pattern, value):
+            yield {instruction.tensors[number]: expr for number, expr in found.items()}
+
+
+def lanes_of(instruction: Instruction) -> int:
+    """Results of one issue."""
+    count = 1
+    for dim, extent in instruction.extents.items():
+        if dim not in instruction.summed:
+            count *= extent
+    return count
+
+
+# ---- operands -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """``count`` elements of the ``depth`` for each lane, from ``load`` (the first one's) on, where
+    ``mask``. ``rows``: where there is one such element for each lane, side by side."""
+
+    load: Load
+    depth: int
+    count: int
+    mask: Expr | None
+    rows: tuple[Value | Ramp, ...] = ()
+
+    def words(self, frame: Frame, flipped: bool) -> Value:
+        """The elements of each lane as one integer; a scalar if they are the same in all lanes.
+
+        ``flipped``: with other signs. Those of whole words are flipped, as they are loaded: LLVM
+        does not come to an end with vectors of bytes that are one word again and again.
+        """
+        buffer = frame.bindings[str(self.load.source)]
+        mask = None if self.mask is None else evaluate(frame, self.mask)
+        assert not isinstance(mask, Ramp)
+        if self.rows:
+            words = self._interleaved(frame, buffer, mask)
+        else:
+            offset = address(frame, buffer, evaluate_all(frame, self.load.indices))
+            words = load_words(frame, buffer, offset, self.depth, mask, self.count)
+        if flipped:
+            words = frame.b.binary("xor", words, _sign_bits(buffer.dtype, self.depth))
+        return words
+
+    def _interleaved(self, frame: Frame, buffer: Binding, mask: Value | None) -> Value:
+        """The words of all lanes out of ``rows``, and zeros for those that are not there."""
+        loaded = [load_words(frame, buffer, row, 1, mask) for row in self.rows]
+        zeros = frame.b.splat(integer(0, loaded[0].type), loaded[0].lanes)
+        rows = [*loaded, *[zeros] * (self.depth - self.count)]
+        mixed = interleaved(frame.b, rows, zeros.lanes)
+        return frame.b.cast("bitcast", mixed, f"i{self.depth * int(mixed.type[1:])}", zeros.lanes)
+
+
+def _operand(frame: Frame, loop: For, expr: Expr) -> _Operand | None:
+    """What ``expr`` loads in all turns of ``loop``, if a lane's elements are neighbours, and words
+    too; None otherwise."""
+    mask: Expr | None = None
+    if isinstance(expr, Select) and isinstance(expr.if_false, Literal) and not expr.if_false.value:
+        mask, expr = expr.condition, expr.if_true
+    if not isinstance(expr, Load) or not isinstance(loop.upper, Literal):
+        return None
+    assert loop.instruction is not None, "it is asked for"
+    depth, count = loop.instruction.depth, int(loop.upper.value)
+    buffer = frame.bindings[str(expr.source)]
+    turns = [
+        [substitute(index, {loop.var: literal(turn)}) for index in expr.indices]
+        for turn in range(count)
+    ]
+    if buffer.private or buffer.scope == "register" or buffer.strides[-1].const != 1:
+        return None
+    first = Load(expr.source, tuple(turns[0]), expr.dtype)
+    if _neighbours(turns):
+        return _Operand(first, depth, count, mask)
+    rows = tuple(address(frame, buffer, evaluate_all(frame, turn)) for turn in turns)
+    side_by_side = all(isinstance(row, Ramp) and row.stride.const == 1 for row in rows)
+    return _Operand(first, depth, count, mask, rows) if side_by_side else None
+
+
+def _neighbours(turns: Sequence[Sequence[Expr]]) -> bool:
+    """Whether the last index counts the turns and the others stay."""
+    first = [to_affine(index) for index in turns[0]]
+    for number, turn in enumerate(turns):
+        for place, (one, index) in enumerate(zip(first, turn, strict=True)):
+            form = to_affine(index)
+            if one is None or form is None:
+                return False
+            distance = form - one
+            last = place == len(turn) - 1
+            if not distance.is_constant or distance.constant != (number if last else 0):
+                return False
+    return True
+
+
+def element_type(dtype: DType) -> str:
+    """The LLVM type of an element of a vector that an instruction takes."""
+    return "bfloat" if dtype.name == "bfloat16" else register_type(dtype)
+
+
+# ---- the instruction -----------------------------------------------------------------------------
+
+
+def _issued(frame: Frame, instruction: Instruction, old: Value, words: dict[str, Value]) -> Value:
+    """The results after as many issues as the lanes in force take."""
+    b, lanes = frame.b, lanes_of(instruction)
+    types = dict(zip(instruction.tensors, _element_types(instruction), strict=True))
+    parts = []
+    for start in range(0, max(1, old.lanes), lanes):
+        given = {
+            n: b.cast("bitcast", _part(b, w, start, lanes), types[n], lanes * instruction.depth)
+            for n, w in words.items()
+        }
+        given = _shifted(frame, instruction, given)
+        parts.append(call(frame, instruction, {**given, ACCUMULATOR: _part(b, old, start, lanes)}))
+    while len(parts) > 1:
+        both = list(range(2 * parts[0].lanes))
+        parts = [b.shuffle(x, y, both) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+    (new,) = parts
+    return _part(b, new, 0, old.lanes) if old.lanes else b.extract(new, integer(0))
+
+
+def _part(b: Builder, value: Value, start: int, lanes: int) -> Value:
+    """``lanes`` of ``value`` from ``start`` on; its last one again where there are no more."""
+    if not value.lanes:
+        return b.splat(value, lanes)
+    if (start, lanes) == (0, value.lanes):
+        return value
+    return b.shuffle(value, None, [min(start + k, value.lanes - 1) for k in range(lanes)])
+
+
+def _element_types(instruction: Instruction) -> list[str]:
+    """The LLVM types of what the operands' vectors consist of, by number of the read."""
+    found = {n.source: n.dtype for n in walk(instruction.value) if isinstance(n, Load)}
+    return [element_type(found[k]) for k in range(len(instruction.tensors))]
+
+
+def _shifted(
+    frame: Frame, instruction: Instruction, operands: dict[str, Value]
+) -> dict[str, Value]:
+    """``operands``, and where the one with an offset is left out, nothing but the offset."""
+    if instruction.offset is None or instruction.offset.tensor in operands:
+        return operands
+    (other,) = operands.values()
+    sign = integer(1 << (int(other.type[1:]) - 1), other.type)
+    return {**operands, instruction.offset.tensor: frame.b.splat(sign, other.lanes)}
+
+
+def _sign_bits(dtype: DType, depth: int) -> Value:
+    """A word of ``depth`` elements, all of them sign."""
+    bits = dtype.storage_bits
+    word = sum(1 << (bits * k + bits - 1) for k in range(depth))
+    return integer(word, f"i{bits * depth}")
+
+
+def call(frame: Frame, instruction: Instruction, values: dict[str, Value]) -> Value:
+    """The new accumulator, for whole vectors of operands."""
+    b, emission, old = frame.b, instruction.emission, values[ACCUMULATOR]
+    assert isinstance(emission, VectorEmission), "it takes vectors"
+    given = [values[name] for name in emission.arguments]
+    shown = ", ".join(map(str, given))
+    match emission:
+        case Intrinsic(symbol):
+            b.declare(f"{old.full_type} @{symbol}({', '.join(v.full_type for v in given)})")
+            text = f"@{symbol}({shown})"
+        case Assembly(template, constraints):
+            text = f'asm "{template}", "{constraints}"({shown})'
+        case Pattern(body):
+            symbol = f"@weft_{instruction.name}"
+            named = ", ".join(
+                f"{v.full_type} %{n}" for n, v in zip(emission.arguments, given, strict=True)
+            )
+            b.support.setdefault(
+                symbol,
+                f"define internal {old.full_type} {symbol}({named}) alwaysinline {{\n{body}\n}}\n",
+            )
+            text = f"{symbol}({shown})"
+    return b.emit(f"call {old.full_type} {text}", old.type, old.lanes)

@@ -1,0 +1,112 @@
+"""Regions in LLVM IR: thread ``%begin`` of a team of ``%end`` runs its part of the kernel.
+
+A parallel loop of E turns gives thread t of n the turns [E * t / n, E * (t + 1) / n): the same data
+stay with the same thread from one loop to the next. Of an uneven loop, thread t has every n-th
+piece of E / (8 n) turns, from the t-th on: for a triangle as good as taking turns from a common
+counter, and without its cost (0.3 µs a loop more of 256 rows, on two threads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from weft.codegen.idle import is_uneven
+from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.expressions import evaluate_all
+from weft.codegen.llvm.frame import Frame
+from weft.codegen.llvm.store import settle
+from weft.ir.loop_ir import For, Stmt
+
+THREAD, TEAM = Value("%begin", "i64"), Value("%end", "i64")
+SHARED = Value("%shared", "ptr")
+BARRIER = "weft_barrier"
+PIECES = 8  # of an uneven loop, for each thread
+
+
+class Host(Protocol):
+    """The emitter of statements, as seen from a region."""
+
+    frame: Frame
+
+    def emit(self, stmt: Stmt) -> None: ...
+
+    def iteration(self, loop: For, index: Value | Ramp) -> None: ...
+
+    def counted(
+        self, lower: Value, upper: Value, step: int, body: Callable[[Value], None]
+    ) -> None: ...
+
+
+def share(host: Host, loop: For) -> None:
+    """This thread's turns of a parallel ``loop``."""
+    frame, b = host.frame, host.frame.b
+    lower, upper = (b.materialise(v) for v in evaluate_all(frame, (loop.lower, loop.upper)))
+    span = b.binary("sub", upper, lower)
+    if loop.step != 1:
+        span = b.binary("add", span, integer(loop.step - 1))
+        span = b.binary("sdiv", span, integer(loop.step))
+    turns = b.intrinsic("smax", span, integer(0))
+
+    def turn(number: Value) -> None:
+        host.iteration(loop, b.add(lower, b.mul(number, integer(loop.step))))
+
+    if is_uneven(loop):
+        _deal(host, turns, turn)
+        return
+    first = _part(frame, turns, THREAD)
+    host.counted(first, _part(frame, turns, b.binary("add", THREAD, integer(1))), 1, turn)
+
+
+def _deal(host: Host, turns: Value, turn: Callable[[Value], None]) -> None:
+    """Pieces of an uneven loop, dealt out one after the other."""
+    b = host.frame.b
+    size = b.binary("udiv", turns, b.binary("mul", TEAM, integer(PIECES)))
+    size = b.intrinsic("smax", size, integer(1))
+    pieces = b.binary("udiv", b.binary("add", turns, b.binary("sub", size, integer(1))), size)
+    rounds = b.binary("add", b.binary("sub", pieces, THREAD), b.binary("sub", TEAM, integer(1)))
+
+    def piece(round_: Value) -> None:
+        number = b.binary("add", b.binary("mul", round_, TEAM), THREAD)
+        first = b.binary("mul", number, size)
+        last = b.intrinsic("smin", b.binary("add", first, size), turns)
+        host.counted(first, last, 1, turn)
+
+    host.counted(integer(0), b.binary("sdiv", rounds, TEAM), 1, piece)
+
+
+def _part(frame: Frame, turns: Value, thread: Value) -> Value:
+    return frame.b.binary("udiv", frame.b.binary("mul", turns, thread), TEAM)
+
+
+def single(host: Host, body: Stmt) -> None:
+    """``body`` on the first thread of the team."""
+    b = host.frame.b
+    chosen, after = b.new_label("single"), b.new_label("after")
+    b.branch(b.compare("icmp eq", THREAD, integer(0)), chosen, after)
+    b.at(chosen)
+    host.emit(body)
+    b.jump(after)
+    b.at(after)
+
+
+def barrier(frame: Frame) -> None:
+    """Wait for the whole team; free of cost where it is one thread."""
+    b = frame.b
+    b.declare(f"void @{BARRIER}(i64, i64)")
+    meet, after = b.new_label("barrier"), b.new_label("after")
+    b.branch(b.compare("icmp sgt", TEAM, integer(1)), meet, after)
+    b.at(meet)
+    settle(frame)
+    b.line(f"call void @{BARRIER}({THREAD}, {TEAM})")
+    b.jump(after)
+    b.at(after)
+
+
+def publish(frame: Frame, pointers: list[Value]) -> None:
+    """Let LLVM know that the call in a barrier may change what ``pointers`` point at.
+
+    They are ``noalias`` arguments: of calls that never saw them it may assume that they do not.
+    """
+    for pointer in pointers:
+        frame.b.line(f'call void asm sideeffect "", "r"({pointer})')

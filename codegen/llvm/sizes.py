@@ -1,0 +1,146 @@
+"""Size expressions → LLVM IR: straight-line code on int64 parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.ir.errors import InternalError
+from weft.ir.scalar_expr import Apply, Expr, Literal, Select, Var, walk
+
+
+class SizeFunction:
+    """Lines of one function; size expressions become values once each."""
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+        self.parameters: dict[str, str] = {}
+        self.known: dict[int, tuple[Expr, str]] = {}  # by identity: structure may be deep
+        self.load(parameters)
+
+    def load(self, parameters: Sequence[str]) -> None:
+        """``parameters`` from the table at ``%parameters``."""
+        for number, name in enumerate(parameters):
+            at = self.value(f"getelementptr i64, ptr %parameters, i64 {number}")
+            self.parameters[name] = self.value(f"load i64, ptr {at}, align 8")
+
+    def value(self, instruction: str) -> str:
+        name = f"%v{self.count}"
+        self.count += 1
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        self.lines.append(f"  {instruction}")
+
+    def size(self, expr: Expr) -> str:
+        """The i64 (or i1) operand that holds ``expr``."""
+        for node in walk(expr):
+            if id(node) not in self.known:
+                self.known[id(node)] = (node, self._node(node))
+        return self.known[id(expr)][1]
+
+    def _node(self, node: Expr) -> str:
+        operands = [self.known[id(child)][1] for child in node.children]
+        match node:
+            case Var(name) if name in self.parameters:
+                return self.parameters[name]
+            case Literal(bool(value)):
+                return "true" if value else "false"
+            case Literal(value):
+                return str(int(value))
+            case Select():
+                c, a, b = operands
+                width = _width(node)
+                return self.value(f"select i1 {c}, {width} {a}, {width} {b}")
+            case Apply(op) if op in _PLAIN:
+                return self.value(f"{_PLAIN[op]} i64 {operands[0]}, {operands[1]}")
+            case Apply(op, (left, _)) if op in _LOGIC:
+                return self.value(f"{op} {_width(left)} {operands[0]}, {operands[1]}")
+            case Apply(op, (left, _)) if op in _COMPARE:
+                return self.value(
+                    f"icmp {_COMPARE[op]} {_width(left)} {operands[0]}, {operands[1]}"
+                )
+            case Apply("neg"):
+                return self.value(f"sub i64 0, {operands[0]}")
+            case Apply("not"):
+                return self.value(f"xor i1 {operands[0]}, true")
+            case Apply("min" | "max" as op):
+                verdict = self.value(
+                    f"icmp {'slt' if op == 'min' else 'sgt'} i64 {operands[0]}, {operands[1]}"
+                )
+                return self.value(f"select i1 {verdict}, i64 {operands[0]}, i64 {operands[1]}")
+            case Apply("floordiv" | "mod" as op):
+                return self._floor(op, *operands)
+        raise InternalError(
+            "WEFT-E0560", f"{type(node).__name__} {getattr(node, 'op', '')} in a size"
+        )
+
+    def _floor(self, op: str, a: str, b: str) -> str:
+        """Floor division and modulo that never trap: by zero both are 0."""
+        if b.isdigit() and b != "0":
+            return self._floor_by_constant(op, a, b)
+        zero = self.value(f"icmp eq i64 {b}, 0")
+        minus = self.value(f"icmp eq i64 {b}, -1")
+        either = self.value(f"or i1 {zero}, {minus}")
+        safe = self.value(f"select i1 {either}, i64 1, i64 {b}")
+        quotient = self.value(f"sdiv i64 {a}, {safe}")
+        remainder = self.value(f"srem i64 {a}, {safe}")
+        signs = self.value(f"xor i64 {remainder}, {safe}")
+        opposite = self.value(f"icmp slt i64 {signs}, 0")
+        inexact = self.value(f"icmp ne i64 {remainder}, 0")
+        below = self.value(f"and i1 {opposite}, {inexact}")
+        if op == "mod":
+            lifted = self.value(f"add i64 {remainder}, {safe}")
+            return self.value(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
+        lowered = self.value(f"sub i64 {quotient}, 1")
+        floored = self.value(f"select i1 {below}, i64 {lowered}, i64 {quotient}")
+        negated = self.value(f"sub i64 0, {a}")
+        exact = self.value(f"select i1 {minus}, i64 {negated}, i64 {floored}")
+        return self.value(f"select i1 {zero}, i64 0, i64 {exact}")
+
+    def _floor_by_constant(self, op: str, a: str, b: str) -> str:
+        """Likewise, by a number above 0."""
+        remainder = self.value(f"srem i64 {a}, {b}")
+        below = self.value(f"icmp slt i64 {remainder}, 0")
+        if op == "mod":
+            lifted = self.value(f"add i64 {remainder}, {b}")
+            return self.value(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
+        quotient = self.value(f"sdiv i64 {a}, {b}")
+        lower = self.value(f"sext i1 {below} to i64")
+        return self.value(f"add i64 {quotient}, {lower}")
+
+
+def _width(expr: Expr) -> str:
+    return "i1" if expr.dtype.kind == "bool" else "i64"
+
+
+class CheckedSizeFunction(SizeFunction):
+    """Likewise, and ``overflow``, an i1: whether any of it left int64 on the way."""
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self.overflow = "false"
+        super().__init__(parameters)
+
+    def _node(self, node: Expr) -> str:
+        if not (isinstance(node, Apply) and node.op in _PLAIN):
+            return super()._node(node)
+        left, right = (self.known[id(child)][1] for child in node.children)
+        return self.checked(node.op, left, right)
+
+    def checked(self, op: str, left: str, right: str) -> str:
+        """The sum ("add"), difference ("sub") or product ("mul") of two i64."""
+        pair = self.value(
+            f"call {{i64, i1}} @llvm.s{op}.with.overflow.i64(i64 {left}, i64 {right})"
+        )
+        over = self.value(f"extractvalue {{i64, i1}} {pair}, 1")
+        self.overflow = self.value(f"or i1 {self.overflow}, {over}")
+        return self.value(f"extractvalue {{i64, i1}} {pair}, 0")
+
+
+_PLAIN = {"add": "add", "sub": "sub", "mul": "mul"}
+_LOGIC = frozenset({"and", "or", "xor"})
+CHECKED_DECLARATIONS = [
+    f"declare {{i64, i1}} @llvm.s{op}.with.overflow.i64(i64, i64)" for op in _PLAIN
+]
+_COMPARE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}

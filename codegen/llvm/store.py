@@ -1,0 +1,259 @@
+"""Stores: how an address varies over the lanes decides the instruction (see ``llvm_memory``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
+from weft.codegen.llvm.expressions import evaluate_all
+from weft.codegen.llvm.frame import Binding, Frame
+from weft.codegen.llvm.memory import (
+    GATHERED,
+    address,
+    backwards,
+    fills_row,
+    first_lanes,
+    is_whole,
+    lowest,
+    memory_type,
+    pointers_of,
+    short_name,
+)
+from weft.ir.loop_ir import Stmt, Store
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Load, walk
+
+_STREAMED = 16  # bytes of the shortest vectors that go past the caches
+_MASKED = 64  # bytes of vectors of processors that store under masks quickly
+
+
+def store(
+    frame: Frame,
+    buffer: Binding,
+    offset: Value | Ramp,
+    value: Value,
+    streams: Value | None = None,
+) -> None:
+    """Store ``value`` at ``offset`` in every active lane; in lane order where addresses meet.
+    Past the caches if ``streams``, an i1, and where processors can."""
+    store_stored(frame, buffer, offset, frame.ops.store_bits(value, buffer.dtype), streams)
+
+
+def store_stored(
+    frame: Frame,
+    buffer: Binding,
+    offset: Value | Ramp,
+    stored: Value,
+    streams: Value | None = None,
+) -> None:
+    """Like ``store``, of bits in ``memory_type``."""
+    b, align, mask = frame.b, buffer.dtype.itemsize, frame.lanes.mask
+    type_ = memory_type(buffer.dtype)
+    if isinstance(offset, Ramp) and offset.stride.const == 1:
+        stored = b.splat(stored, offset.lanes)
+        pointer = b.element(buffer.pointer, type_, offset.base)
+        if mask is not None and fills_row(frame, buffer, offset):
+            mask = None
+        if mask is not None and is_whole(buffer, offset):
+            stored = b.select(mask, stored, b.load(pointer, type_, offset.lanes, align))
+            mask = None
+        if mask is None and streams is not None:
+            _streaming_store(frame, pointer, stored, align, streams)
+        else:
+            _vector_store(frame, pointer, stored, mask, align)
+        return
+    if isinstance(offset, Ramp) and offset.stride.const == -1:
+        pointer = b.element(buffer.pointer, type_, b.materialise(lowest(frame, offset)))
+        turned = None if mask is None else backwards(frame, mask)
+        _vector_store(
+            frame, pointer, backwards(frame, b.splat(stored, offset.lanes)), turned, align
+        )
+        return
+    if isinstance(offset, Value) and not offset.lanes and not stored.lanes:
+        b.store(stored, b.element(buffer.pointer, type_, offset), align)
+        return
+    lanes = frame.lanes.count
+    if isinstance(offset, Ramp) and offset.stride.const == 2 and _leaves_gaps(frame, buffer):
+        _every_other_store(frame, buffer, offset, b.splat(stored, lanes))
+        return
+    if isinstance(offset, Ramp) and mask is None:
+        stored = b.splat(stored, lanes)
+        for lane, pointer in enumerate(pointers_of(frame, buffer, offset, type_)):
+            b.store(b.extract(stored, integer(lane)), pointer, align)
+        return
+    pointers = b.splat(b.element(buffer.pointer, type_, b.materialise(offset)), lanes)
+    _scatter(frame, pointers, b.splat(stored, lanes), mask, align)
+
+
+def store_vector(
+    frame: Frame, buffer: Binding, offset: Value, stored: Value, mask: Value | None
+) -> None:
+    """Store bits in ``memory_type`` from the element at ``offset`` on, side by side."""
+    pointer = frame.b.element(buffer.pointer, memory_type(buffer.dtype), offset)
+    _vector_store(frame, pointer, stored, mask, buffer.dtype.itemsize)
+
+
+def _vector_store(
+    frame: Frame, pointer: Value, value: Value, mask: Value | None, align: int
+) -> None:
+    b, lanes = frame.b, value.lanes
+    if mask is None:
+        b.store(value, pointer, align)
+        return
+    name = f"@llvm.masked.store.v{lanes}{short_name(value.type)}.p0"
+    b.declare(f"void {name}({value.full_type}, ptr, <{lanes} x i1>)")
+    b.line(f"call void {name}({value}, ptr align {align} {pointer.text}, {mask})")
+
+
+def _leaves_gaps(frame: Frame, buffer: Binding) -> bool:
+    """Whether two vectors under masks are quicker than an element at a time: where processors have
+    masks, and no load has to wait until what a mask let through has reached the cache."""
+    wide = frame.target.vector_bytes >= _MASKED
+    return wide and buffer.dtype.itemsize == GATHERED and not buffer.loaded
+
+
+def _every_other_store(frame: Frame, buffer: Binding, offset: Ramp, value: Value) -> None:
+    """Two vectors with a gap behind each element, which the mask leaves as it is."""
+    b, lanes, type_ = frame.b, offset.lanes, memory_type(buffer.dtype)
+    mask = frame.lanes.mask or b.splat(integer(1, "i1"), lanes)
+    none = b.splat(integer(0, "i1"), lanes)
+    for start in (0, lanes):
+        picks = [(start + k) // 2 for k in range(lanes)]
+        spread = b.shuffle(value, None, [p if k % 2 == 0 else -1 for k, p in enumerate(picks)])
+        active = b.shuffle(mask, none, [p if k % 2 == 0 else lanes for k, p in enumerate(picks)])
+        place = b.materialise(b.add(offset.base, integer(start)))
+        pointer = b.element(buffer.pointer, type_, place)
+        _vector_store(frame, pointer, spread, active, buffer.dtype.itemsize)
+
+
+def _streaming_store(
+    frame: Frame, pointer: Value, value: Value, align: int, streams: Value
+) -> None:
+    """A vector store past the caches if ``streams`` and its address is a multiple of its size, or
+    of a register's, as processors demand; both are the same throughout a row, so that the jump
+    costs nothing."""
+    b, lanes = frame.b, min(value.lanes, frame.target.vector_bytes // align)
+    size = lanes * align
+    if size < _STREAMED or size & (size - 1) or value.lanes % lanes:
+        _vector_store(frame, pointer, value, None, align)
+        return
+    past, plain, after = b.new_label("past"), b.new_label("plain"), b.new_label("stored")
+    low = b.binary("and", b.cast("ptrtoint", pointer, "i64"), integer(size - 1))
+    lies = b.compare("icmp eq", low, integer(0))
+    b.branch(lies if streams.const else b.binary("and", streams, lies), past, plain)
+    b.at(past)
+    for k, part in enumerate(b.parts(value, lanes)):
+        place = b.element(pointer, value.type, integer(k * lanes))
+        b.store(part, place, size, streams=True)
+    b.jump(after)
+    b.at(plain)
+    b.store(value, pointer, align)
+    b.jump(after)
+    b.at(after)
+
+
+def settle(frame: Frame) -> None:
+    """What was stored past the caches is seen by whoever sees what is stored after this."""
+    if frame.streams and frame.target.triple.startswith(("x86_64", "i386", "i686")):
+        frame.b.declare("void @llvm.x86.sse.sfence()")
+        frame.b.line("call void @llvm.x86.sse.sfence()")
+
+
+def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, align: int) -> None:
+    b, lanes = frame.b, value.lanes
+    if align < GATHERED:
+        if mask is not None:
+            pointers = b.select(mask, pointers, b.alloca("i64"))
+        for lane in map(integer, range(lanes)):
+            b.store(b.extract(value, lane), b.extract(pointers, lane), align)
+        return
+    name = f"@llvm.masked.scatter.v{lanes}{short_name(value.type)}.v{lanes}p0"
+    b.declare(f"void {name}({value.full_type}, <{lanes} x ptr>, <{lanes} x i1>)")
+    active = mask or b.splat(integer(1, "i1"), lanes)
+    at = f"<{lanes} x ptr> align {align} {pointers.text}"
+    b.line(f"call void {name}({value}, {at}, {active})")
+
+
+# ---- Stores that interleave: what neighbouring stores of all lanes leave in memory, as whole
+# vectors.
+#
+#     P[4*lane] = a                 lane: a vector loop
+#     P[4*lane + 1] = b
+#     P[4*lane + 2] = c         →   store of a0 b0 c0 d0 a1 b1 c1 d1 …
+#     P[4*lane + 3] = d
+#
+# One after the other, each would be a store for every lane.
+
+
+_MOST = 8  # stores
+_ELEMENTS = 256  # of them all
+
+
+def emit_interleaved(frame: Frame, stmts: Sequence[Stmt]) -> bool:
+    """Emit ``stmts`` as stores of whole vectors; False, with nothing emitted, if they are no
+    stores that interleave."""
+    stores = [s for s in stmts if isinstance(s, Store)]
+    count, lanes = len(stores), frame.lanes
+    if count != len(stmts) or not 2 <= count <= _MOST or count & (count - 1):
+        return False
+    if lanes.count < 2 or count * lanes.count > _ELEMENTS:
+        return False
+    active = integer(lanes.count) if lanes.mask is None else lanes.first
+    buffer = frame.bindings[stores[0].buffer]
+    if active is None or buffer.private or buffer.scope == "register":
+        return False
+    if not _neighbours(stores) or _reads(buffer, stores):
+        return False
+    place = address(frame, buffer, evaluate_all(frame, stores[0].indices))
+    if not isinstance(place, Ramp) or place.stride.const != count:
+        return False
+    if buffer.strides[-1].const != 1:
+        return False
+    values = [
+        frame.ops.store_bits(frame.spread(v), buffer.dtype)
+        for v in evaluate_all(frame, [s.value for s in stores])
+    ]
+    b = frame.b
+    if active.const is not None:
+        store_vector(frame, buffer, place.base, interleaved(b, values, int(active.const)), None)
+        return True
+    whole = interleaved(b, values, lanes.count)
+    written = b.mul(active, integer(count))
+    assert isinstance(written, Value)
+    mask = first_lanes(frame, written, whole.lanes)
+    store_vector(frame, buffer, place.base, whole, mask)
+    return True
+
+
+def _neighbours(stores: Sequence[Store]) -> bool:
+    """Whether each store goes to one element after the last one."""
+    first = [to_affine(index) for index in stores[0].indices]
+    for number, stmt in enumerate(stores):
+        if stmt.buffer != stores[0].buffer:
+            return False
+        for place, (one, index) in enumerate(zip(first, stmt.indices, strict=True)):
+            form = to_affine(index)
+            if one is None or form is None:
+                return False
+            distance = form - one
+            expected = number if place == len(first) - 1 else 0
+            if not distance.is_constant or distance.constant != expected:
+                return False
+    return True
+
+
+def _reads(buffer: Binding, stores: Sequence[Store]) -> bool:
+    """Whether a value may come from what an earlier store wrote."""
+    mine = {stores[0].buffer, *buffer.overlaps}
+    return any(isinstance(n, Load) and n.source in mine for s in stores for n in walk(s.value))
+
+
+def interleaved(b: Builder, values: Sequence[Value], lanes: int) -> Value:
+    """Lane by lane the elements of all ``values``, of the first ``lanes``."""
+    width, count = values[0].lanes, len(values)
+    halves = list(values)
+    while len(halves) > 2:
+        both = list(range(2 * halves[0].lanes))
+        halves = [b.shuffle(x, y, both) for x, y in zip(halves[::2], halves[1::2], strict=True)]
+    order = [number * width + lane for lane in range(lanes) for number in range(count)]
+    return b.shuffle(halves[0], halves[1], order)

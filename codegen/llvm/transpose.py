@@ -1,0 +1,220 @@
+"""Transposed copies between memory and registers: whole vectors and shuffles between them.
+
+    for a in 0 … A unrolled:  for b in 0 … B vector:  T[b, a] = M[i + a, j + b]
+
+Element by element this would be A · B loads or stores. ``A`` vectors of ``B`` elements are loaded
+along the rows of one side, the squares that they consist of are transposed side by side, and ``B``
+vectors of ``A`` elements stored along the rows of the other. One of the sides is a register buffer,
+so nothing overlaps.
+
+A square of 2ⁿ rows takes n rounds of shuffles between pairs of rows. Written as bits, a round takes
+one of the lane's number for one of the row's: within 16 bytes pairs are interleaved (``unpck``),
+the rounds after that move 16 bytes at a time (``shuf32x4``), so that each is one instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
+from weft.codegen.llvm.expressions import evaluate_all, streams_now
+from weft.codegen.llvm.frame import Binding, Frame, Lanes
+from weft.codegen.llvm.memory import address, first_lanes, load_stored
+from weft.codegen.llvm.store import store_stored
+from weft.ir.loop_ir import For, Store
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, walk
+
+_CHUNK = 16  # bytes within which processors interleave elements
+_WIDEST = 64  # vectors or lanes of a block
+_MASKED = 64  # bytes of vectors of processors that mask lanes quickly
+_MASKED_ELEMENTS = 4  # bytes of the narrowest elements that they mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Vectors of ``lanes`` elements of ``buffer`` at ``first``, ``first + step`` …"""
+
+    buffer: Binding
+    first: Ramp
+    step: Value
+    lanes: int
+
+    def at(self, b: Builder, number: int) -> Ramp:
+        """The offset of one of the vectors."""
+        found = b.add(self.first, b.mul(self.step, integer(number)))
+        assert isinstance(found, Ramp)
+        return found
+
+    def in_force(self, frame: Frame) -> Lanes:
+        """``lanes``: exactly, or of a whole vector."""
+        if self.first.lanes == self.lanes:
+            return Lanes(self.lanes)
+        active = integer(self.lanes)
+        return Lanes(self.first.lanes, first_lanes(frame, active, self.first.lanes), first=active)
+
+
+def emit_transpose(frame: Frame, loop: For) -> bool:
+    """Emit ``loop`` as a transposed copy; False, with nothing that has effects emitted, if it is
+    none."""
+    found = _copy(frame, loop)
+    if found is None:
+        return False
+    source, target, streams = found
+    rows = []
+    with frame.within(source.in_force(frame)):
+        for number in range(target.lanes):
+            rows.append(load_stored(frame, source.buffer, source.at(frame.b, number)))
+    columns = _transposed(frame.b, rows, source.lanes, source.buffer.dtype.itemsize)
+    with frame.within(target.in_force(frame)):
+        for number, (value, lanes) in enumerate(columns):
+            lanes = (lanes + [-1] * target.first.lanes)[: target.first.lanes]
+            if lanes != list(range(value.lanes)):
+                value = frame.b.shuffle(value, None, lanes)
+            at = target.at(frame.b, number)
+            store_stored(frame, target.buffer, at, value, streams)
+    return True
+
+
+def _transposed(
+    b: Builder, rows: Sequence[Value], columns: int, size: int
+) -> list[tuple[Value, list[int]]]:
+    """The first ``columns`` columns of ``rows``, elements of ``size`` bytes: each as lanes of a
+    vector, followed by lanes for rows that there are not."""
+    side, width = sorted((_power_above(len(rows)), _power_above(columns)))
+    wide = len(rows) <= columns
+    padded = [_resized(b, row, width if wide else side) for row in rows]
+    padded += [Value("poison", rows[0].type, padded[0].lanes)] * (
+        _power_above(len(rows)) - len(rows)
+    )
+    joined = padded if wide else [b.joined(padded[k::side]) for k in range(side)]
+    done = _squares(b, joined, side, size)
+    starts = range(0, width, side) if wide else (0,)
+    many = side if wide else width
+    return [(v, list(range(k, k + many))) for k in starts for v in done][:columns]
+
+
+def _squares(b: Builder, rows: Sequence[Value], side: int, size: int) -> list[Value]:
+    """``side`` rows with each square of ``side`` lanes transposed; elements have ``size`` bytes."""
+    lanes = range(rows[0].lanes)
+    inner = min(side, max(_CHUNK // size, 1))  # lanes of a square that lie in one chunk
+    found = list(rows)
+    bit = inner // 2
+    while bit:
+        # Row bit out, highest lane bit of the chunk in; the others move up, the row's is lowest.
+        order = [c % 2 * rows[0].lanes + c // inner * inner + c % inner // 2 for c in lanes]
+        found = _round(b, found, bit, order, inner // 2)
+        bit //= 2
+    bit = inner
+    while bit < side:
+        # The lowest bit of the chunk's number comes out, the row's goes in as the highest.
+        half, chunk = side // 2, 2 * inner
+        order = [
+            c % side // half * rows[0].lanes
+            + c // side * side
+            + c % half // inner * chunk
+            + c % inner
+            for c in lanes
+        ]
+        found = _round(b, found, bit, order, inner)
+        bit *= 2
+    return found
+
+
+def _round(b: Builder, rows: list[Value], bit: int, order: list[int], other: int) -> list[Value]:
+    """Each two rows whose numbers differ in ``bit``: their lanes in ``order``, and those ``other``
+    lanes behind them."""
+    found = list(rows)
+    for k in (k for k in range(len(rows)) if not k & bit):
+        one, two = rows[k], rows[k + bit]
+        if one.text == two.text == "poison":
+            continue
+        found[k] = b.shuffle(one, two, order)
+        found[k + bit] = b.shuffle(one, two, [c + other for c in order])
+    return found
+
+
+def _resized(b: Builder, value: Value, lanes: int) -> Value:
+    """The first ``lanes`` of ``value``; what it has not got is arbitrary."""
+    if value.lanes == lanes:
+        return value
+    return b.shuffle(value, None, [k if k < value.lanes else -1 for k in range(lanes)])
+
+
+def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
+    """What is loaded and what is stored, in a transposed copy, and whether that streams."""
+    inner = loop.body
+    if not isinstance(inner, For) or (loop.kind, inner.kind) != ("unrolled", "vector"):
+        return None
+    copied = inner.body
+    if frame.lanes.count or not isinstance(copied, Store) or not isinstance(copied.value, Load):
+        return None
+    target, source = (frame.bindings[str(n)] for n in (copied.buffer, copied.value.source))
+    if [target.scope, source.scope].count("register") != 1 or target.dtype != source.dtype:
+        return None
+    for row, column in ((loop, inner), (inner, loop)):
+        loaded = _side(frame, source, copied.value.indices, row, column, _masks(frame, source))
+        quickly = _masks(frame, target) and not target.loaded  # which waits for masked stores
+        stored = _side(frame, target, copied.indices, column, row, quickly)
+        if loaded is not None and stored is not None and _apart(copied, loop, inner, stored):
+            return loaded, stored, streams_now(frame, copied)
+    return None
+
+
+def _apart(copied: Store, row: For, column: For, stored: _Side) -> bool:
+    """Whether each turn stores another element: they do so in another order."""
+    step = stored.step.const
+    if step is not None:
+        return abs(int(step)) >= stored.lanes
+    names = [{n.name for n in walk(i) if isinstance(n, Var)} for i in copied.indices]
+    return any((row.var in each) != (column.var in each) for each in names)
+
+
+def _side(
+    frame: Frame,
+    buffer: Binding,
+    indices: Sequence[Expr],
+    number: For,
+    along: For,
+    masked: bool,
+) -> _Side | None:
+    """The access as a vector along the loop ``along`` for each turn of ``number``, if it is: with
+    lanes ``masked`` off rather than of any number of lanes."""
+    count, lanes = _turns(number), _turns(along)
+    if not (2 <= count <= _WIDEST and 2 <= lanes <= _WIDEST):
+        return None
+    width = _power_above(lanes) if buffer.scope == "register" or masked else lanes
+    turn = Ramp(integer(0), integer(1), count)
+    first = _address(frame, buffer, indices, number, along, Ramp(integer(0), integer(1), width))
+    steps = _address(frame, buffer, indices, along, number, turn)
+    if not isinstance(first, Ramp) or not isinstance(steps, Ramp):
+        return None
+    return _Side(buffer, first, steps.stride, lanes) if first.stride.const in (1, -1) else None
+
+
+def _masks(frame: Frame, buffer: Binding) -> bool:
+    """Whether one access under a mask is quicker than one for each power of two of lanes."""
+    return frame.target.vector_bytes >= _MASKED and buffer.dtype.itemsize >= _MASKED_ELEMENTS
+
+
+def _address(
+    frame: Frame, buffer: Binding, indices: Sequence[Expr], fixed: For, moving: For, lanes: Ramp
+) -> Value | Ramp:
+    """Where the access is in the first turn of ``fixed``, for ``lanes`` turns of ``moving``."""
+    names = frame.names
+    frame.names = {**names, fixed.var: integer(0), moving.var: lanes}
+    with frame.within(Lanes(lanes.lanes)):
+        found = address(frame, buffer, evaluate_all(frame, indices))
+    frame.names = names
+    return found
+
+
+def _turns(loop: For) -> int:
+    """Turns of a loop from 0 in steps of 1; 0 if it is none."""
+    if loop.lower != Literal(0, loop.lower.dtype) or loop.step != 1:
+        return 0
+    return int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
+
+
+def _power_above(value: int) -> int:
+    return 1 << (value - 1).bit_length()

@@ -1,0 +1,406 @@
+"""Vector loops: ``for v`` over whole vectors, then the rest under a mask.
+
+    for (v = 0; v + W <= n; v += W)  body(v … v+W-1)          a ramp stands for the variable
+    if (v < n)                       body under the mask of the first n - v lanes
+
+``W`` is as many elements of the widest type in the loop as a vector holds. A constant number of
+turns is written out. An ``Update`` whose target is the same in all turns accumulates lane by lane
+in registers, several sets of them in turn so that one addition need not wait for the last, and the
+sets and lanes are combined in a tree behind the loop. Where a turn is a long chain of operations,
+two vectors take its steps together, as one of twice as many lanes (``llvm_abreast``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Protocol
+
+from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.frame import Around, Frame, Lanes
+from weft.codegen.llvm.memory import first_lanes
+from weft.codegen.llvm.neighbours import Neighbours
+from weft.codegen.llvm.reductions import Reductions
+from weft.ir.loop_ir import (
+    Allocate,
+    Block,
+    Comment,
+    For,
+    Let,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+    While,
+    children,
+    expressions,
+)
+from weft.ir.loop_ir import walk as loop_ir_walk
+from weft.ir.scalar_affine import Affine, FloorDiv, to_affine
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, walk
+from weft.ir.scalar_expr import walk as walk_expr
+
+Body = Callable[[Value], None]
+Thunk = Callable[[], None]
+
+_WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
+_ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
+_LONG = 8  # vectors of a loop before which something may be worked out for all of its turns
+_FEW = 8  # vectors of which a loop around may keep something in registers
+_SMALL_BODY = 8  # statements in a body that is worth repeating for each set
+
+
+class Host(Protocol):
+    """The emitter of statements, as seen from a vector loop."""
+
+    frame: Frame
+    reductions: Reductions | None
+
+    def iteration(self, loop: For, index: Value | Ramp) -> None: ...
+
+    def counted(self, lower: Value, upper: Value, step: int, body: Body) -> None: ...
+
+    def fold_into(self, stmt: Update, values: list[Value]) -> None: ...
+
+
+def fits(loop: For) -> bool:
+    """Whether lanes may run in lockstep; otherwise the loop runs one turn after the other."""
+    for stmt in _inside(loop.body):
+        if isinstance(stmt, While):
+            return False
+        if isinstance(stmt, Update) and not {"associative", "commutative"} <= stmt.monoid.laws:
+            mentioned = _variables(stmt)
+            if loop.var not in mentioned:
+                return False
+    return True
+
+
+def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
+    """``loop`` on lanes; its bounds are scalars."""
+    frame, b = host.frame, host.frame.b
+    width = _lanes_for(loop, frame.target.vector_bytes)
+    size = sum(1 for _ in _inside(loop.body))
+    if lower.const is not None and upper.const is not None:
+        turns = -(-(int(upper.const) - int(lower.const)) // loop.step)
+        if turns <= 1:
+            if turns == 1:
+                host.iteration(loop, lower)
+            return
+        width = min(width, _power_above(turns))
+        count = integer(turns)
+    else:
+        turns = -1
+        span = b.binary("sub", upper, lower)
+        if loop.step != 1:
+            span = b.binary("add", span, integer(loop.step - 1))
+            span = b.binary("sdiv", span, integer(loop.step))
+        count = b.intrinsic("smax", span, integer(0))
+    written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
+    sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
+    updates = _hoistable(frame, loop)
+    abreast = vectors_abreast(frame, loop, updates) if sets > 1 else 1
+    reductions = Reductions(frame, updates, width, abreast if abreast > 1 else sets)
+    host.reductions = reductions if reductions.cells else None
+    frame.changing = _changing(frame, loop) if not 0 <= turns < _LONG * width else None
+    frame.few = loop.var if written_out and turns <= _FEW * width else None
+    if written_out:
+        _write_out(host, loop, lower, turns, width)
+    else:
+        _loop(host, loop, lower, count, width, abreast)
+    host.reductions, frame.changing, frame.few = None, None, None
+    if not reductions.cells:
+        return
+    if turns > 0:
+        reductions.finish(host)
+        return
+    some, after = b.new_label("reduce"), b.new_label("reduced")
+    b.branch(b.compare("icmp sgt", count, integer(0)), some, after)
+    b.at(some)
+    reductions.finish(host)
+    b.jump(after)
+    b.at(after)
+
+
+def _chunk(host: Host, loop: For, lower: Value, turn: Value, lanes: Lanes) -> None:
+    """Turns ``turn`` … of the loop, one per lane."""
+    b = host.frame.b
+    index = b.add(lower, b.mul(turn, integer(loop.step)))
+    assert isinstance(index, Value)
+    if lanes.count == 1:
+        host.iteration(loop, index)
+        return
+    with host.frame.within(lanes):
+        host.iteration(loop, Ramp(index, integer(loop.step), lanes.count))
+
+
+def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> None:
+    for position, start in enumerate(range(0, turns, width)):
+        left = min(width, turns - start)
+        count = width if host.reductions else min(width, _power_above(left))
+        lanes = _first(host.frame, integer(left), count)
+        if host.reductions:
+            host.reductions.use_set(position)
+        _chunk(host, loop, lower, integer(start), lanes)
+
+
+def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, abreast: int) -> None:
+    """``abreast``: vectors of each group that take each step together."""
+    frame, b = host.frame, host.frame.b
+    whole = _round_down(frame, count, width)
+    neighbours = Neighbours(frame, loop, width)
+    neighbours.start(lower, b.compare("icmp sgt", whole, integer(0)))
+    abreast = 1 if neighbours.there else abreast
+    sets = max(host.reductions.sets if host.reductions else 1, abreast)
+    grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
+
+    def turn(at: Value, vectors: int = 1) -> None:
+        index = b.add(lower, at)
+        assert isinstance(index, Value)
+        frame.loaded = neighbours.turn(index) if vectors == 1 else {}
+        _chunk(host, loop, lower, at, Lanes(width * vectors))
+        frame.loaded = {}
+
+    def group(at: Value) -> None:
+        for position in range(0, sets, abreast):
+            if host.reductions:
+                host.reductions.use_set(position)
+            later = b.add(at, integer(position * width))
+            assert isinstance(later, Value)
+            turn(later, abreast)
+        if host.reductions:
+            host.reductions.use_set(0)
+
+    if sets > 1:
+        host.counted(integer(0), grouped, width * sets, group)
+    host.counted(grouped, whole, width, turn)
+    left = b.add(count, b.mul(whole, integer(-1)))
+    assert isinstance(left, Value)
+    if left.const == 0:
+        return
+    rest, after = b.new_label("rest"), b.new_label("after")
+    b.branch(b.compare("icmp sgt", left, integer(0)), rest, after)
+    b.at(rest)
+    _chunk(host, loop, lower, whole, _first(frame, left, width))
+    b.jump(after)
+    b.at(after)
+
+
+def _first(frame: Frame, active: Value, count: int) -> Lanes:
+    """``count`` lanes of which the first ``active`` are."""
+    if active.const == count:
+        return Lanes(count)
+    return Lanes(count, first_lanes(frame, active, count), first=active)
+
+
+def _round_down(frame: Frame, count: Value, unit: int) -> Value:
+    if count.const is not None:
+        return integer(int(count.const) // unit * unit)
+    return frame.b.binary("and", count, integer(-unit))
+
+
+# ---- questions about a loop ---------------------------------------------------------------------
+
+
+def _inside(stmt: Stmt) -> Iterator[Stmt]:
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def _variables(stmt: Update) -> set[str]:
+    """Variables in the target indices of ``stmt``."""
+    indices = (index for _, places in stmt.targets for index in places)
+    return {n.name for index in indices for n in walk(index) if isinstance(n, Var)}
+
+
+def _hoistable(frame: Frame, loop: For) -> list[Update]:
+    """Updates of one place throughout the loop, where nothing else in the loop touches it."""
+    bound, allocated = {loop.var}, set[str]()
+    updates: list[Update] = []
+    touched: dict[str, set[str]] = {}  # buffer -> how: names of monoids, '' for a store
+    loads: list[Load] = []
+    for stmt in _inside(loop.body):
+        match stmt:
+            case For(var=name) | Let(name=name):
+                bound.add(name)
+            case Allocate(buffer):
+                allocated.add(buffer.name)
+            case Store(buffer=name):
+                touched.setdefault(name, set()).add("")
+            case Update():
+                updates.append(stmt)
+        for expr in expressions(stmt):
+            loads += [node for node in walk(expr) if isinstance(node, Load)]
+    fixed = [
+        u
+        for u in updates
+        if not _variables(u) & bound
+        and not any(name in allocated for name, _ in u.targets)
+        and not any(isinstance(n, Load) for _, p in u.targets for i in p for n in walk(i))
+    ]
+    for update in updates:
+        how = update.monoid.name if any(update is u for u in fixed) else ""
+        for name, _ in update.targets:
+            touched.setdefault(name, set()).add(how)
+
+    def alone(name: str, indices: Sequence[Expr], monoid: str) -> bool:
+        shared = frame.bindings[name].overlaps if name in frame.bindings else ()
+        if touched[name] != {monoid} or any(other in touched for other in shared):
+            return False
+        return not any(load.source in shared for load in loads) and all(
+            never_meet(indices, load.indices, loop, bound) for load in loads if load.source == name
+        )
+
+    unique = {id(u): u for u in fixed if all(alone(n, p, u.monoid.name) for n, p in u.targets)}
+    return list(unique.values())
+
+
+def around(frame: Frame, loop: For) -> Around | None:
+    """What ``loop``, of scalars, leaves as it is; None where it turns too few times for anything to
+    be worked out before it."""
+    match loop.lower, loop.upper:
+        case Literal(low), Literal(high) if high - low < _LONG * loop.step:
+            return None
+    return Around(frame.names, _changed(frame, loop))
+
+
+def _changing(frame: Frame, loop: For) -> frozenset[str] | None:
+    """The buffers whose elements ``loop`` may change; None if there are loops in it."""
+    if any(isinstance(stmt, For | While) for stmt in _inside(loop.body)):
+        return None
+    return _changed(frame, loop)
+
+
+def _changed(frame: Frame, loop: For) -> frozenset[str]:
+    """The buffers whose elements ``loop`` may change, or which it allocates."""
+    found = set[str]()
+    for stmt in _inside(loop.body):
+        match stmt:
+            case Allocate(buffer=buffer):
+                found.add(buffer.name)
+            case Store(buffer=name):
+                found.add(name)
+            case Update(targets=targets):
+                found |= {name for name, _ in targets}
+    known = (frame.bindings[name] for name in found if name in frame.bindings)
+    return frozenset(found.union(*(binding.overlaps for binding in known)))
+
+
+def _lanes_for(loop: For, vector_bytes: int) -> int:
+    """Lanes so that the widest type of data fits a vector; int64 and bool count if alone."""
+    widths: dict[str, int] = {}
+    for stmt in _inside(loop.body):
+        for expr in expressions(stmt):
+            for node in walk(expr):
+                if not isinstance(node, Var):
+                    widths[node.dtype.name] = node.dtype.compute.itemsize
+    data = [w for name, w in widths.items() if name not in ("int64", "bool")]
+    touches_data = data or [8 if "int64" in widths else 1]
+    return max(1, vector_bytes // max(touches_data))
+
+
+def _power_above(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+
+
+# ---- Vectors abreast: where turns are long chains, two vectors take the steps of one together.
+#
+#     for v: y[v … v+W] = exp(x[v … v+W])   →   for v: y[v … v+2W] = exp(x[v … v+2W])
+#
+# Each operation of an exponential waits for the last one, for some forty cycles. A processor
+# begins with the next vectors meanwhile, but no more of them than it can look ahead over and have
+# waiting. Written as vectors of twice as many lanes, which LLVM takes apart again, two chains
+# alternate: what is looked ahead over has twice as much to do in it.
+
+
+ABREAST = 2  # more of them need more registers than there are
+_CHAINS = {("exp", "float32"), ("exp2", "float32"), ("log", "float32"), ("tanh", "float32"),
+           ("erf", "float32"), ("exp", "float64")}  # fmt: skip
+
+
+def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
+    """How many vectors of ``loop`` take each step together: several where there is a long chain and
+    all that is loaded and stored lies side by side. ``folded``: what accumulates in registers."""
+    inside = list(loop_ir_walk(loop.body))
+    nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
+    if not any(isinstance(n, Apply) and (n.op, n.dtype.name) in _CHAINS for n in nodes):
+        return 1
+    known = {id(update) for update in folded}
+    if not all(isinstance(s, Block | Comment | Prefetch | Store) or id(s) in known for s in inside):
+        return 1
+    beside = all(_beside(frame, loop.var, *access) for access in _accesses(inside))
+    return ABREAST if beside and loop.step == 1 else 1
+
+
+def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
+    for stmt in inside:
+        if isinstance(stmt, Store):
+            yield stmt.buffer, stmt.indices
+        for node in (n for e in expressions(stmt) for n in walk_expr(e)):
+            if isinstance(node, Load):
+                yield str(node.source), node.indices
+
+
+def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
+    """Whether neighbouring turns access one element, or neighbours."""
+    buffer = frame.bindings[name]
+    forms = [to_affine(index) for index in indices]
+    known = [form for form in forms if form is not None]
+    moves = [form.coefficient(var) for form in known]
+    hidden = any(var in f.variables() and not m for f, m in zip(known, moves, strict=True))
+    if hidden or len(known) < len(forms) or buffer.private:
+        return False
+    along = moves[-1:] == [1] and not any(moves[:-1]) and buffer.strides[-1].const == 1
+    return along or not any(moves)
+
+
+# ---- Whether an element that stays the same in a loop is ever one of those that the loop reads.
+#
+#     for j in 0 … min(i, 8):  x[i] += a[i, j] * x[j]          never: j < i
+#
+# From the bounds of the loop alone: what the dependences of the program say is no longer known.
+
+
+def never_meet(
+    fixed: Sequence[Expr], read: Sequence[Expr], loop: For, bound: Collection[str]
+) -> bool:
+    """Whether no turn of ``loop`` reads at ``read`` the element at ``fixed`` of the same buffer.
+
+    ``bound``: names that stand for other values in other turns, the loop's own among them.
+    """
+    return any(
+        _never_zero(difference, loop)
+        for one, two in zip(fixed, read, strict=True)
+        if (difference := _difference(one, two)) is not None
+        and difference.variables() & set(bound) <= {loop.var}
+    )
+
+
+def _difference(one: Expr, two: Expr) -> Affine | None:
+    first, second = to_affine(one), to_affine(two)
+    return None if first is None or second is None else first - second
+
+
+def _never_zero(form: Affine, loop: For) -> bool:
+    """Whether ``form`` has the same sign in every turn."""
+    step = form.coefficient(loop.var)
+    if any(isinstance(t, FloorDiv) and loop.var in t.numerator.variables() for t, _ in form.terms):
+        return False
+    if step == 0:
+        return form.is_constant and form.constant != 0
+    first = [form.replaced({loop.var: least}) for least in _sides(loop.lower, "max", 0)]
+    last = [form.replaced({loop.var: most}) for most in _sides(loop.upper, "min", -1)]
+    below, above = (first, last) if step > 0 else (last, first)
+    return any(f.is_constant and f.constant > 0 for f in below) or any(
+        f.is_constant and f.constant < 0 for f in above
+    )
+
+
+def _sides(end: Expr, op: str, offset: int) -> Iterator[Affine]:
+    """What the variable is at least, or at most: each of the operands of ``op`` bounds it."""
+    if isinstance(end, Apply) and end.op == op:
+        for arg in end.args:
+            yield from _sides(arg, op, offset)
+    elif (form := to_affine(end)) is not None:
+        yield form.plus(offset)

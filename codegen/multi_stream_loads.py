@@ -1,0 +1,271 @@
+"""Several places: sums over an array beyond the caches read several places of it at once.
+
+    for i in 0 … n parallel:             for t in 0 … n/P parallel:
+      for k vector: s[i] += x[i, k]  →     for p in 0 … P:
+                                             for k vector: s[p * n/P + t] += x[p * n/P + t, k]
+
+    for i in 0 … n parallel:             for t in 0 … n/P parallel:
+      for r: for k vector:           →     for r: for p in 0 … P:
+        s[i, k] += x[i, r, k]                for k vector: s[t * P + p, k] += x[t * P + p, r, k]
+
+A core that reads one row behind the other has a page or two of memory at work for it, and gets half
+or two thirds of what it copies, when stores keep other pages busy. Short pieces of rows far apart
+do so as well, if their lines are asked for some turns before: as many places as the first cache
+has room for what was asked for. They are chosen, or some turns behind each other, such that their
+lines do not fall into the same sets of a cache. Turns of a parallel loop are independent, so that
+they may run in another order; the sums of one turn are taken in the same order as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from weft.codegen.cut_loop import fresh_name
+from weft.codegen.map_loops import spread_loop
+from weft.codegen.rebuild import map_all_expressions
+from weft.codegen.simplify import simplify_kernel
+from weft.ir.loop_ir import (
+    Block,
+    Buffer,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+    buffers_written,
+    expressions,
+    walk,
+)
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal, substitute
+from weft.ir.scalar_expr import walk as walk_expr
+
+AHEAD = 1024  # bytes of each place that are asked for
+VISIT = 1024  # bytes of a row that are read at a time
+_HELD = 2  # of so many parts of the first cache, one is what was asked for, another one sums
+_PART = 8  # of what is read, results that do not count
+_LINE = 64  # bytes
+_PAGE = 4096  # bytes: lines so far apart share a set of the first cache
+_TRIED = 16  # distances between places
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a turn of ``loop`` reads: the ``loads`` of large arrays, whose next row the next turn
+    has ``step`` bytes further on."""
+
+    kernel: Kernel
+    loop: For
+    low: int
+    count: int
+    loads: tuple[Load, ...]
+    step: int
+
+    @property
+    def stmts(self) -> tuple[Stmt, ...]:
+        body = self.loop.body
+        return body.stmts if isinstance(body, Block) else (body,)
+
+    def var(self, part: str) -> Var:
+        return Var(fresh_name(f"{self.loop.var}.{part}", self.loop, frozenset()))
+
+    def at(self, stmt: Stmt, place: Expr) -> Stmt:
+        here: dict[str, Expr] = {self.loop.var: place + self.low}
+        return map_all_expressions(stmt, lambda e: substitute(e, here))
+
+
+def several_places(kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1) -> Kernel:
+    """``kernel`` with rows of several places in a turn, where it is a parallel loop that sums up
+    rows of more than ``last_cache`` bytes in all."""
+    _, loop = spread_loop(kernel)
+    rows = _rows(kernel, loop, last_cache) if loop else None
+    if rows is None:
+        return kernel
+    places = first_cache // (_HELD * AHEAD * len(rows.loads))
+    if any(isinstance(s, For) and s.kind == "serial" for s in rows.stmts):
+        room = first_cache // _HELD
+        made = _side_by_side(rows, places, threads) if _sums(rows) <= room else None
+    else:
+        made = _apart(rows, places)
+    if made is None:
+        return kernel
+    return simplify_kernel(replace(kernel, body=_replaced(kernel.body, rows.loop, made)))
+
+
+# ---- which loops --------------------------------------------------------------------------------
+
+
+def _rows(kernel: Kernel, loop: For, last_cache: int) -> _Rows | None:
+    """The rows that ``loop`` sums up; None where that is not all, or they are not large."""
+    inside = list(walk(loop.body))
+    match loop.lower, loop.upper:
+        case Literal(low), Literal(high) if loop.step == 1 and all(map(_plain, inside)):
+            count = int(high) - int(low)
+        case _:
+            return None
+    sizes = {buffer.name: _bytes(buffer) for buffer in kernel.buffers}
+    written = frozenset[str]().union(*map(buffers_written, inside))
+    nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
+    loads = [n for n in nodes if isinstance(n, Load)]
+    large = {str(n.source) for n in loads} - written
+    read = sum(sizes.get(name, 0) for name in large)
+    if read <= last_cache or sum(sizes.get(name, read) for name in written) * _PART > read:
+        return None
+    own = tuple(dict.fromkeys(n for n in loads if sizes.get(str(n.source), 0) * _PART > read))
+    steps = [_step(kernel, load, loop.var) for load in own]
+    if not all(steps) or not all(map(_short, filter(_is_vector, inside))):
+        return None
+    return _Rows(kernel, loop, int(low), count, own, steps[0])
+
+
+def _plain(stmt: Stmt) -> bool:
+    """Whether ``stmt`` is one of those that sum up, in vectors, in one serial loop at most."""
+    if not isinstance(stmt, For):
+        return isinstance(stmt, Block | Store | Update | Comment)
+    numbers = isinstance(stmt.lower, Literal) and isinstance(stmt.upper, Literal)
+    if stmt.kind == "serial":
+        return numbers and stmt.step == 1 and _is_vector(stmt.body)
+    inner = any(isinstance(s, For) for s in walk(stmt.body))
+    return numbers and _is_vector(stmt) and stmt.step == 1 and not inner
+
+
+def _is_vector(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.kind == "vector"
+
+
+def _short(lanes: Stmt) -> bool:
+    """Whether what a turn loads of each row is read at once."""
+    assert isinstance(lanes, For)
+    lower, upper = lanes.lower, lanes.upper
+    assert isinstance(lower, Literal) and isinstance(upper, Literal)
+    nodes = [n for s in walk(lanes.body) for e in expressions(s) for n in walk_expr(e)]
+    size = max((n.dtype.itemsize for n in nodes if isinstance(n, Load)), default=1)
+    return (int(upper.value) - int(lower.value)) * size <= VISIT
+
+
+def _bytes(buffer: Buffer) -> int:
+    """0: not known."""
+    total = buffer.dtype.itemsize
+    for size in buffer.shape:
+        total *= int(size.value) if isinstance(size, Literal) else 0
+    return total
+
+
+def _step(kernel: Kernel, load: Load, var: str) -> int:
+    """Bytes between what two turns of ``var`` load, one in the next row of the other: the last
+    index is within it; 0: not known."""
+    (buffer,) = [b for b in kernel.buffers if b.name == load.source]
+    forms = [to_affine(index) for index in load.indices]
+    known = [form for form in forms if form is not None]
+    moves = [form.coefficient(var) for form in known]
+    hidden = any(var in f.variables() and not m for f, m in zip(known, moves, strict=True))
+    if hidden or len(known) < len(forms) or len(forms) < 2 or moves[-1] or sum(moves) != 1:
+        return 0
+    strides = [s for s, m in zip(buffer.strides, moves, strict=True) if m]
+    if len(strides) != 1 or not isinstance(strides[0], Literal):
+        return 0
+    return int(strides[0].value) * buffer.dtype.itemsize
+
+
+def _sums(rows: _Rows) -> int:
+    """Bytes of the results of all turns."""
+    written = frozenset[str]().union(*map(buffers_written, walk(rows.loop.body)))
+    return sum(_bytes(b) for b in rows.kernel.buffers if b.name in written)
+
+
+# ---- what becomes of them -----------------------------------------------------------------------
+
+
+def _apart(rows: _Rows, places: int) -> Stmt | None:
+    """Rows of all places in each turn, and one of those that are left; None for too few rows."""
+    if places < 2 or rows.count // places < _TRIED * (places + 1):
+        return None  # more than those that are left then
+    most = rows.count // places
+    each = max(range(most, most - _TRIED, -1), key=lambda n: _spread(n * rows.step, places))
+    turn, place = rows.var("turn"), rows.var("place")
+    row = Block((_asked_for(rows, rows.stmts), *rows.stmts))
+    all_places = For(
+        place.name, literal(0), literal(places), "serial", rows.at(row, place * each + turn)
+    )
+    left = If(
+        turn < rows.count - places * each,
+        rows.at(Block(rows.stmts), turn + places * each),
+        Block(()),
+    )
+    return For(turn.name, literal(0), literal(each), "parallel", Block((all_places, left)))
+
+
+def _side_by_side(rows: _Rows, places: int, threads: int) -> Stmt | None:
+    """One row of each of several sums at a time; None where ``threads`` have one each."""
+    turns = -(-rows.count // max(1, places * threads)) * threads
+    places = -(-rows.count // turns)
+    if places < 2:
+        return None
+    turn, place, step = rows.var("turn"), rows.var("place"), rows.var("step")
+    here = turn * places + place
+    many = apply("min", literal(places), rows.count - turn * places)
+
+    def placed(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.kind == "serial":
+            return _behind(rows, stmt, places, many, (turn * places, place, step))
+        return For(place.name, literal(0), many, "serial", rows.at(stmt, here))
+
+    body = Block(tuple(map(placed, rows.stmts)))
+    return For(turn.name, literal(0), literal(-(-rows.count // places)), "parallel", body)
+
+
+def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr, Var, Var]) -> Stmt:
+    """``inner`` of all places, each some turns behind the last."""
+    first, place, step = names
+    lower, upper = inner.lower, inner.upper
+    assert isinstance(lower, Literal) and isinstance(upper, Literal)
+    length = int(upper.value) - int(lower.value)
+    each = _step(rows.kernel, rows.loads[0], inner.var)
+    lag = max(range(_TRIED), key=lambda n: _spread(rows.step - n * each, places))
+    at: dict[str, Expr] = {inner.var: step - place * lag + int(lower.value)}
+    stmts = (_asked_for(rows, (inner.body,)), inner.body)
+    row = map_all_expressions(Block(stmts), lambda e: substitute(e, at))
+    low: Expr = literal(0)
+    high = many
+    if lag:
+        low = apply("max", low, (step - length + lag) // lag)
+        high = apply("min", high, step // lag + 1)
+    inside = For(place.name, low, high, "serial", rows.at(row, first + place))
+    return For(step.name, literal(0), literal(length + lag * (places - 1)), "serial", inside)
+
+
+def _asked_for(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
+    """Prefetches of each line that the vector loops of ``stmts`` will load ``AHEAD`` bytes further
+    on."""
+    hints: dict[Stmt, None] = {}
+    for lanes in (s for s in stmts if isinstance(s, For)):
+        nodes = [n for s in walk(lanes.body) for e in expressions(s) for n in walk_expr(e)]
+        for load in (n for n in nodes if isinstance(n, Load) and n in rows.loads):
+            line, many = Var("line"), _LINE // load.dtype.itemsize
+            at = lanes.lower + line * many + AHEAD // load.dtype.itemsize
+            places = tuple(substitute(index, {lanes.var: at}) for index in load.indices)
+            lines = (lanes.upper - lanes.lower + (many - 1)) // many
+            hint = Prefetch(str(load.source), places)
+            hints[For(line.name, literal(0), lines, "unrolled", hint)] = None
+    return Block(tuple(hints))
+
+
+def _spread(distance: int, places: int) -> int:
+    """Bytes between the nearest two of ``places``, ``distance`` apart, within a page."""
+    offsets = [distance * n % _PAGE for n in range(1, places)]
+    return min(AHEAD, *(min(n, _PAGE - n) for n in offsets))
+
+
+def _replaced(stmt: Stmt, old: For, new: Stmt) -> Stmt:
+    """``stmt`` with ``new`` for ``old``, which is all of it but for lets and comments around."""
+    if stmt is old:
+        return new
+    if isinstance(stmt, Let):
+        return replace(stmt, body=_replaced(stmt.body, old, new))
+    assert isinstance(stmt, Block)
+    return Block(tuple(s if isinstance(s, Comment) else _replaced(s, old, new) for s in stmt.stmts))

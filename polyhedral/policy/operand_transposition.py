@@ -1,0 +1,180 @@
+"""Turned operands and sums: what lies scattered about the register tiles of a product goes through
+temporaries.
+
+    for h: for i: for d: O[i, d, h] = 0             for j: for d: for h: B[h, j, d] = V[j, d, h]
+    for h: for i: for d: for j:              →      for h: for i: for d: T[h, i, d] = 0
+      O[i, d, h] += A[h, i, j] * V[j, d, h]         for h: for i: for d: for j:
+                                                      T[h, i, d] += A[h, i, j] * B[h, j, d]
+                                                    for i: for d: for h: O[i, d, h] = T[h, i, d]
+
+Where neither rows nor lanes nor the stream of a tile move along the rows of memory, each element is
+a line of its own, and every tile touches it again. Copies before and after the product go through
+transposed blocks (``codegen/tile_transposes``), once. So do sums over windows that lie across the
+rows of what they read. Done where closed forms say that it pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from weft.ir.machine import Machine
+from weft.ir.scalar_expr import Expr, Load, Var, literal
+from weft.ir.scop import Access, Body, Scop, Statement
+from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.policy.product import sum_cycles
+from weft.polyhedral.policy.product_costs import extents
+from weft.polyhedral.transform.cache_read import copy_read
+from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
+from weft.polyhedral.transform.scheduled import fresh
+
+COPY = 1.0  # cycles for an element that is copied through transposed blocks
+WORTH = 0.9  # of the cycles that it took
+MOST = 3  # accesses of a product that are turned
+
+
+def turned_products(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
+    """``scop`` with temporaries for what lies scattered about its products, but for tensors that
+    are ``kept``."""
+    for name in [s.name for s in scop.statements if s.update is not None]:
+        s = scop.statement(name)
+        if kept.isdisjoint(a.tensor for a in (*s.reads, *s.writes)):
+            scop = _turned(scop, s, machine)
+    return scop
+
+
+def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
+    """``scop`` with the best of all ways in which operands and sums of ``s`` may be turned."""
+    accesses, sizes = (*s.reads, *s.writes), extents(s)
+    if sizes is None or len(s.writes) != 1:
+        return scop
+    outer = [d for d in s.dims if all(_moves(a, d) for a in accesses)]
+    numbers = [n for n, a in enumerate(accesses) if _scattered(a, outer) and _fits(scop, s, n)]
+    if not numbers and not _across(s):
+        return scop
+    cycles, before = sum_cycles, sum_cycles(scop, s, machine)
+    if before is None:  # a window, if anything
+        numbers = [len(s.reads)] if _across(s) and _fits(scop, s, len(s.reads)) else []
+        outer, cycles, before = [], _window_cycles, _window_cycles(scop, s, machine)
+    if before is None or not 0 < len(numbers) <= MOST:
+        return scop
+    best, least = scop, before * WORTH
+    for orders in product(*([None, *_orders(accesses[n], outer)] for n in numbers)):
+        changed, copied = scop, 0
+        for number, order in zip(numbers, orders, strict=True):
+            if order is not None:
+                changed = _with_order(changed, changed.statement(s.name), number, order)
+                copied += prod([sizes[d] for d in _names(accesses[number])])
+        after = cycles(changed, changed.statement(s.name), machine)
+        if after is not None and after + COPY * copied < least:
+            best, least = changed, after + COPY * copied
+    return best
+
+
+def _window_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
+    """What vectors along the target of ``statement`` take for their accesses, at one a cycle."""
+    sizes = extents(statement)
+    moving = [d for d in statement.dims if _moves(statement.writes[0], d)]
+    lanes = choose_lanes(scop, statement, moving, machine)
+    if sizes is None or lanes is None:
+        return None
+    return lanes.cost * prod(sizes.values()) / lanes.lanes
+
+
+def _moves(access: Access, dim: str) -> bool:
+    return any(mentions(i, (dim,)) for i in access.indices)
+
+
+def _scattered(access: Access, outer: Sequence[str]) -> bool:
+    """Whether no tile has neighbours of that access, and, in another order of dims, one would."""
+    names = _names(access)
+    return bool(names) and names[-1] in outer and not set(names) <= set(outer)
+
+
+def _across(s: Statement) -> bool:
+    """Whether nothing that ``s`` reads lies as its target does."""
+    (target,) = s.writes
+    last = _names(target)[-1:]
+    along = [r for r in s.reads for d in last if _moves(r, d)]
+    return bool(along) and all(jumps(r, *last) for r in along)
+
+
+def _fits(scop: Scop, s: Statement, number: int) -> bool:
+    """Whether that access may be one of a temporary: of a whole input, or of sums of an output."""
+    if number == len(s.reads):
+        return scop.tensor(s.writes[0].tensor).role == "output" and _start(scop, s) is not None
+    read = s.reads[number]
+    tensor, bounds = scop.tensor(read.tensor), box(s)
+    whole = [bounds.get(d) for d in _names(read)] == [(literal(0), size) for size in tensor.shape]
+    return tensor.role == "input" and whole and not read.may and not read.guard
+
+
+def _orders(access: Access, outer: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """Orders of its dims: the ``outer`` ones first, any of the others last."""
+    names = _names(access)
+    first = [k for k, d in enumerate(names) if d in outer]
+    rest = [k for k, d in enumerate(names) if d not in outer]
+    for last in rest:
+        yield (*first, *(k for k in rest if k != last), last)
+
+
+def _with_order(scop: Scop, s: Statement, number: int, order: tuple[int, ...]) -> Scop:
+    if number < len(s.reads):
+        dims = _names(s.reads[number])
+        return copy_read(scop, s.name, number, [dims[d] for d in order], "turned")[0]
+    start = _start(scop, s)
+    assert start is not None
+    return _through(scop, start, s.writes[0].tensor, order)
+
+
+def _start(scop: Scop, s: Statement) -> Statement | None:
+    """The statement before ``s`` that sets all elements that ``s`` updates, where no other uses
+    these; None where there is none, or the elements are not one for each point."""
+    users = list({u.name: u for u, _, _ in accesses_of(scop, s.writes[0].tensor)}.values())
+    if len(users) != 2 or len(s.writes) != 1 or users[1].name != s.name:
+        return None
+    (start, _) = users
+    for user in users:
+        plain = [a for a in (*user.reads, *user.writes) if a.tensor == s.writes[0].tensor]
+        if len(plain) != 1 or plain[0].may or plain[0].guard or not _names(plain[0]):
+            return None
+    whole = start.update is None and set(_names(start.writes[0])) == set(start.dims)
+    return start if whole and len(start.writes) == 1 else None
+
+
+def _names(access: Access) -> tuple[str, ...]:
+    """The dims that are the indices; () where these are anything else."""
+    found = tuple(index.name for index in access.indices if isinstance(index, Var))
+    return found if len(set(found)) == len(access.indices) else ()
+
+
+def _through(scop: Scop, start: Statement, tensor: str, order: tuple[int, ...]) -> Scop:
+    """``scop`` with the sums in a temporary whose dims are those of ``tensor`` in ``order``."""
+    old = scop.tensor(tensor)
+    own = fresh(f"{tensor}_turned", {t.name for t in scop.tensors})
+
+    def change(access: Access) -> Access:
+        if access.tensor != tensor:
+            return access
+        return Access(own, tuple(access.indices[d] for d in order))
+
+    statements = tuple(
+        replace(s, reads=tuple(map(change, s.reads)), writes=tuple(map(change, s.writes)))
+        for s in scop.statements
+    )
+    temp = replace(old, name=own, role="temp", shape=tuple(old.shape[d] for d in order))
+    at: tuple[Expr, ...] = start.writes[0].indices
+    copy = Statement(
+        fresh(f"{tensor}_copy", {s.name for s in scop.statements}),
+        start.dims,
+        start.domain,
+        nest_position(start.dims),
+        writes=(Access(tensor, at),),
+        reads=(change(Access(tensor, at)),),
+        body=Body((), (Load(0, (), old.dtype),)),
+    )
+    changed = replace(scop, tensors=(*scop.tensors, temp), statements=statements)
+    return insert_nest(changed, copy, changed.statements[-1])

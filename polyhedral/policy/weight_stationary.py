@@ -1,0 +1,91 @@
+"""Constants that the second cache does not hold: what is read again and again stays inside of them.
+
+    for y:                                      for j_t:                 a panel of w comes once,
+      for j_t:                                    for y:                 and stays in the cache
+        for x_r, j_r: registers          →          for x_r: registers
+          s[y, x, j] += … * w[j, k]                   s[y, x, j] += … * w[j, k]
+
+The loop over y would read all of w in each turn. Inside of those over panels it reads the other
+operands again instead: wherever less comes in from beyond the cache so, and that is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from math import inf, prod
+
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Literal
+from weft.ir.scop import Access, Scop
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.policy.cache_tiles import lanes_from_last
+from weft.polyhedral.policy.planner import Planner
+from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.product_costs import extents
+from weft.polyhedral.policy.reuse import SHARE
+
+SCATTERED = 2  # times a byte of panels, which lie as they are read, costs one of other operands
+LINE = 64  # bytes
+WORTH = 0.7  # of the bytes, what one more loop inside has to leave
+
+
+def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
+    """The outer dims, innermost last, whose loops go inside those over panels of ``lanes``."""
+    s, scop = planner.scop.statement(p.statement), planner.scop
+    sizes, held = extents(s), SHARE * planner.machine.near
+    far = _far(scop, s.reads, p, sizes or {}, held)
+    if p.window or sizes is None or far is None or lanes_from_last(planner.machine):
+        return ()
+    others = [r for r in s.reads if r != far]
+    whole, panels = bytes_beside(scop, far, sizes), -(-sizes[p.lanes] // lanes)
+    near = tuple(takewhile(lambda d: not moves(far, d), reversed(p.outer)))
+    best = 0
+    least = inf
+    for number in range(len(near) + 1):
+        dims = {*p.rows, *p.stream, *near[:number]}
+        each = sum(bytes_touched(scop, r, {d: sizes[d] for d in dims}) for r in others)
+        again = each * (panels if each + whole // panels > held else 1)
+        traffic = prod(sizes[d] for d in near[number:]) * (whole + SCATTERED * again)
+        if traffic < WORTH * least:
+            best, least = number, traffic
+    return near[:best][::-1]
+
+
+def moves(read: Access, dim: str) -> bool:
+    return any(mentions(i, (dim,)) for i in read.indices)
+
+
+def _far(
+    scop: Scop, reads: Iterable[Access], p: Product, sizes: Mapping[str, int], held: float
+) -> Access | None:
+    """The only constant operand that moves along the lanes, where a cache does not hold it."""
+    found = [r for r in reads if moves(r, p.lanes)]
+    constant = len(found) == 1 and scop.tensor(found[0].tensor).role == "constant"
+    return found[0] if constant and bytes_beside(scop, found[0], sizes) > held else None
+
+
+def bytes_beside(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+    """Bytes of what ``read`` reads, side by side."""
+    return scop.tensor(read.tensor).dtype.itemsize * prod(
+        n for d, n in sizes.items() if moves(read, d)
+    )
+
+
+def bytes_touched(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+    """What ``read`` touches as the dims of ``sizes`` run: of each row of memory as many lines as it
+    lies in on average, or all the way to the next row."""
+    tensor = scop.tensor(read.tensor)
+    total = apart = tensor.dtype.itemsize
+    for number, index in reversed(list(enumerate(read.indices))):
+        form, moving = to_affine(index), [d for d in sizes if mentions(index, (d,))]
+        steps = {d: abs(form.coefficient(d)) if form else 1 for d in moving}
+        span = sum(steps[d] * (sizes[d] - 1) for d in moving) + 1
+        if number == len(read.indices) - 1:
+            total = (span - 1) * apart + LINE
+        elif moving:
+            next_ = apart * min(steps.values())
+            total = min(total, next_ or total) * min(span, prod(sizes[d] for d in moving))
+        size = tensor.shape[number]
+        apart *= int(size.value) if isinstance(size, Literal) else 0
+    return total

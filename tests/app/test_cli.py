@@ -1,0 +1,225 @@
+"""The command line, through click's runner and as a process."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper
+
+import weft
+from weft.app.cli import cli
+
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.standard_normal((3, 12)).astype(np.float32)
+
+
+def weft_command(*arguments):
+    result = CliRunner().invoke(cli, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def json_of(*arguments):
+    return json.loads(weft_command(*arguments, "--json").stdout)
+
+
+def process(*arguments, cwd=None):
+    command = [sys.executable, "-m", "weft.app.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """linear.onnx: scores[n, 12] = x[n, 3] · W, open; fixed.onnx: the same for n = 1."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, rows in (("linear", "n"), ("fixed", 1)):
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["scores"])],
+            name,
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (rows, 3))],
+            [helper.make_tensor_value_info("scores", TensorProto.FLOAT, (rows, 12))],
+            [onnx.numpy_helper.from_array(WEIGHT, "w")],
+        )
+        opset = [helper.make_opsetid("", 17)]
+        onnx.save(
+            helper.make_model(graph, opset_imports=opset, ir_version=9), folder / f"{name}.onnx"
+        )
+    return folder
+
+
+def test_run_reads_and_writes_arrays(models, tmp_path):
+    x = RNG.standard_normal((5, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    result = weft_command(
+        "run", models / "linear.onnx", "--input", f"x=@{tmp_path / 'x.npy'}",
+        "--output", f"scores=@{tmp_path / 'y.npy'}", "--repeat", 2, "--threads", 1,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), x @ WEIGHT, rtol=1e-5, atol=1e-5)
+    assert "1 operators → " in result.output and "scores  float32[5, 12]" in result.output
+    assert "of 2 runs, 1 thread" in result.output
+
+
+def test_a_classifier_shows_its_likeliest_classes(models):
+    result = weft_command(
+        "run", models / "fixed.onnx", "--input", "x=[[1, 0, 0]]", "--json", "--no-peer"
+    )
+    data = json.loads(result.output)
+    scores = np.exp(WEIGHT[0].astype(np.float64))
+    expected = scores / scores.sum()
+    assert [entry["class"] for entry in data["top"]] == np.argsort(-expected)[:5].tolist()
+    found = [entry["probability"] for entry in data["top"]]
+    np.testing.assert_allclose(found, np.sort(expected)[::-1][:5], atol=1e-5)
+    assert data["latency_ms"]["min"] <= data["latency_ms"]["median"] and data["peer"] is None
+    assert data["stats"]["clusters"] == 1 and data["outputs"]["scores"]["shape"] == [1, 12]
+
+
+def test_random_inputs_follow_the_seed(models):
+    runs = [
+        json.loads(
+            weft_command("run", models / "fixed.onnx", "--seed", s, "--json", "--no-peer").output
+        )
+        for s in (1, 1, 2)
+    ]
+    assert runs[0]["outputs"] == runs[1]["outputs"] != runs[2]["outputs"]
+
+
+def test_one_number_fills_an_input(models):
+    data = json_of("run", models / "linear.onnx", "--shape", "x=2,3", "--input", "x=2", "--no-peer")
+    summary = data["outputs"]["scores"]
+    assert summary["shape"] == [2, 12]
+    assert summary["max"] == pytest.approx(float((2 * WEIGHT.sum(axis=0)).max()), rel=1e-5)
+
+
+def test_onnxruntime_is_beside_where_it_is_installed(models):
+    pytest.importorskip("onnxruntime")
+    data = json_of("run", models / "fixed.onnx", "--repeat", 3)
+    assert data["peer"]["equal"] and data["peer"]["largest_difference"] < 1e-5
+    assert data["peer"]["latency_ms"]["runs"] == data["latency_ms"]["runs"] == 3
+
+
+def test_a_result_unlike_onnxruntimes_is_exit_code_1(models, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    run = weft.Executable.run
+
+    def wrong(self, given):
+        return {name: value + 1 for name, value in run(self, given).items()}
+
+    monkeypatch.setattr(weft.Executable, "run", wrong)
+    result = weft_command("run", models / "fixed.onnx", "--repeat", 1)
+    assert result.exit_code == 1 and "NOT equal" in result.output
+
+
+def test_compile_then_run_the_artifact(models, tmp_path):
+    artifact = tmp_path / "linear.weft"
+    made = weft_command("compile", models / "linear.onnx", "-o", artifact, "--shape", "x=4,3")
+    assert made.exit_code == 0 and f"{artifact.stat().st_size:,} bytes" in made.output
+    x = RNG.standard_normal((4, 3)).astype(np.float32)
+    np.testing.assert_allclose(weft.load(artifact)(x), x @ WEIGHT, rtol=1e-5, atol=1e-5)
+    result = weft_command("run", artifact, "--json")
+    assert json.loads(result.output)["outputs"]["scores"]["shape"] == [4, 12]
+    again = weft_command(
+        "compile", models / "linear.onnx", "-o", artifact, "--shape", "x=4,3", "--json"
+    )
+    assert json.loads(again.output)["bytes"] == artifact.stat().st_size
+
+
+def test_compile_to_a_library(models, tmp_path):
+    library, header = tmp_path / "linear.o", tmp_path / "linear.h"
+    made = weft_command("compile", models / "fixed.onnx", "-o", library, "--header", header)
+    assert made.exit_code == 0 and f"{library.stat().st_size:,} bytes" in made.output
+    assert "int fixed_run(" in header.read_text()
+    assert library.read_bytes().startswith(b"\x7fELF")
+    options = ("-o", library, "--header", header, "--name", "mine", "--json")
+    found = json.loads(weft_command("compile", models / "fixed.onnx", *options).output)
+    assert (found["artifact"], found["header"]) == (str(library), str(header))
+    assert "int mine_run(" in header.read_text()
+    artifact = tmp_path / "again.weft"
+    weft_command("compile", models / "fixed.onnx", "-o", artifact)
+    weft_command("compile", artifact, "-o", library, "--header", header)
+    assert "int again_run(" in header.read_text()
+
+
+def test_explain(models):
+    fixed = models / "fixed.onnx"
+    text = weft_command("explain", fixed).output
+    for part in ("statements", "dependences", "schedule", "why neighbouring operators"):
+        assert part in text
+    assert "define" in weft_command("explain", fixed, "--source", "llvm").output
+    assert "add= " in weft_command("explain", fixed, "--stage", "scop").output
+    assert (
+        json.loads(weft_command("explain", fixed, "--json").output)["text"].strip() == text.strip()
+    )
+
+
+def test_cache_info_and_clear(models, tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    weft_command("run", models / "fixed.onnx", "--no-peer", "--repeat", 1)
+    info = json_of("cache", "info")
+    assert info["folder"] == str(tmp_path / "cache") and info["entries"] >= 1 and info["bytes"] > 0
+    assert "from the cache" in weft_command("run", models / "fixed.onnx", "--no-peer").output
+    assert json_of("cache", "clear")["freed"] == info["bytes"]
+    assert json_of("cache", "info")["entries"] == 0
+    monkeypatch.setenv("WEFT_CACHE_DIR", "off")
+    assert weft_command("cache", "info").output == "off: 0 programs, 0 bytes\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["run", "nosuch"], "E0800", "resnet18"),
+        (["run", "MODEL", "--input", "q=1"], "E0801", "one of x"),
+        (["run", "MODEL", "--input", "x"], "E0801", "NAME=VALUE"),
+        (["run", "MODEL", "--input", "x=one"], "E0801", "no number"),
+        (["run", "ARTIFACT", "--shape", "x=1,3"], "E0802", "--shape"),
+        (["run", "MODEL", "--input", "x=@none.npy"], "E0803", "none.npy"),
+        (["run", "MODEL", "--input", "x=[[1, 2]]"], "E0605", "float32[1, 3]"),
+        (["run", "MODEL", "--output", "q=@q.npy"], "E0804", "one of scores"),
+        (["run", "MODEL", "--output", "scores=@/no/such/y.npy"], "E0805", "/no/such/y.npy"),
+        (["run", "MODEL", "--shape", "x=2,3"], "E0013", "size 1 in dimension 0"),
+        (["run", "BROKEN"], "E0266", "not an ONNX model"),
+        (["compile", "OPEN", "-o", "x.weft"], "E0706", "x: float32[n, 3]"),
+        (["compile", "OPEN", "-o", "x.o"], "E0706", "x: float32[n, 3]"),
+        (["compile", "MODEL", "--header", "x.h"], "E0807", "-o NAME.o"),
+        (["compile", "MODEL", "-o", "x.weft", "--name", "x"], "E0807", "are for libraries"),
+        (["compile", "MODEL", "-o", "x.o", "--name", "a b"], "E0711", "a_b, say"),
+        (["compile", "MODEL", "-o", "/no/such/x.o"], "E0700", "/no/such/x.o"),
+        (["explain", "OPEN"], "E0620", "nothing of"),
+        (["explain", "MODEL", "--stage", "nope"], "E0609", "stages:"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("as_json", [False, True])
+def test_errors_are_typed_and_without_traceback(models, tmp_path, arguments, code, words, as_json):
+    (tmp_path / "broken.onnx").write_bytes(b"\xff" * 100)
+    places = {
+        "MODEL": models / "fixed.onnx", "OPEN": models / "linear.onnx",
+        "BROKEN": tmp_path / "broken.onnx", "ARTIFACT": tmp_path / "fixed.weft",
+    }  # fmt: skip
+    if "ARTIFACT" in arguments:
+        weft.compile(models / "fixed.onnx").save(places["ARTIFACT"])
+    result = weft_command(*(places.get(a, a) for a in arguments), *["--json"] * as_json)
+    assert result.exit_code == 2 and "Traceback" not in result.output
+    if as_json:
+        error = json.loads(result.stdout)["error"]
+        assert error["code"] == f"WEFT-{code}" and words in " ".join(error.values())
+    else:
+        assert f"error: WEFT-{code}: " in result.stderr and words in result.stderr
+
+
+@pytest.mark.long
+def test_as_a_process_with_its_exit_codes(models, tmp_path):
+    """Also: quiet on standard error, no bars, no colours, where nobody is at a terminal."""
+    fine = process("run", models / "fixed.onnx", "--no-peer", "--repeat", 1, cwd=tmp_path)
+    assert fine.returncode == 0 and fine.stderr == "" and "\x1b" not in fine.stdout
+    assert process("--version").stdout.split()[-1] == weft.__version__
+    failed = process("run", "nosuch", "--json")
+    assert failed.returncode == 2 and json.loads(failed.stdout)["error"]["code"] == "WEFT-E0800"
+    misused = process("run", "x", "--repeat", "none", "--json")
+    assert misused.returncode == 64 and json.loads(misused.stdout)["error"]["code"] == "WEFT-E0806"
+    misused = process("run", models / "fixed.onnx", "--shape", "x=a")
+    assert misused.returncode == 64 and "Usage:" in misused.stderr

@@ -1,0 +1,239 @@
+"""One cluster: tensor program → affine statements → legal schedule → kernels in loop IR."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from weft.codegen.from_schedule import build_kernel
+from weft.codegen.optimise_kernel import optimise_kernel
+from weft.driver.passes import Passes
+from weft.driver.targets import thread_count
+from weft.graph.cluster_program import ClusterProgram
+from weft.ir.errors import CompileError, WeftWarning
+from weft.ir.loop_ir import Kernel
+from weft.ir.loop_printer import print_kernel
+from weft.ir.loop_verifier import verify_kernel
+from weft.ir.machine import Machine
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import Leaf, Sequence, Tree, statements_below
+from weft.ir.scop import Scop, Tensor
+from weft.ir.scop_printer import scop_text
+from weft.ir.scop_verifier import verify as verify_scop
+from weft.polyhedral.assume_sizes import assume_in_bounds
+from weft.polyhedral.coalesce import coalesce
+from weft.polyhedral.contributing import contributing
+from weft.polyhedral.cut_domains import cut_domains
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.keep_order import keep_order
+from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.policy.operand_panels import read_again
+from weft.polyhedral.schedule_loops import Limits, schedule_loops
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.unread import unread
+from weft.polyhedral.validation import validate
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterKernel:
+    """A kernel and the Scop tensors that its buffers are, in order; ``again``: those of which it
+    reads each line many times."""
+
+    kernel: Kernel
+    reads: frozenset[str]
+    writes: frozenset[str]
+    again: frozenset[str] = frozenset()
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        return tuple(buffer.name for buffer in self.kernel.buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCode:
+    """Everything about one cluster that is independent of the names around it.
+
+    ``inputs`` and ``outputs`` are Scop tensors in the order of the cluster program's; ``fallback``
+    says why the serial schedule was taken, '' where the scheduler's own is used.
+    """
+
+    scheduled: Scheduled
+    kernels: tuple[ClusterKernel, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    fallback: str = ""
+
+
+def cluster_scop(
+    cluster: ClusterProgram, constant: frozenset[int], name: str, passes: Passes
+) -> Scop:
+    """``cluster`` as affine statements; ``constant``: numbers of inputs whose data is known."""
+    lowered = passes.run(
+        "scop",
+        lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
+        show=scop_text,
+        verify=verify_scop,
+    )
+    assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
+    needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
+    joined = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
+    scop = passes.run("cut", lambda: cut_domains(joined), show=scop_text, verify=verify_scop)
+    if passes.options.strict:
+        scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
+    passes.run("bounds", lambda: check_bounds(scop))
+    return scop
+
+
+def cluster_code(
+    scop: Scop, machine: Machine, passes: Passes, given: Scheduled | None = None
+) -> ClusterCode:
+    """The kernels of a cluster, in the order that the user has ``given`` or in Weft's own."""
+    if given is not None:
+        scheduled, fallback = given_schedule(scop, given, passes), ""
+        kernels = kernels_of(scheduled, scop.name, passes, machine)
+    else:
+        scheduled, kernels, fallback = automatic_code(scop, machine, scop.name, passes)
+    return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
+
+
+def automatic_code(
+    scop: Scop, machine: Machine, name: str, passes: Passes
+) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
+    """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
+    why the serial schedule was taken, or ''."""
+    threads = thread_count(passes.options)
+    limits = Limits()
+    while True:
+        choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
+        try:
+            scheduled = proved(scop, choose, passes)
+            return scheduled, kernels_of(scheduled, name, passes, machine), ""
+        except CompileError as error:  # a bug of the scheduler's is no reason not to compile
+            less = limits.after(error, scop, threads)
+            if less is None:
+                scheduled = serial_schedule(scop, error, passes)
+                return scheduled, kernels_of(scheduled, name, passes, machine), str(error)
+            limits = less
+            told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
+            warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def kernels_of(
+    scheduled: Scheduled, name: str, passes: Passes, machine: Machine
+) -> tuple[ClusterKernel, ...]:
+    """One kernel in loop IR for each top-level nest."""
+    threads = thread_count(passes.options)
+    return passes.run(
+        "loops",
+        lambda: tuple(_kernel(nest, machine, threads) for nest in nests(scheduled, name)),
+        show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
+    )
+
+
+def given_schedule(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
+    """``given``, checked once more; it must be of this very program."""
+    if given.original != scop:
+        raise CompileError(
+            "WEFT-E0015",
+            f"the schedule of {scop.name} is of another program",
+            hint="make it by weft.schedules of the same program, with the same options",
+        )
+    made = passes.run("schedule", lambda: given, show=lambda s: print_schedule(s.tree))
+    passes.run("legality", lambda: prove(scop, made))
+    return made
+
+
+def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
+    wanted = ("input", "constant") if role == "input" else (role,)
+    return tuple(t for t in scop.tensors if t.role in wanted)
+
+
+def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
+    """``scop`` with the inputs of these numbers marked as constants."""
+    inputs = [t.name for t in scop.tensors if t.role == "input"]
+    known = {inputs[k] for k in constant}
+    tensors = (replace(t, role="constant") if t.name in known else t for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors))
+
+
+def proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
+    """The scheduler's choice, which the checkers accept."""
+    scheduled = passes.run("schedule", choose, show=lambda s: print_schedule(s.tree))
+    passes.run("legality", lambda: prove(scop, scheduled))
+    return scheduled
+
+
+def serial_schedule(scop: Scop, error: CompileError, passes: Passes) -> Scheduled:
+    """The statements as they are written, because of ``error``, with a warning."""
+    warnings.warn(
+        f"{scop.name}: serial schedule; no fusion, tiling or parallel loops\n{error}",
+        WeftWarning,
+        stacklevel=2,
+    )
+    serial = initial(scop)
+    passes.run("legality", lambda: prove(scop, serial))
+    return serial
+
+
+def prove(scop: Scop, scheduled: Scheduled) -> None:
+    """Raise unless the schedule is legal and computes what the Scop does."""
+    check_bounds(scheduled.scop)
+    check(scheduled.scop, scheduled.tree)
+    validate(scop, scheduled.scop, scheduled.tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """What becomes one kernel: a top-level nest of a schedule and the statements in it."""
+
+    scop: Scop
+    tree: Tree
+
+
+def nests(scheduled: Scheduled, name: str) -> tuple[Nest, ...]:
+    """The top-level nests, in order: threads meet between kernels. Neighbours without loops are
+    one nest, and so are those from the first to the last that uses a local tensor: a kernel has
+    its local tensors to itself."""
+    tree = scheduled.tree
+    parts: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
+    local = {t.name for t in scheduled.scop.tensors if t.scope != "global"}
+    users = {
+        s.name: {a.tensor for a in (*s.reads, *s.writes)} & local for s in scheduled.scop.statements
+    }
+    uses = [set[str]().union(*(users[s] for s in statements_below(part))) for part in parts]
+    last = {tensor: k for k, used in enumerate(uses) for tensor in used}
+    runs: list[list[Tree]] = []
+    reach = -1  # up to where the parts belong to the run
+    for k, part in enumerate(parts):
+        alone = isinstance(part, Leaf) and runs and isinstance(runs[-1][-1], Leaf)
+        if k > reach and not alone:
+            runs.append([])
+        runs[-1].append(part)
+        reach = max([reach, *(last[tensor] for tensor in uses[k])])
+    trees = [run[0] if len(run) == 1 else Sequence(tuple(run)) for run in runs]
+    return tuple(
+        _nest(scheduled.scop, part, f"{name}_{k}" if len(trees) > 1 else name)
+        for k, part in enumerate(trees)
+    )
+
+
+def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
+    inside = set(statements_below(tree))
+    statements = tuple(s for s in scop.statements if s.name in inside)
+    written = {w.tensor for s in statements for w in s.writes}
+    read = {r.tensor for s in statements for r in s.reads}
+    tensors = tuple(t for t in scop.tensors if t.name in written | read)
+    return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
+
+
+def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
+    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), machine, threads)
+    verify_kernel(kernel)
+    shared = {buffer.name for buffer in kernel.buffers}
+    written = {w.tensor for s in nest.scop.statements for w in s.writes}
+    read = {r.tensor for s in nest.scop.statements for r in s.reads}
+    again = read_again(nest.scop, nest.tree, machine)
+    return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared), again)

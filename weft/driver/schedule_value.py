@@ -1,0 +1,308 @@
+"""``Schedule``: in which order, where and how a program's statements run, as an immutable value.
+
+    s = weft.schedule(lu)                     the order of the source
+    s = s.tile({"i": 32, "j": 32})            each step a new, checked schedule
+    s = s.parallel("i_t")
+    print(s)                                  this script
+    run = s.compile()
+
+Loops and statements go by their names; ``s.show()`` prints them. Every step is a transformation of
+``polyhedral/transform``, whose page says what it does; it is checked at once, against the
+dependences of the program, and a wrong one raises ``IllegalScheduleError`` with two instances of
+statements that it would put in the wrong order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import isfunction
+from typing import Any, ClassVar, Concatenate, ParamSpec
+
+from weft.driver.schedule_advice import calls, checker, same_program, way_out, with_steps
+from weft.driver.schedule_text import schedule_text
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError
+from weft.ir.isl_context import exclusively
+from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_verifier import source_of
+from weft.ir.scop import Scop
+from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.transform.arrange import arrange
+from weft.polyhedral.transform.cache_read import cache_read
+from weft.polyhedral.transform.cache_write import cache_write
+from weft.polyhedral.transform.compute_at import compute_at
+from weft.polyhedral.transform.contract import contract
+from weft.polyhedral.transform.cut import cut
+from weft.polyhedral.transform.distribute import distribute
+from weft.polyhedral.transform.double_buffer import double_buffer
+from weft.polyhedral.transform.expand import expand
+from weft.polyhedral.transform.expand_all import privatize
+from weft.polyhedral.transform.fuse import fuse
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.inline_producer import inline
+from weft.polyhedral.transform.order import order
+from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.promote import promote
+from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.rfactor import rfactor
+from weft.polyhedral.transform.scheduled import Scheduled, Step, unknown
+from weft.polyhedral.transform.set_kinds import parallel, set_kinds, vectorize
+from weft.polyhedral.transform.share import share
+from weft.polyhedral.transform.shift import shift
+from weft.polyhedral.transform.sink import sink
+from weft.polyhedral.transform.skew import reverse, skew
+from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.tensorize import tensorize
+from weft.polyhedral.transform.tile import tile
+from weft.polyhedral.transform.unroll import unroll, unroll_and_jam
+from weft.polyhedral.validation import validate
+from weft.runtime.pickling import StaysHere
+
+P = ParamSpec("P")
+_SAME_ORDER = {"split", "unroll", "parallel", "vectorize", "set_kinds"}  # of statements' instances
+
+
+def _step(
+    transformation: Callable[Concatenate[Scheduled, P], Scheduled],
+) -> Callable[Concatenate[Schedule, P], Schedule]:
+    """The method that takes one step and proves it legal."""
+    check_arguments = checker(transformation)
+
+    @exclusively
+    @wraps(transformation)
+    def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        check_arguments(self, *args, **kwargs)
+        after = transformation(self.scheduled, *args, **kwargs)
+        if after is self.scheduled:
+            return self
+        try:
+            _prove(self.scheduled, after)
+        except IllegalScheduleError as error:
+            raise _of_step(after.steps[-1], error) from None
+        return replace(self, scheduled=after)
+
+    return method
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What a schedule is for. ``text``: how a script names its unscheduled schedule."""
+
+    text: str
+    compile: Callable[[Schedule, Any], Any]  # with ``Options`` or None
+    automatic: Callable[[Scop], Scheduled]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Schedule(StaysHere):
+    """An order of a program's statements that is known to compute what the program does."""
+
+    scheduled: Scheduled
+    subject: Subject
+    _elsewhere: ClassVar[str] = (
+        "its script is a text, str(schedule): Schedule.from_script(text, source) builds it there"
+    )
+
+    # The order of loops.
+    split = _step(split)
+    tile = _step(tile)
+    reorder = _step(reorder)
+    fuse = _step(fuse)
+    distribute = _step(distribute)
+    skew = _step(skew)
+    shift = _step(shift)
+    reverse = _step(reverse)
+    share = _step(share)
+    sink = _step(sink)
+    order = _step(order)
+    arrange = _step(arrange)
+    cut = _step(cut)
+
+    # How loops run.
+    parallel = _step(parallel)
+    vectorize = _step(vectorize)
+    unroll = _step(unroll)
+    unroll_and_jam = _step(unroll_and_jam)
+    tensorize = _step(tensorize)
+    set_kinds = _step(set_kinds)
+
+    # Where values are computed and kept.
+    compute_at = _step(compute_at)
+    inline = _step(inline)
+    cache_read = _step(cache_read)
+    cache_write = _step(cache_write)
+    pack = _step(pack)
+    double_buffer = _step(double_buffer)
+    rfactor = _step(rfactor)
+    expand = _step(expand)
+    privatize = _step(privatize)
+    contract = _step(contract)
+    promote = _step(promote)
+
+    # ---- steps ------------------------------------------------------------------------------
+
+    def automatic(self) -> Schedule:
+        """The schedule that Weft chooses when nobody says anything, for as many threads as its
+        options say; steps so far are dropped.
+
+        Its script is one of transformations where these lead there, else ``automatic`` again.
+        """
+        start = self.unscheduled()
+        made = exclusively(self.subject.automatic)(start.scheduled.original)
+        begun = start.scheduled if made.start == start.scheduled else with_steps(made)
+        found = begun and replace(start, scheduled=begun)._replayed(made)
+        found = found or replace(made, steps=(Step("automatic", ""),), start=None)
+        _prove(start.scheduled, found)
+        return replace(self, scheduled=found)
+
+    def _replayed(self, made: Scheduled) -> Scheduled | None:
+        """``made``, if its steps lead there from here."""
+        try:
+            rebuilt = self.replay("\n".join(_script("s", made.steps))).scheduled
+        except (IllegalScheduleError, BudgetError):
+            return None
+        return rebuilt if same_program(rebuilt, made) else None
+
+    def unscheduled(self) -> Schedule:
+        """The order of the source."""
+        return replace(self, scheduled=initial(self.scheduled.original))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What was done, in order."""
+        return self.scheduled.steps
+
+    def why_not(self, method: str, *args: Any, **kwargs: Any) -> str | None:
+        """Why ``getattr(self, method)(*args, **kwargs)`` would be refused, and what to try instead.
+
+        None where it is legal. Raises ``IllegalScheduleError`` (WEFT-E0019) for a method that is
+        no transformation.
+        """
+        if method not in TRANSFORMATIONS:
+            what = f"there is no transformation {method!r}"
+            raise unknown("WEFT-E0019", what, "transformations", method, TRANSFORMATIONS)
+        try:
+            getattr(self, method)(*args, **kwargs)
+        except (IllegalScheduleError, BudgetError) as error:
+            better = way_out(self, method, args, kwargs) if error.code in _VIOLATIONS else ""
+            if better:
+                error.hint = better
+            return str(error)
+        return None
+
+    # ---- as text ----------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        """The Python script that rebuilds this schedule."""
+        return "\n".join(_script(self.subject.text, self.steps))
+
+    def __repr__(self) -> str:
+        return f"<Schedule of {self.scheduled.original.name}, {len(self.steps)} steps>"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both do the same steps to the same program."""
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return str(self) == str(other) and self.scheduled.original == other.scheduled.original
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def diff(self, other: Schedule) -> str:
+        """What changes from this script to that of ``other``, line by line; '' if nothing does."""
+        if not isinstance(other, Schedule):
+            raise not_a_schedule("other", other)
+        lines = difflib.unified_diff(
+            str(self).splitlines(), str(other).splitlines(), "this", "other", lineterm=""
+        )
+        return "\n".join(lines)
+
+    def replay(self, script: str) -> Schedule:
+        """The schedule that ``script`` builds, its first line standing for this schedule.
+
+        Nothing of it is executed but steps with literal arguments. Raises
+        ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, and what steps raise.
+        """
+        made = self
+        for method, args, kwargs in calls(script, (*TRANSFORMATIONS, "automatic")):
+            made = getattr(made, method)(*args, **kwargs)
+        return made
+
+    @staticmethod
+    def from_script(script: str, source: Any) -> Schedule:
+        """The schedule that ``script``, the text of a schedule, builds for ``source``.
+
+        ``source``: a kernel, or any schedule of the same program. Raises as ``replay`` does.
+        """
+        start = source if isinstance(source, Schedule) else getattr(source, "schedule", None)
+        start = start() if callable(start) else start
+        if not isinstance(start, Schedule):
+            raise not_a_schedule("source", source)
+        return start.unscheduled().replay(script)
+
+    def show(self) -> str:
+        """The program as it runs, as Python-like loops."""
+        return schedule_text(self.scheduled)
+
+    def tree_text(self) -> str:
+        """The schedule tree: for each loop its value in terms of the statements' own dims."""
+        return print_schedule(self.scheduled.tree)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The names of all loops, outermost first, in textual order."""
+        return tuple(loop.name for loop in self.scheduled.loops())
+
+    @property
+    def statements(self) -> dict[str, str]:
+        """Name -> where it comes from, for every statement."""
+        return {s.name: source_of(s) for s in self.scheduled.scop.statements}
+
+    def compile(self, options: Any = None) -> Any:
+        """The program, compiled in this order."""
+        return self.subject.compile(self, options)
+
+
+def _script(start: str, steps: Seq[Step]) -> list[str]:
+    return [f"s = {start}", *(f"s = s.{step}" for step in steps)]
+
+
+def not_a_schedule(name: str, value: object) -> CompileError:
+    return CompileError(
+        "WEFT-E0015",
+        f"{name} is a {type(value).__name__}, not a Schedule",
+        hint="weft.schedule(x), or weft.schedules(x) by name",
+    )
+
+
+TRANSFORMATIONS = tuple(
+    name for name, v in vars(Schedule).items() if isfunction(v) and hasattr(v, "__wrapped__")
+)
+"""The methods of ``Schedule`` that are steps."""
+
+_VIOLATIONS = {"WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}
+
+
+def _prove(before: Scheduled, after: Scheduled) -> None:
+    """Raise unless ``after``, one step from ``before``, is legal, given that ``before`` is.
+
+    Orders of the same instances are compared by their dependences. Other instances, other storage,
+    and statements that the source has no place for are validated against the original.
+    """
+    changed = after.scop is not before.scop
+    placed = all(s.position for s in after.scop.statements)
+    if changed:
+        check_bounds(after.scop)
+    check(after.scop, after.tree)
+    if changed or not (placed or after.steps[-1].name in _SAME_ORDER):
+        validate(after.original, after.scop, after.tree)
+
+
+def _of_step(step: Step, error: IllegalScheduleError) -> IllegalScheduleError:
+    """``error``, which names the step that it comes from."""
+    return IllegalScheduleError(
+        error.code, f"{step}: {error.what}", where=error.where, why=error.why, hint=error.hint
+    )

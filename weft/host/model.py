@@ -1,0 +1,270 @@
+"""An ONNX model as a callable with the surface of an ``Executable``.
+
+A model of fixed shapes and no control flow *is* one ``Executable``. Any other is compiled for the
+shapes and data of its calls; ``Model`` shows what that has made so far.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from weft.driver.options import Options
+from weft.frontend.onnx.importer import declared_value
+from weft.frontend.onnx.onnx_graph import Port, Region
+from weft.frontend.onnx.open_model import Source
+from weft.host.onnx_model import OnnxModel, load_model
+from weft.host.onnx_shapes import Shapes, describe
+from weft.ir.errors import ArtifactError, CallError, UnsupportedError
+from weft.ir.operator_graph import Graph, Value
+from weft.ir.tensor_expr import constant_size
+from weft.runtime.arguments import check_writable, not_by_name
+from weft.runtime.executable import Executable
+from weft.runtime.pickling import StaysHere
+from weft.verify.verify_full import compile_and_verify
+
+Data = Any  # an array, or a list (a sequence) or None (an empty optional)
+Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
+
+
+def compile_model(
+    source: Source, options: Options, shapes: Shapes | None = None
+) -> Executable | Model:
+    """The ONNX model ``source``: one ``Executable`` where its shapes are fixed."""
+    made: list[Executable] = []
+
+    def compiler(graph: Graph) -> Executable:
+        made.append(compile_and_verify(graph, options))
+        return made[-1]
+
+    onnx = load_model(source, compiler, shapes)
+    whole = _whole(onnx)
+    # An initializer that is also an input may be overridden by a call, which only a Model can do.
+    overridable = len(onnx.input_names) < len(onnx.region.inputs)
+    return Model(onnx, made) if whole is None or overridable else whole
+
+
+def _whole(onnx: OnnxModel) -> Executable | None:
+    """The one executable that computes all of the model, if there is one."""
+    whole = onnx.executable
+    if not isinstance(whole, Executable):
+        return None
+    inputs, outputs = (tuple(s.name for s in side) for side in (whole.inputs, whole.outputs))
+    same = inputs == onnx.input_names and outputs == onnx.output_names
+    return whole if same else None
+
+
+class Model(StaysHere):
+    """An ONNX model with open shapes, control flow or data that is no tensor.
+
+    Called like an ``Executable``, in order or by name. The first call with new shapes compiles for
+    them; 64 are remembered for each part of the model. Calls may run at the same time.
+    """
+
+    __slots__ = ("_made", "_onnx")
+    _elsewhere = (
+        "compile the ONNX model there, or give its sizes, weft.compile(model, shapes=...): what is"
+        " one Executable is saved, loaded and pickled"
+    )
+
+    def __init__(self, onnx: OnnxModel, made: list[Executable]) -> None:
+        self._onnx = onnx
+        self._made = made  # grows as calls compile
+
+    def __call__(self, /, *arrays: Data, out: Out = None, **by_name: Data) -> Any:
+        outputs = self._onnx.outputs(*arrays, **by_name)
+        placed = self._placed(dict(zip(self.output_names, outputs, strict=True)), out)
+        results = tuple(placed.values())
+        return results[0] if len(results) == 1 else results
+
+    def run(self, arrays: Mapping[str, Data], *, out: Out = None) -> dict[str, Data]:
+        """The outputs by name, from the inputs by name.
+
+        ``CallError`` for unfit inputs, ``CompileError`` where these shapes or data make the model
+        ill-formed, ``ExecutionError`` as compiled code does.
+        """
+        if not isinstance(arrays, Mapping):
+            raise not_by_name(arrays)
+        return self._placed(self._onnx.run(arrays), out)
+
+    def _placed(self, results: dict[str, Data], out: Out) -> dict[str, Data]:
+        """``results``, those with a place copied there once all places are known to fit."""
+        places = self._places(out)
+        for name, place in places.items():
+            _check_place(name, place, results[name])
+        for name, place in places.items():
+            np.copyto(place, results[name])
+        return {**results, **places}
+
+    def _places(self, out: Out) -> dict[str, np.ndarray]:
+        names = self.output_names
+        match out:
+            case None:
+                return {}
+            case Mapping():
+                if unknown := [name for name in out if name not in names]:
+                    raise CallError(
+                        "WEFT-E0601",
+                        f"there is no output {unknown[0]!r}",
+                        hint=f"outputs: {', '.join(names)}",
+                    )
+                return dict(out)
+            case tuple() | list():
+                given = list(out)
+            case _:
+                given = [out]
+        if len(given) != len(names):
+            raise CallError(
+                "WEFT-E0606",
+                f"out has {len(given)} arrays for {len(names)} outputs",
+                hint=f"outputs, in order: {', '.join(names)}",
+            )
+        return {n: place for n, place in zip(names, given, strict=True) if place is not None}
+
+    # ---- looking at it ------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self._onnx.region.name
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Inputs that a call must give, in the model's order."""
+        return self._onnx.input_names
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self._onnx.output_names
+
+    @property
+    def input_values(self) -> dict[str, Value | None]:
+        """Shape and dtype of each input, open sizes as symbols; None where there is no rank."""
+        ports = {port.name: port for port in self._onnx.region.inputs}
+        return {name: _declared(ports[name]) for name in self.input_names}
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """What has been compiled so far, in order."""
+        return tuple(self._made)
+
+    @property
+    def stats(self) -> Mapping[str, object]:
+        """Sums over what has been compiled, and "host": nodes that run on the host."""
+        counts: dict[str, object] = {}
+        for executable in self._made:
+            _add(counts, executable.stats)
+        return MappingProxyType({**counts, **self._onnx.stats})
+
+    def explain(self) -> str:
+        """What was fused, tiled and scheduled, and why, for each thing compiled so far."""
+        return self._texts(lambda executable: executable.explain())
+
+    def as_text(self, stage: str) -> str:
+        """What has been compiled, after ``stage``; ``CallError`` lists the stages there are."""
+        return self._texts(lambda executable: executable.as_text(stage))
+
+    def source(self, language: str) -> str:
+        """The generated code: "llvm" as emitted, "asm" for the target."""
+        return self._texts(lambda executable: executable.source(language))
+
+    def _texts(self, of: Callable[[Executable], str]) -> str:
+        if not self._made:
+            raise CallError(
+                "WEFT-E0620",
+                f"nothing of {self.name!r} is compiled yet",
+                why=_open_sizes(self._onnx.region) or "it runs on the host",
+                hint="call it once, or give its sizes: weft.compile(model, shapes=...)",
+            )
+        return "\n".join(f"---- {executable!r}\n{of(executable)}" for executable in self._made)
+
+    def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
+        """Write one file that ``weft.load`` runs without compiling; the model's sizes are fixed.
+
+        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program.
+        """
+        self._one().save(path, texts=texts)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        header: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write a library that C programs call, as ``Executable.export`` does.
+
+        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program.
+        """
+        self._one().export(path, header=header, name=name)
+
+    def _one(self) -> Executable:
+        """The one compiled program that this is."""
+        whole = _whole(self._onnx)
+        if whole is None:
+            raise ArtifactError(
+                "WEFT-E0706",
+                f"{self.name!r} cannot be saved as one artifact",
+                why=_open_sizes(self._onnx.region) or "parts run on the host or depend on data",
+                hint="give open sizes: weft.compile(model, shapes={'x': (1, 3, 224, 224)}), or"
+                " weft compile --shape x=1,3,224,224",
+            )
+        return whole
+
+    @property
+    def _inputs(self) -> str:
+        wanted = self.input_names
+        ports = [port for port in self._onnx.region.inputs if port.name in wanted]
+        return "inputs: " + ", ".join(f"{port.name}: {describe(port)}" for port in ports)
+
+    def __repr__(self) -> str:
+        return f"<weft.Model {self.name}({self._inputs.removeprefix('inputs: ')})>"
+
+
+def _open_sizes(region: Region) -> str:
+    """The inputs whose shapes the model leaves open, in words; '' where there are none."""
+    names = [f"{port.name}: {describe(port)}" for port in region.inputs if _is_open(port)]
+    return f"sizes are open: {', '.join(names)}" if names else ""
+
+
+def _is_open(port: Port) -> bool:
+    value = _declared(port)
+    return value is None or any(constant_size(size) is None for size in value.shape)
+
+
+def _declared(port: Port) -> Value | None:
+    try:
+        return declared_value(port)
+    except UnsupportedError:  # no rank, or no tensor
+        return None
+
+
+def _check_place(name: str, place: object, result: Data) -> None:
+    if not isinstance(place, np.ndarray) or not isinstance(result, np.ndarray):
+        raise CallError("WEFT-E0606", f"out for {name!r}: only arrays can be given places")
+    if place.dtype != result.dtype or place.shape != result.shape:
+        raise CallError(
+            "WEFT-E0606",
+            f"out for {name!r} is {place.dtype}{list(place.shape)},"
+            f" not {result.dtype}{list(result.shape)}",
+        )
+    check_writable(place, f"out for {name!r}")
+
+
+def _add(counts: dict[str, object], stats: Mapping[str, object]) -> None:
+    """Add the numbers of ``stats`` to ``counts``, nested ones too; None where one is unknown."""
+    for key, value in stats.items():
+        if isinstance(value, Mapping):
+            inner = counts.setdefault(key, {})
+            assert isinstance(inner, dict)
+            _add(inner, value)
+        elif isinstance(value, bool):
+            counts[key] = counts.get(key, True) and value
+        elif isinstance(value, int | float):
+            before = counts.get(key, 0)
+            counts[key] = before + value if isinstance(before, int | float) else None
+        else:
+            counts[key] = None

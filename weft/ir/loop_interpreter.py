@@ -1,0 +1,197 @@
+"""Loop IR in NumPy, one scalar at a time: slow and obvious, the oracle of every emitter.
+
+Parallel and vector loops run in order, one of the orders that they allow. Nothing is lenient:
+an access outside a buffer, a write to a read-only one or a read of memory that was never written
+in an ``Allocate`` raises ``AssertionError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.ir.dtypes import DType
+from weft.ir.loop_ir import (
+    Allocate,
+    Barrier,
+    Block,
+    Buffer,
+    Check,
+    Comment,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Single,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from weft.ir.scalar_expr import Expr
+from weft.ir.scalar_point import PointEvaluator
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Status:
+    """The first failed ``Check``: code 0 if none failed."""
+
+    code: int = 0
+    detail: tuple[int, int] = (0, 0)
+
+
+def interpret(
+    kernel: Kernel, parameters: Mapping[str, int], buffers: Mapping[str, Array]
+) -> Status:
+    """Run ``kernel`` on flat arrays (one element for each addressable place), in place."""
+    machine = Machine(dict(parameters))
+    machine.take(kernel, buffers)
+    with np.errstate(all="ignore"):
+        machine.run(kernel.body)
+    return machine.status
+
+
+@dataclass(slots=True)
+class Memory:
+    """A buffer's elements, and which of them were ever written."""
+
+    buffer: Buffer
+    values: Array
+    written: Array
+    strides: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Machine:
+    """One thread: the names and memory that it sees."""
+
+    names: dict[str, Any]
+    memory: dict[str, Memory] = field(default_factory=dict)
+    status: Status = field(default_factory=Status)
+    point: PointEvaluator = field(default_factory=PointEvaluator)
+
+    def take(self, kernel: Kernel, buffers: Mapping[str, Array]) -> None:
+        """The arguments of ``kernel``."""
+        for buffer in kernel.buffers:
+            memory = buffers[buffer.name]
+            assert memory.ndim == 1 and memory.dtype == buffer.dtype.numpy, buffer.name
+            self.bind(buffer, memory, np.ones(memory.shape, bool))
+
+    def touched(self, memory: Memory, place: int, *, writes: bool) -> None:
+        """Called at every access."""
+
+    def bind(self, buffer: Buffer, values: Array, written: Array) -> None:
+        strides = tuple(int(self.value(s)) for s in buffer.strides)
+        self.memory[buffer.name] = Memory(buffer, values, written, strides)
+
+    def value(self, expr: Expr) -> Any:
+        return self.point.value(expr, self.names, self._load)
+
+    def _load(self, source: Hashable, indices: tuple[Any, ...]) -> Any:
+        memory = self.memory[str(source)]
+        return self._read(memory, self._place(memory, indices))
+
+    def _read(self, memory: Memory, place: int) -> Any:
+        assert memory.written[place], f"{memory.buffer.name} is read before it is written"
+        self.touched(memory, place, writes=False)
+        return memory.values[place]
+
+    @staticmethod
+    def _place(memory: Memory, indices: Sequence[Any]) -> int:
+        place = 0
+        for index, stride in zip(indices, memory.strides, strict=True):
+            place += int(index) * stride
+        inside = 0 <= place < memory.values.size
+        assert inside, f"{memory.buffer.name}{list(map(int, indices))} is outside its buffer"
+        return place
+
+    def store(self, name: str, indices: tuple[Expr, ...], value: Any) -> None:
+        memory = self.memory[name]
+        self._write(memory, self._place(memory, [self.value(i) for i in indices]), value)
+
+    def _write(self, memory: Memory, place: int, value: Any) -> None:
+        assert memory.buffer.writable, f"{memory.buffer.name} is read only"
+        self.touched(memory, place, writes=True)
+        memory.values[place] = value
+        memory.written[place] = True
+
+    def run(self, stmt: Stmt) -> None:
+        outer = self.names
+        while isinstance(stmt, Let):
+            self.names = {**self.names, stmt.name: self.value(stmt.value)}
+            stmt = stmt.body
+        match stmt:
+            case Block(stmts):
+                for each in stmts:
+                    self.run(each)
+            case For():
+                self.repeat(stmt, self.turns(stmt))
+            case While():
+                while self.value(stmt.condition):
+                    self.run(stmt.body)
+            case If():
+                self.run(stmt.then if self.value(stmt.condition) else stmt.otherwise)
+            case Store():
+                self.store(stmt.buffer, stmt.indices, self.value(stmt.value))
+            case Update():
+                self._update(stmt)
+            case Check():
+                if not self.value(stmt.condition) and not self.status.code:
+                    first, second = (int(self.value(d)) for d in stmt.detail)
+                    self.status = Status(stmt.code, (first, second))
+            case Allocate():
+                self._allocate(stmt)
+            case Single(body):
+                self.run(body)
+            case Comment() | Barrier() | Prefetch():
+                pass
+        self.names = outer
+
+    def turns(self, loop: For) -> range:
+        return range(int(self.value(loop.lower)), int(self.value(loop.upper)), loop.step)
+
+    def repeat(self, loop: For, turns: range) -> None:
+        outer = self.names
+        for index in turns:
+            self.names = {**outer, loop.var: index}
+            self.run(loop.body)
+        self.names = outer
+
+    def _update(self, stmt: Update) -> None:
+        monoid = stmt.monoid
+        targets = []
+        for name, indices in stmt.targets:
+            memory = self.memory[name]
+            targets.append((memory, self._place(memory, [self.value(i) for i in indices])))
+        old = [self._read(memory, place) for memory, place in targets]
+        new = [self.value(v) for v in stmt.values]
+        operands = {v.name: x for v, x in zip(monoid.left, old, strict=True)}
+        operands |= {v.name: x for v, x in zip(monoid.right, new, strict=True)}
+        results = [self.point.value(c, operands) for c in monoid.combined]
+        for (memory, place), result in zip(targets, results, strict=True):
+            self._write(memory, place, result)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        outer = self.memory
+        self.memory = dict(outer)
+        self.fresh(stmt.buffer)
+        self.run(stmt.body)
+        self.memory = outer
+
+    def fresh(self, buffer: Buffer) -> None:
+        """Memory for ``buffer``, nothing written in it."""
+        shape = [int(self.value(s)) for s in buffer.shape]
+        strides = [int(self.value(s)) for s in buffer.strides]
+        size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        size = 0 if 0 in shape else size
+        self.bind(buffer, np.zeros(size, _numpy(buffer.dtype)), np.zeros(size, bool))
+
+
+def _numpy(dtype: DType) -> np.dtype[Any]:
+    return dtype.numpy

@@ -1,0 +1,131 @@
+"""Machines as data: what a scheduler needs to know of the processor it schedules for, and the
+instructions that a point band may be mapped onto.
+
+Records of real machines live in ``codegen/machines/`` and ``accel/machines/``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.ir.build import monoid
+from weft.ir.dtypes import DType
+from weft.ir.instruction import ACCUMULATOR, Instruction, Operand
+from weft.ir.scalar_expr import Load, Var, literal
+from weft.ir.scop import Access, Body, Statement, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One level: ``size`` and ``line`` in bytes, as one core sees it; ``bandwidth``: bytes that it
+    hands to the level above per cycle (default: typical of second and third levels); ``cores``:
+    how many have it together; ``ways``: lines whole pages apart that it holds at once;
+    ``foresees``: a program that reads memory from end to end waits for it least if it asks for
+    nothing ahead, and reads one place at a time."""
+
+    size: int
+    line: int = 64
+    bandwidth: float = 24.0
+    cores: int = 1
+    ways: int = 8
+    foresees: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A CPU core with its caches, smallest first.
+
+    ``vector_bytes`` and ``vector_registers`` describe the register file; ``fma_latency`` is in
+    cycles, ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions. ``frequency`` is in
+    cycles per second, ``memory_bandwidth`` in bytes per second for one core: typical of servers, as
+    is what costs are estimated from; no record is measured unasked, since it is part of cache keys.
+    ``barrier`` is in seconds: all threads of a program meet. ``misses``: lines of memory that a
+    core waits for at once. ``features``: names, as LLVM writes them ("avx512vnni", "dotprod"), of
+    what it has that instructions ask for.
+    ``extensions`` are what it computes beside multiply-adds of vectors, the best first.
+    """
+
+    name: str
+    vector_bytes: int
+    vector_registers: int
+    caches: tuple[Cache, ...]
+    fma_latency: int = 4
+    fma_per_cycle: int = 2
+    loads_per_cycle: int = 2
+    frequency: float = 3.0e9
+    memory_bandwidth: float = 12.0e9
+    barrier: float = 2.0e-6
+    misses: int = 24
+    features: tuple[str, ...] = ()
+    extensions: tuple[Instruction, ...] = ()
+
+    @property
+    def near(self) -> int:
+        """Bytes of the second cache, or of the only one."""
+        return self.caches[:2][-1].size
+
+    def bandwidths(self) -> tuple[float, ...]:
+        """Bytes per second out of each memory into the next smaller one: out of the second cache
+        into the first, …, out of main memory into the last cache."""
+        inner = tuple(cache.bandwidth * self.frequency for cache in self.caches[1:])
+        return (*inner, self.memory_bandwidth)
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of ``dtype`` in one vector register."""
+        return max(1, self.vector_bytes // dtype.itemsize)
+
+    def instructions(self, dtype: DType) -> tuple[Instruction, ...]:
+        """What register tiles of ``dtype`` may be made of (``policy/instruction_choice.py``)."""
+        own = tuple(x for x in self.extensions if x.dtype == dtype)
+        fused = outer_product(self, dtype)
+        other = outer_product(self, dtype, any_update=True)
+        return (*own, fused, other) if dtype.is_float else (*own, other)
+
+
+def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -> Instruction:
+    """``acc[row, lane] += a[row] * b[lane]``: vector multiply-adds of a broadcast element.
+
+    With ``any_update``, any monoid and contribution, as multiplication and addition apart.
+    """
+    a, b = Load(0, (), dtype), Load(1, (), dtype)
+    product, fold = (a & b, "or") if dtype.kind == "bool" else (a * b, "add")
+    row, lane = Var("row"), Var("lane")
+    step = Statement(
+        "step",
+        ("row", "lane"),
+        (),
+        (0, "row", 0, "lane", 0),
+        writes=(Access(ACCUMULATOR, (row, lane)),),
+        reads=(Access("a", (row,)), Access("b", (lane,))),
+        body=Body((), (product,)),
+        update=Update(monoid(fold, dtype), ()),
+    )
+    return Instruction(
+        "vector outer product" if any_update else "multiply-add outer product",
+        step,
+        {"row": 1, "lane": machine.lanes(dtype)},
+        {ACCUMULATOR: Operand((lane,)), "a": Operand((literal(0),)), "b": Operand((lane,))},
+        machine.vector_registers,
+        (2.0 if any_update else 1.0) / machine.fma_per_cycle,
+        any_update,
+    )
+
+
+MASKS = 8  # registers for vectors of bools
+MAX_VECTORS = 3  # wider tiles gain nothing and cut more of their lanes off at diagonals and tails
+
+
+def register_tile(machine: Machine, dtype: DType, vectors: int | None = None) -> tuple[int, int]:
+    """Rows, and vectors in each, of the outer product's accumulators: the fewest loads for each
+    multiply-add among the tiles that leave registers for one row of operands and some broadcasts;
+    of those with that many ``vectors`` if it is given.
+
+    8 rows of 3 vectors with 32 registers (measured: 91-94% of the register-only peak, as 6 x 4 and
+    9 x 3; 12 x 2 and 14 x 2 reach 86-90%), 4 of 3 with 16.
+    """
+    # An element's size makes a vector's lanes, and leaves the tile's shape.
+    registers = MASKS if dtype.kind == "bool" else machine.vector_registers
+    free = registers - max(1, registers // 10)
+    widths = range(1, MAX_VECTORS + 1) if vectors is None else (vectors,)
+    tiles = [(max(1, (free - v) // v), v) for v in widths]
+    return min(tiles, key=lambda tile: (tile[0] + tile[1]) / (tile[0] * tile[1]))

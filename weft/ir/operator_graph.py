@@ -1,0 +1,68 @@
+"""IR 2, the operator graph: immutable values, calls of operators, constants.
+
+    Graph  ::= name, inputs: Value…, outputs: Value…, nodes: Node… (topological), constants
+    Value  ::= name, shape: Size…, dtype
+    Node   ::= name, op, inputs: Value…, outputs: Value…, attributes, program, origin
+
+* A node *is* the tensor program that it calls: ``program.inputs[i]`` stands for ``inputs[i]`` and
+  ``program.outputs[i]`` defines ``outputs[i]``. ``op`` and ``attributes`` say how people call it;
+  no pass may decide by them. Shapes and dtypes of outputs are those of the program's outputs.
+* Every value is defined once: as an input, a constant or one node's output. Names are unique,
+  any text, and appear in errors as the user wrote them.
+* ``constants`` maps a value's name to its data, read-only arrays in the value's dtype and shape.
+* State (a KV cache) is an input/output pair that may share storage: ``in_place``.
+* Size symbols are shared by the whole graph. A node whose program's inputs use other symbols or
+  sizes than its values is ill-formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.ir.dtypes import DType
+from weft.ir.tensor_expr import Program, Size
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    name: str
+    shape: tuple[Size, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    name: str
+    op: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    attributes: Mapping[str, object]
+    program: Program
+    origin: str = ""  # where in the user's source: "model.onnx node 'conv1' (Conv)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    in_place: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that may share storage
+
+    @property
+    def producers(self) -> dict[str, Node]:
+        """Value name -> the node that defines it."""
+        return {value.name: node for node in self.nodes for value in node.outputs}
+
+    @property
+    def consumers(self) -> dict[str, list[Node]]:
+        """Value name -> the nodes that read it, in order, each once."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(value.name for value in node.inputs):
+                found.setdefault(name, []).append(node)
+        return found

@@ -1,0 +1,122 @@
+"""IR 4, schedule trees: in which order the statement instances of a Scop run.
+
+    Tree     ::= Band(loops, child) | Sequence(children) | Mark(payload, child) | Leaf(statement)
+    Loop     ::= name, at: statement -> Expr, kind
+    Kind     ::= serial | parallel | vector | unrolled
+
+* A ``Band`` orders instances lexicographically by its loops, outermost first. ``at`` gives, for
+  every statement below, the loop's value as a quasi-affine expression of that statement's dims:
+  ``i``, ``i // 32`` (a tile loop), ``i - 32 * (i // 32)`` (its point loop), ``i + t`` (skewed).
+* A ``Sequence`` runs its children one after the other; each statement is below exactly one child.
+* A ``Leaf`` runs one instance; every dim of its statement is determined by the loops above it.
+* A ``Mark`` tells an emitter something about the subtree; it never changes the order, and an
+  emitter that does not know the payload ignores it.
+* ``Mark(RegisterTile(rows, lanes), Band((stream…, row…, lane), Leaf))`` says that the instances of
+  one update that one iteration of the loops outside runs may keep the elements that they update in
+  registers: loaded before the first instance, stored after the last. The conditions are in
+  ``polyhedral/register_tile.py``, the code in ``codegen/register_tile.py``.
+* ``RegisterTile.instruction`` computes ``depth`` steps of the innermost stream at once, where that
+  many are left; their order is then its own.
+* ``RegisterTile.ahead``: so many lines of what later steps read along the lanes are asked for.
+* ``RegisterTile.shared``: the tiles that read the same along the lanes, one after the other, ask
+  together for what the next ones do.
+* ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
+  transformations led to it. ``parallel``: iterations may run at the same time on several threads.
+  ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
+  laws. ``unrolled``: a constant number of iterations, written out.
+* Parameters are those of the Scop. The tree is immutable; transformations return new trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from weft.ir.instruction import Instruction
+from weft.ir.scalar_expr import Expr
+
+Kind = Literal["serial", "parallel", "vector", "unrolled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    name: str
+    at: Mapping[str, Expr]  # statement name -> value of the loop at an instance
+    kind: Kind = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """Payload of a mark: row loop ``k`` has values in ``0 <= value < rows[k]`` and the lane loop,
+    the innermost, in ``0 <= value < lanes``. The loops before them are the streams, at least one.
+    """
+
+    rows: tuple[int, ...]
+    lanes: int
+    instruction: Instruction | None = None  # None: multiply-adds of vectors
+    ahead: int = 0
+    shared: bool = False
+
+    def __str__(self) -> str:
+        by = f", instruction={self.instruction.name!r}" if self.instruction else ""
+        by += f", ahead={self.ahead}" if self.ahead else ""
+        by += ", shared=True" if self.shared else ""
+        return f"RegisterTile(rows={self.rows}, lanes={self.lanes}{by})"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    statement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    loops: tuple[Loop, ...]
+    child: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    children: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    payload: object
+    child: Tree
+
+
+Tree = Leaf | Band | Sequence | Mark
+
+
+def children(tree: Tree) -> tuple[Tree, ...]:
+    match tree:
+        case Band(_, child) | Mark(_, child):
+            return (child,)
+        case Sequence(parts):
+            return parts
+    return ()
+
+
+def with_children(tree: Tree, new: tuple[Tree, ...]) -> Tree:
+    match tree:
+        case Band() | Mark():
+            return replace(tree, child=new[0])
+        case Sequence():
+            return Sequence(new)
+    return tree
+
+
+def statements_below(tree: Tree) -> tuple[str, ...]:
+    """Names of the statements in ``tree``, in textual order."""
+    return tuple(node.statement for node in walk(tree) if isinstance(node, Leaf))
+
+
+def walk(tree: Tree) -> Iterator[Tree]:
+    """Every node, parents first."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))

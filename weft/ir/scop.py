@@ -1,0 +1,133 @@
+"""IR 3, affine statement sets (Scop: static control part).
+
+    Scop      ::= name, parameters, context: Constraint…, tensors: Tensor…, statements, derived
+    Tensor    ::= name, shape: Expr…, dtype, role, scope, contracted
+    Statement ::= name, dims, domain: Constraint…, position, writes: Access…, reads: Access…, body,
+                  update, origin
+    Access    ::= tensor, indices: Expr…, guard: Constraint…, may
+    Body      ::= lets: (name, Expr)…, results: Expr… (one per write)
+    Constraint::= expr >= 0 | expr == 0, quasi-affine
+
+* ``Expr`` in domains, indices and shapes is quasi-affine int64 arithmetic over dims and parameters:
+  Var, Literal, add, sub, neg, mul by a constant, floordiv and mod by a positive constant. Nothing
+  else, and no isl: isl objects are derived (``named_isl``) and cached.
+* In a body, ``Load(k, ())`` is the value of ``reads[k]``, ``Var`` a dim, a parameter or an earlier
+  let. All reads of an instance come before all its writes. A read whose guard is false is not
+  performed; the body selects around it. A ``may`` access has data-dependent ``body_indices`` in
+  place of ``indices`` (which then say nothing beyond the tensor's box): the exact element is
+  computed from earlier reads, checked against the shape at run time. Those of them that are
+  quasi-affine in dims and parameters are known, so that rows of the tensor are told apart.
+  A may access is performed, and so checked, only where its ``Load`` is evaluated; elsewhere in a
+  lazy ``Select`` its indices may be anything.
+* ``derived`` gives a parameter as an expression of earlier ones that is not quasi-affine: ``nm`` as
+  ``n * m``. Whoever binds the parameters of a call computes it.
+* ``update`` marks the instance as ``writes := combine(writes, contribution)``: ``results`` are the
+  contributions, and the old values are read implicitly (the accesses of ``writes`` are both read
+  and written). Instances of one update that differ in reduction dims only, and instances of
+  two updates of one component with the same monoid, may be reordered if the monoid's laws allow
+  it; this is the one freedom beyond dependences.
+* Initial order: statements in list order, instances by ``Statement.position``: the 2d+1 textual
+  form (constant, dim, constant, dim, …, constant), so that statements may share loops. Statements
+  that a transformation of a schedule adds (copies into local memory, clones in tiles) have the
+  position (): they have no initial order, the schedule tree alone says when they run, and whether
+  that is right, ``validation`` finds out from the flow of values.
+* ``origin`` names the statement (and gives, in terms of this statement's dims, the instance) of the
+  Scop before any transformation: that is what makes validation mechanical. ``role`` 'temp' tensors
+  do not outlive the Scop; what an 'inout' tensor holds before the first instance is the caller's,
+  as is what it holds after the last (an 'output' holds nothing before). ``contracted`` lists the
+  leading dimensions (tile indices) of a local tensor that have no storage: each tile reuses the
+  same memory.
+* Evaluating an instance is ``scalar_expr``'s semantics. Accesses outside a tensor are errors found
+  by ``verify`` before code is generated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr
+from weft.ir.tensor_expr import Monoid
+
+Role = Literal["input", "output", "inout", "temp", "constant"]
+Scope = Literal["global", "local", "register"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """``expr >= 0``, or ``expr == 0`` if ``equality``."""
+
+    expr: Expr
+    equality: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: DType
+    role: Role = "temp"
+    scope: Scope = "global"
+    contracted: int = 0  # leading dims without storage of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    tensor: str
+    indices: tuple[Expr, ...]
+    guard: tuple[Constraint, ...] = ()
+    may: bool = False
+    body_indices: tuple[Expr, ...] = ()  # of a may access: body expressions, one per dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    lets: tuple[tuple[str, Expr], ...]
+    results: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The statement folds into its writes with ``monoid`` along ``dims``, its reduction dims."""
+
+    monoid: Monoid
+    dims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The statement and instance of the untransformed Scop that this instance computes."""
+
+    statement: str
+    instance: tuple[Expr, ...]
+    source: str = ""  # in the user's terms: operator and node
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    name: str
+    dims: tuple[str, ...]
+    domain: tuple[Constraint, ...]
+    position: tuple[int | str, ...]  # 2d+1 form: (0, 'i', 1, 'j', 0); (): none
+    writes: tuple[Access, ...]
+    reads: tuple[Access, ...]
+    body: Body
+    update: Update | None = None
+    origin: Origin | None = None  # None: an original statement, its own origin
+
+
+@dataclass(frozen=True, slots=True)
+class Scop:
+    name: str
+    parameters: tuple[str, ...]
+    context: tuple[Constraint, ...]
+    tensors: tuple[Tensor, ...]
+    statements: tuple[Statement, ...]
+    derived: tuple[tuple[str, Expr], ...] = ()  # parameters that are not free: their values
+
+    def tensor(self, name: str) -> Tensor:
+        return next(t for t in self.tensors if t.name == name)
+
+    def statement(self, name: str) -> Statement:
+        return next(s for s in self.statements if s.name == name)

@@ -1,0 +1,77 @@
+"""One program after each pass, run by the interpreter of each IR, until results diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from weft.driver.options import Options
+from weft.driver.passes import Passes, excerpt
+from weft.ir.errors import InternalError, WeftError
+from weft.verify.oracle import Arrays, Expected
+
+T = TypeVar("T")
+Text = Callable[[], str]
+
+
+@dataclass(slots=True)
+class Ladder:
+    """``where``: what is compiled, in the user's terms. ``text``: the program before any pass."""
+
+    where: str
+    options: Options
+    expected: Expected
+    text: Text
+    passed: str = "the program as given"  # the pass before
+
+    def make(self, name: str, action: Callable[[], T]) -> T:
+        """What pass ``name`` makes; Weft's own refusals pass through."""
+        try:
+            return action()
+        except WeftError as error:
+            if isinstance(error, InternalError):
+                raise self.failure(name, f"it fails: {error}", str) from error
+            raise
+        except Exception as error:
+            raise self.failure(name, f"it fails: {_described(error)}", str) from error
+
+    def step(self, name: str, text: Text, run: Callable[[], Arrays]) -> None:
+        """Raise ``InternalError`` (WEFT-E0920) unless ``run``, after pass ``name``, gives what it
+        should."""
+        problem = self.problem(run)
+        if problem:
+            raise self.failure(name, problem, text)
+        self.passed, self.text = name, text
+
+    def problem(self, run: Callable[[], Arrays]) -> str:
+        """How the results of ``run`` differ from those expected; '' if they do not."""
+        try:
+            results = run()
+        except Exception as error:  # whatever an interpreter makes of a broken program
+            return f"its interpretation fails: {_described(error)}"
+        return self.expected.difference(results)
+
+    def failure(self, name: str, problem: str, text: Text) -> InternalError:
+        before, after = self.text(), text()
+        self._dump(f"before-{name}", before)
+        self._dump(f"after-{name}", after)
+        error = InternalError(
+            "WEFT-E0920",
+            f"results diverge after pass {name}, on a small instance",
+            where=self.where,
+            why=problem,
+            hint="this is a bug in Weft: please report it, with the folder WEFT_DUMP=… writes",
+        )
+        error.add_note(f"the IR before {name} (after {self.passed}):\n{excerpt(before)}")
+        if after:
+            error.add_note(f"the IR after {name}:\n{excerpt(after)}")
+        return error
+
+    def _dump(self, stage: str, text: str) -> None:
+        options = replace(self.options, print_after=(), logs=())
+        Passes(options, "verify").run(stage, lambda: text, show=str)
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

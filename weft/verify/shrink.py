@@ -1,0 +1,191 @@
+"""Shrink: a graph on small sizes, so that slow interpreters can run it.
+
+The small graph has the same operators with the same bodies; sizes, and the constants of index
+arithmetic that come from sizes, are smaller. It need not compute what the large one does on some
+crop of its data, only be a valid program of the same structure: whatever is wrong with a pass shows
+on it just as well. Constants are cropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from weft.ir import dtypes
+from weft.ir.errors import WeftError
+from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite, walk
+from weft.ir.size_arithmetic import evaluate
+from weft.ir.tensor_expr import (
+    Axis,
+    Compute,
+    Operation,
+    Program,
+    Reduce,
+    Reshape,
+    Scatter,
+    Size,
+    Tensor,
+    as_size,
+    operations,
+)
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_verifier import verify
+from weft.verify.small_sizes import (
+    FIXED,
+    FREE,
+    Sizes,
+    axes_inside,
+    axis_ranges,
+    facts_of,
+    mapped,
+    small_sizes,
+)
+
+TRIED = 1 << 24  # points of an operator that is tried out at its own sizes
+SYMBOLS = (5, 7, 6, 4)  # values for size symbols, in turn
+
+
+def shrink(graph: Graph) -> Graph:
+    """``graph`` on small sizes, on larger ones where its operators leave no choice."""
+    facts = [facts_of(node.program) for node in graph.nodes]
+    levels = [FREE] * len(graph.nodes)
+    symbols = symbol_values(graph)
+    while True:
+        small = _resized(graph, small_sizes(facts, levels))
+        wrong = [n for n, node in enumerate(small.nodes) if not _is_valid(node.program, symbols)]
+        if not wrong or all(levels[n] == FIXED for n in wrong):
+            return small
+        for n in wrong:
+            levels[n] = min(levels[n] + 1, FIXED)
+
+
+def symbol_values(graph: Graph) -> dict[str, int]:
+    """A small value for each size symbol of ``graph``."""
+    sizes = (s for v in graph.inputs for s in v.shape if isinstance(s, Expr))
+    names = dict.fromkeys(n.name for s in sizes for n in walk(s) if isinstance(n, Var))
+    return {name: SYMBOLS[k % len(SYMBOLS)] for k, name in enumerate(names)}
+
+
+def shape_of(shape: Sequence[Size], symbols: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(as_size(size), symbols) for size in shape)
+
+
+def points(program: Program, symbols: Mapping[str, int]) -> int:
+    """About how many scalar expressions the interpretation of ``program`` evaluates."""
+    total = 0
+    for operation in operations(program):
+        axes = axes_inside(operation)
+        ranges = axis_ranges(axes, known={name: (n, n) for name, n in symbols.items()})
+        extents = [1]
+        for low, high in (ranges[axis.name] for axis in axes):
+            extents.append(1 if low is None or high is None else max(0, high - low + 1))
+        total += prod(extents)
+    return total
+
+
+def _is_valid(program: Program, symbols: Mapping[str, int]) -> bool:
+    """Whether ``program`` keeps the rules, and its accesses their bounds on data that is 0."""
+    try:
+        verify(program)
+        if points(program, symbols) <= TRIED:
+            zeros = [np.zeros(shape_of(t.shape, symbols), t.dtype.numpy) for t in program.inputs]
+            interpret(program, zeros, symbols)
+    except WeftError:
+        return False
+    return True
+
+
+# ---- rebuilding ---------------------------------------------------------------------------------
+
+
+def _resized(graph: Graph, sizes: Sizes) -> Graph:
+    def value(old: Value) -> Value:
+        return replace(old, shape=_shape(old.shape, sizes))
+
+    def node(old: Node) -> Node:
+        inputs, outputs = tuple(map(value, old.inputs)), tuple(map(value, old.outputs))
+        program = _Resizing(sizes).program(old.program)
+        return replace(old, inputs=inputs, outputs=outputs, program=program)
+
+    constants = {name: _crop(data, sizes) for name, data in graph.constants.items()}
+    return replace(
+        graph,
+        inputs=tuple(map(value, graph.inputs)),
+        outputs=tuple(map(value, graph.outputs)),
+        nodes=tuple(map(node, graph.nodes)),
+        constants=constants,
+    )
+
+
+def _shape(shape: Sequence[Size], sizes: Sizes) -> tuple[Size, ...]:
+    new = (mapped(as_size(size), sizes) for size in shape)
+    return tuple(int(s.value) if isinstance(s, Literal) else s for s in new)
+
+
+def _crop(data: np.ndarray, sizes: Sizes) -> np.ndarray:
+    small = np.array(data[tuple(slice(0, sizes.get(n, n)) for n in data.shape)])
+    small.flags.writeable = False
+    return small
+
+
+class _Resizing:
+    """One program on other sizes."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.tensors: dict[Tensor, Tensor] = {}
+        self.operations: dict[Operation, Operation] = {}
+
+    def program(self, old: Program) -> Program:
+        inputs = tuple(map(self.tensor, old.inputs))
+        for operation in operations(old):
+            self.operations[operation] = self.operation(operation)
+        return replace(old, inputs=inputs, outputs=tuple(map(self.tensor, old.outputs)))
+
+    def tensor(self, old: Tensor) -> Tensor:
+        if old not in self.tensors:
+            operation = None if old.operation is None else self.operations[old.operation]
+            shape = _shape(old.shape, self.sizes)
+            self.tensors[old] = replace(old, shape=shape, operation=operation)
+        return self.tensors[old]
+
+    def operation(self, old: Operation) -> Operation:
+        match old:
+            case Compute(_, axes, values):
+                return replace(old, axes=self.axes(axes), values=tuple(map(self.expr, values)))
+            case Scatter():
+                return replace(
+                    old,
+                    base=self.tensor(old.base),
+                    axes=self.axes(old.axes),
+                    indices=tuple(map(self.expr, old.indices)),
+                    value=self.expr(old.value),
+                    condition=None if old.condition is None else self.expr(old.condition),
+                )
+            case Reshape(_, source):
+                return replace(old, source=self.tensor(source))
+
+    def axes(self, old: Sequence[Axis]) -> tuple[Axis, ...]:
+        return tuple(self.axis(axis) for axis in old)
+
+    def axis(self, old: Axis) -> Axis:
+        return Axis(old.name, old.dtype, self.expr(old.lower), self.expr(old.upper))
+
+    def expr(self, old: Expr) -> Expr:
+        def change(node: Expr) -> Expr | None:
+            match node:
+                case Literal() if node.dtype == dtypes.int64:
+                    return mapped(node, self.sizes)
+                case Axis():
+                    return self.axis(node)
+                case Reduce():
+                    return replace(node, axes=self.axes(node.axes))
+                case Load(Tensor() as source, indices, dtype):
+                    return Load(self.tensor(source), indices, dtype)
+            return None
+
+        return rewrite(old, change)

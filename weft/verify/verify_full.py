@@ -1,0 +1,165 @@
+"""``WEFT_VERIFY=full``: interpret every IR on a small instance; name the first pass that diverges.
+
+    operator graph      after each pass, as a whole                 graph interpreter
+    each cluster        its operators alone, on small sizes         ``verify_cluster``
+      tensor program    the reference, also in float64              tensor interpreter
+      affine statements as lowered, coalesced, scheduled; where the
+                        schedule is wrong, each transformation      Scop interpreter
+      loop IR           as built, and after each pass               loop interpreter
+      host program      of the cluster                              program interpreter
+      machine code      of the cluster                              the processor
+    the whole program   memory plan, machine code                   ``verify_program``
+
+Small instances are scheduled anew, for a machine of short vectors and few registers, so that tiles
+and their tails exist on them. At the end the program itself runs against the graph interpreter,
+where that takes seconds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from weft.codegen.llvm.target import LlvmTarget, host_target, lacking
+from weft.codegen.target import machine_of
+from weft.driver.compiler import Schedules, compile_graph, graph_stages
+from weft.driver.options import Options
+from weft.graph.canonical import canonical_text
+from weft.graph.cluster_program import cluster_program
+from weft.graph.partition import Cluster, partition
+from weft.ir.errors import ExecutionError, WeftWarning
+from weft.ir.graph_interpreter import interpret_graph
+from weft.ir.graph_printer import print_graph
+from weft.ir.machine import Machine
+from weft.ir.operator_graph import Graph
+from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_printer import program_text
+from weft.runtime.executable import Executable
+from weft.verify.ladder import Ladder
+from weft.verify.oracle import Arrays, run_graph, tried
+from weft.verify.shrink import points, shrink, symbol_values
+from weft.verify.verify_cluster import check_cluster
+from weft.verify.verify_program import check_program, run
+
+PROGRAM_POINTS = 100_000  # of a whole small program whose kernels are interpreted
+REAL_POINTS = 50_000_000  # of a program that is run at its own sizes
+SHORT_VECTORS = 16  # bytes
+FEW_REGISTERS = 8
+
+
+def compile_and_verify(
+    graph: Graph, options: Options, schedules: Schedules | None = None
+) -> Executable:
+    """``compile_graph``, and all of the above where ``options.verify`` is "full".
+
+    Small instances are scheduled anew; of ``schedules``, the program itself shows the results.
+
+    Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge.
+    """
+    if options.verify != "full":
+        return compile_graph(graph, options, schedules)
+    verify_full(graph, options)
+    executable = compile_graph(graph, options, schedules)
+    _check_real(graph, executable, options)
+    return executable
+
+
+def verify_full(graph: Graph, options: Options) -> None:
+    """Raise ``InternalError`` (WEFT-E0920) for the first pass after which results diverge.
+
+    What has no small instance, or none that accepts random data, is named in a warning.
+    """
+    target = replace(host_target(), vector_bytes=SHORT_VECTORS)
+    machine = replace(machine_of(target), vector_registers=FEW_REGISTERS)
+    small = shrink(graph)
+    try:
+        small, inputs, wanted = tried(small, run_graph)
+    except ExecutionError as error:
+        _warn(graph, f"no data was found that it accepts ({error.what})")
+        _check_clusters(graph, options, machine, target)
+        return
+    ladder = Ladder(graph.name, options, wanted, partial(print_graph, small))
+    _check_stages(small, inputs, ladder, machine)
+    _check_clusters(graph, options, machine, target)
+    few = _points(small) <= PROGRAM_POINTS
+    check_program(small, inputs, ladder, machine, target, interpreted=few)
+
+
+def _warn(graph: Graph, why: str) -> None:
+    warnings.warn(f"{graph.name}: not run as a whole: {why}", WeftWarning, stacklevel=4)
+
+
+def _points(graph: Graph) -> int:
+    symbols = symbol_values(graph)
+    return sum(points(node.program, symbols) for node in graph.nodes)
+
+
+# ---- the operator graph -------------------------------------------------------------------------
+
+
+def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder, machine: Machine) -> None:
+    for name, stage in graph_stages(ladder.options, machine):
+        graph = ladder.make(name, partial(stage, graph))
+        ladder.step(name, partial(print_graph, graph), partial(interpret_graph, graph, inputs))
+    clusters = ladder.make("partition", lambda: partition(graph)).clusters
+    nodes = tuple(node for cluster in clusters for node in cluster.nodes)
+    ordered = replace(graph, nodes=nodes)
+    ladder.step(
+        "partition", partial(print_graph, ordered), partial(interpret_graph, ordered, inputs)
+    )
+    programs = ladder.make(
+        "cluster_program", lambda: [cluster_program(c).program for c in clusters]
+    )
+    ladder.step(
+        "cluster_program",
+        lambda: "\n".join(map(program_text, programs)),
+        lambda: _run_clusters(graph, clusters, inputs),
+    )
+
+
+def _run_clusters(graph: Graph, clusters: Sequence[Cluster], inputs: Arrays) -> Arrays:
+    values: dict[str, np.ndarray] = dict(graph.constants)
+    values |= {v.name: a for v, a in zip(graph.inputs, inputs, strict=True)}
+    symbols = symbol_values(graph)
+    for cluster in clusters:
+        program = cluster_program(cluster).program
+        results = interpret(program, [values[v.name] for v in cluster.inputs], symbols)
+        values |= {v.name: a for v, a in zip(cluster.outputs, results, strict=True)}
+    return [values[v.name] for v in graph.outputs]
+
+
+# ---- clusters, and the program itself -----------------------------------------------------------
+
+
+def _check_clusters(graph: Graph, options: Options, machine: Machine, target: LlvmTarget) -> None:
+    """Each cluster that ``graph`` is made of, equal ones once."""
+    for _, stage in graph_stages(options, machine):
+        graph = stage(graph)
+    done: set[object] = set()
+    for cluster in partition(graph).clusters:
+        known = tuple(k for k, v in enumerate(cluster.inputs) if v.name in graph.constants)
+        key = (canonical_text(cluster_program(cluster).program), known)
+        if not cluster.is_view and key not in done:
+            done.add(key)
+            check_cluster(cluster, graph, options, machine, target)
+
+
+def _check_real(graph: Graph, executable: Executable, options: Options) -> None:
+    """Run ``executable`` at its own sizes, if they are not large and it runs here."""
+    if _points(graph) > REAL_POINTS:
+        return
+    if missing := lacking(executable.compiled.target):
+        _warn(graph, f"{host_target().cpu} lacks {', '.join(missing)}")
+        return
+    try:
+        with_data, inputs, wanted = tried(graph, run_graph)
+    except ExecutionError as error:
+        _warn(graph, f"no data was found that it accepts ({error.what})")
+        return
+    if all(with_data.constants[name] is data for name, data in graph.constants.items()):
+        ladder = Ladder(graph.name, options, wanted, partial(print_graph, graph))
+        ladder.step("llvm", lambda: executable.source("llvm"), lambda: run(executable, inputs))
