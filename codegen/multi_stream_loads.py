@@ -79,7 +79,9 @@ class _Rows:
         return map_all_expressions(stmt, lambda e: substitute(e, here))
 
 
-def several_places(kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1) -> Kernel:
+def multi_stream_loads(
+    kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1
+) -> Kernel:
     """``kernel`` with rows of several places in a turn, where it is a parallel loop that sums up
     rows of more than ``last_cache`` bytes in all."""
     _, loop = spread_loop(kernel)

@@ -39,7 +39,7 @@ _NEAR = 2048  # bytes: half a page
 _PART = 8  # of all that is touched: what is smaller does not count
 
 
-def ask_ahead(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
+def software_prefetch(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
     """``kernel`` with prefetches, where it touches more than ``last_cache`` bytes and has none."""
     large = _large(kernel, last_cache)
     if not large or any(isinstance(s, Prefetch) for s in walk(kernel.body)):

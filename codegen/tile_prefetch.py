@@ -36,7 +36,7 @@ FORESEEN = 2048  # bytes of the longest step that processors foresee
 WIDE = 2  # lines along the lanes from which on one more load in each step takes no time
 
 
-def of_next_tile(tile: TileVersion) -> list[Stmt]:
+def prefetch_next_tile(tile: TileVersion) -> list[Stmt]:
     """Prefetches of the tile that the next turn of the loop outside will load."""
     domain, lane = tile.domain, tile.domain.lane
     if tile.crossing or not domain.outer:
@@ -59,7 +59,7 @@ def of_next_tile(tile: TileVersion) -> list[Stmt]:
     return found
 
 
-def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
+def prefetch_lane_operand(tile: TileVersion, stream: str) -> list[Stmt]:
     """Prefetches of lanes that later steps of ``stream`` load, as many lines ahead as the mark
     says."""
     lane, lanes = tile.domain.lane, tile.sizes[tile.domain.lane]
@@ -93,7 +93,7 @@ def _turns(tile: TileVersion) -> int:
     return 0
 
 
-def of_later_rows(tile: TileVersion, stream: str) -> list[Stmt]:
+def prefetch_row_operand(tile: TileVersion, stream: str) -> list[Stmt]:
     """Prefetches of rows side by side that a later step of ``stream`` loads."""
     lane, found = tile.domain.lane, list[Stmt]()
     for read in tile.statement.reads:

@@ -22,7 +22,7 @@ from weft.graph.whole_program import WholeProgram, computed, reduces, sources
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Load, Var, walk
 from weft.ir.tensor_expr import Compute, Operation, Tensor, constant_size
-from weft.polyhedral.analysis.work import rows_together
+from weft.polyhedral.analysis.work import rows_in_cache
 
 STEP = 64  # what sizes of blocks are multiples of: a few vectors
 
@@ -105,7 +105,7 @@ def choose(family: Family, near_by: Around | None, machine: Machine) -> tuple[Bl
     if length is None:
         return None, "whole rows, since how long they are is not known"
     scores = _scores(family, near_by.alone)
-    row, near = length * m.fold.dtype.itemsize, machine.near
+    row, near = length * m.fold.dtype.itemsize, machine.l2
     if scores is None:
         why = f"each of {size_text(row)}" if 2 * row <= near else ""
     elif scores.rows is None:
@@ -198,7 +198,7 @@ def _stays(rows: int, row: int, held: int, machine: Machine) -> str:
     not. What the last one holds is as fast as blocks, which rescale their sums."""
     if 2 * rows * row <= machine.caches[-1].size:
         return f"{size_text(rows * row)} in all"
-    together = rows_together(machine.near, rows, 2 * row, held)
+    together = rows_in_cache(machine.l2, rows, 2 * row, held)
     return f"{together} at a time" if together else ""
 
 

@@ -10,7 +10,7 @@ from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import box, extent, mentions
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product import find_product, find_window
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.transform.edit import accesses_of
@@ -89,7 +89,7 @@ def _instances(s: Statement) -> int:
 # images under 3 by 3 taps take 3 times as long).
 
 
-def edged_windows(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
+def implicit_padding(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
     """``scop`` without the copies that windows read through as well, but for tensors ``kept``."""
     for producer in scop.statements:
         if not _surrounds(scop, producer) or producer.writes[0].tensor in kept:
@@ -121,7 +121,7 @@ def _is_window(scop: Scop, s: Statement, machine: Machine) -> bool:
     if prod(rows) * lanes * prod(sizes[d] for d in window.stream) > WRITTEN_OUT:
         return False
     if sizes[window.lanes] <= machine.lanes(scop.tensor(s.writes[0].tensor).dtype):
-        return not any(read.guard and jumps(read, window.lanes) for read in s.reads)
+        return not any(read.guard and strided(read, window.lanes) for read in s.reads)
     guards = [c.expr for read in s.reads for c in read.guard]
     return not any(mentions(e, (window.lanes,)) for e in guards)
 
@@ -140,7 +140,7 @@ READERS = 2  # accesses that each compute the value anew
 CHEAP = 2  # operations of that: less than to store it and to load it again
 
 
-def without_names(scop: Scop, kept: Collection[str] = ()) -> Scop:
+def forward_substitution(scop: Scop, kept: Collection[str] = ()) -> Scop:
     """``scop`` with cheap values inlined that statements right beside them use, but for tensors
     that are ``kept``."""
     for name in [s.name for s in scop.statements]:

@@ -33,18 +33,18 @@ from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import dependences, folding
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.matrix import matrix
-from weft.polyhedral.policy.operand_transposition import turned_products
+from weft.polyhedral.policy.operand_transposition import operand_transposition
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
-from weft.polyhedral.policy.stencil import slanted, stencil, sweeps
+from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
 from weft.polyhedral.policy.tile_ends import storage_order
-from weft.polyhedral.prepare import edged_windows, prepare, without_names
+from weft.polyhedral.prepare import forward_substitution, implicit_padding, prepare
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.edit import accesses_of
@@ -66,7 +66,7 @@ STRATEGIES = (
     ("matrix", matrix),
     ("stencil", stencil),
     ("sweeps", sweeps),
-    ("slanted", slanted),
+    ("skewed unroll-and-jam", skewed_unroll_and_jam),
     ("single", single),
     ("serial", serial),
     ("source order", in_source_order),
@@ -100,7 +100,7 @@ def _loops(
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
-    tensors = edged_windows(prepare(scop), machine, kept).tensors
+    tensors = implicit_padding(prepare(scop), machine, kept).tensors
     large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
     while True:
@@ -128,13 +128,13 @@ def _scheduled(
     budget did not suffice for."""
     detached: dict[str, tuple[str, ...]] = {}
     kept = limits.kept(scop)
-    inner = edged_windows(prepare(scop), machine, kept)
-    inner = private_results(turned_products(inner, machine, kept), kept)
+    inner = implicit_padding(prepare(scop), machine, kept)
+    inner = private_results(operand_transposition(inner, machine, kept), kept)
     for tensor in large:
         inner, names = detach(inner, tensor)
         if names:
             detached[tensor] = names
-    inner = without_names(expand_all(inner, kept), kept)
+    inner = forward_substitution(expand_all(inner, kept), kept)
     planner = Planner(
         inner, machine, strategies, fuse, share, as_written, threads, plain=limits.plain
     )
@@ -277,7 +277,7 @@ def _around(scheduled: Scheduled, p: Packing) -> str | None:
     scop = scheduled.scop
     statement = scop.statement(p.statement)
     read = statement.reads[p.operand]
-    moving = {d for d in statement.dims if any(mentions(i, (d,)) for i in read.indices)}
+    moving = {d for d in statement.dims if moves(read, d)}
     writers = {s.name for s in scop.statements if read.tensor in {w.tensor for w in s.writes}}
     above = loops_above(scheduled.tree, p.statement)
     place = [loop.name for loop in above].index(p.loop) - 1

@@ -51,7 +51,9 @@ def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, .
     *inner, last = caches
     like = record.caches[-1]
     size = like.size if last.size > _PACKAGE * like.size else last.size
-    told = replace(last, size=size, bandwidth=like.bandwidth, foresees=like.foresees)
+    told = replace(
+        last, size=size, bandwidth=like.bandwidth, sequential_prefetcher=like.sequential_prefetcher
+    )
     return (*inner, told)
 
 

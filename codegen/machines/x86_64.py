@@ -17,7 +17,7 @@ def _mesh(mebibytes: int, cores: int) -> Cache:
 def _chiplet(mebibytes: int, cores: int) -> Cache:
     """The last cache of AMD's servers, near to its few cores. Measured on znver4: memory that is
     read from end to end comes at 26 GB/s, with lines asked for at 21, from 16 places at 13."""
-    return Cache(mebibytes * MIB, cores=cores, foresees=True)
+    return Cache(mebibytes * MIB, cores=cores, sequential_prefetcher=True)
 
 
 RECORDS = (

@@ -184,9 +184,7 @@ def operand_number(load: Load) -> int:
     return load.source
 
 
-def moves(access: Access, dim: str) -> bool:
-    """Whether ``access`` may touch other elements along ``dim``."""
-    return any(
-        split is None or bool(split.coefficients.get(dim))
-        for split in (linear(index, (dim,)) for index in access.indices)
-    )
+def moves(access: Access, *dims: str) -> bool:
+    """Whether ``access`` may touch other elements along one of ``dims``."""
+    splits = (linear(index, dims) for index in access.indices)
+    return any(split is None or any(split.coefficients.values()) for split in splits)

@@ -38,7 +38,7 @@ def _weight(node: Expr) -> float:
 LEAST_ROWS = 16  # of a tile: fewer and operands are hardly used again
 
 
-def rows_together(near: int, rows: int, row: int, held: int) -> int:
+def rows_in_cache(near: int, rows: int, row: int, held: int) -> int:
     """How many of ``rows``, each of ``row`` bytes, go through a cache of ``near`` bytes at once,
     while all of them use the same ``held`` bytes; 0 where that moves no less than all rows
     written once and read once do."""

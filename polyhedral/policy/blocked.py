@@ -20,26 +20,30 @@ from weft.ir.scalar_expr import Expr, Var, substitute
 from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import known_extent, mentions
 from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
     cache_tiles,
     even,
+    kc_of,
     nearest,
     sharers_of,
-    steps_at_once,
 )
-from weft.polyhedral.policy.lanes import from_first, size_of
-from weft.polyhedral.policy.operand_panels import from_panels
-from weft.polyhedral.policy.pack_per_tile import panels_of
+from weft.polyhedral.policy.lanes import from_lower_bound
+from weft.polyhedral.policy.matrix_vector import STEPS, read_once, streamed_weights, strip_width
+from weft.polyhedral.policy.operand_panels import worth_packing
+from weft.polyhedral.policy.pack_per_tile import pack_per_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
-from weft.polyhedral.policy.stationary_operand import lanes_stay, rows_stay, that_stay
-from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
-from weft.polyhedral.policy.streamed_operand import FarLanes, far_lanes
-from weft.polyhedral.policy.tile_ends import turned_ends
-from weft.polyhedral.policy.weight_stationary import inside_panels
+from weft.polyhedral.policy.stationary_operand import (
+    ir_jr_order,
+    lane_operand_stationary,
+    stationary_extent,
+)
+from weft.polyhedral.policy.streamed_operand import StreamedOperand, streamed_operand
+from weft.polyhedral.policy.tile_ends import transposed_epilogue
+from weft.polyhedral.policy.weight_stationary import weight_stationary_loops
 
 SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
 AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay
@@ -84,7 +88,7 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
     steps = [_part(planner, p), *((f"{d}_r", Var(d) // size, _SERIAL) for d, size in sizes)]
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     again = size >= AGAIN * prod(tile[0])
-    planner.packings += panels_of(planner, p, loops[2].name, tile, again=again)
+    planner.packings += pack_per_tile(planner, p, loops[2].name, tile, again=again)
     points = {
         d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
     }
@@ -112,7 +116,7 @@ def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane
     points = [_for_all(dims, value) for value in in_tile]
     near = [_for_all(dims, value) for _, value, _ in tiling.near] if tiling.stream else []
     elements = prod(tiling.tile[0]) * tiling.tile[1]
-    planner.planned |= turned_ends(planner, inside, p.statement, points, elements, near)
+    planner.planned |= transposed_epilogue(planner, inside, p.statement, points, elements, near)
     return _with_loops(loops, planner.nest(inside))
 
 
@@ -126,11 +130,11 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
     """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
     s = planner.scop.statement(p.statement)
     near = loops[len(loops) - len(tiling.near) :]
-    p = replace(p, jumping=(*p.jumping, *tiling.panels))
+    p = replace(p, needs_packing=(*p.needs_packing, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*near, *inside)[0]
-    rows = far_rows(planner, p, tiling.tile[1]) if tiling.steps else {}
-    planner.packings += panels_of(planner, p, first.name, tiling.tile, in_rows=rows)
+    rows = streamed_weights(planner, p, tiling.tile[1]) if tiling.steps else {}
+    planner.packings += pack_per_tile(planner, p, first.name, tiling.tile, in_rows=rows)
     return _marked(planner, p, tiling, inside)
 
 
@@ -138,7 +142,7 @@ def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
     """Rows and lanes of ``tile``, counted from its first: by dim, lanes last."""
     found: dict[str, Expr] = {}
     for dim, size in (*zip(p.rows, tile[0], strict=True), (p.lanes, tile[1])):
-        value = from_first(s, dim)
+        value = from_lower_bound(s, dim)
         found[dim] = value % size if _cut(s, dim, size) else value
     return found
 
@@ -160,13 +164,15 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
     """
     foreseen = tiling.shared or tiling.steps > 0
     s, machine = planner.scop.statement(p.statement), planner.machine
-    panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {*p.jumping}
+    panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {
+        *p.needs_packing
+    }
     panels |= {n for n in range(len(s.reads)) if planner.prepared(s, n)}
     far = set(on_new_pages(planner.scop, s, p.lanes, p.stream)) - panels
     ahead = machine.misses if far and not foreseen and p.instruction is None else 0
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
         lines = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine)
-        ahead = (0 if machine.caches[-1].foresees else lines) if lines else ahead
+        ahead = (0 if machine.caches[-1].sequential_prefetcher else lines) if lines else ahead
     payload = RegisterTile(*tiling.tile, p.instruction, ahead, tiling.shared)
     return Mark(payload, Band(points, Leaf(p.statement)))
 
@@ -174,20 +180,22 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
 def _copies(planner: Planner, p: Product, tile: Tile, width: int) -> tuple[int, ...]:
     """The reads, by number, that come from panels for ``width`` lanes."""
     s, scop = planner.scop.statement(p.statement), planner.scop
-    found = from_panels(scop, p, tile, width, planner.machine)
+    found = worth_packing(scop, p, tile, width, planner.machine)
     return tuple(n for n in found if not planner.prepared(s, n))
 
 
 def _cut(s: Statement, dim: str, size: int) -> bool:
     """Whether ``dim`` has more than ``size`` values."""
-    return (size_of(s, dim) or size + 1) > size
+    return (known_extent(s, dim) or size + 1) > size
 
 
 def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
     """The loops over register tiles, lanes first."""
     s = planner.scop.statement(p.statement)
     sizes = ((p.lanes, tile[1]), *zip(p.rows, tile[0], strict=True))
-    return [(f"{d}_r", from_first(s, d) // size, _SERIAL) for d, size in sizes if _cut(s, d, size)]
+    return [
+        (f"{d}_r", from_lower_bound(s, d) // size, _SERIAL) for d, size in sizes if _cut(s, d, size)
+    ]
 
 
 def _rows_first(p: Product, near: Sequence[Step]) -> tuple[Step, ...]:
@@ -204,7 +212,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     best = _sizes(planner, p)
     width = nearest(best.width, lanes)
     beside = _beside(planner, p)
-    inside = () if beside else inside_panels(planner, p, lanes)
+    inside = () if beside else weight_stationary_loops(planner, p, lanes)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
     block = best.shared_rows if shared else best.rows
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
@@ -219,21 +227,21 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         return Tiling(tile, tuple(around), () if short else (stream,), near)
     if not beside and read_once(planner, p, tile):
         return _streamed_tiles(planner, p, tile, around)
-    far = far_lanes(planner, p, tile)
+    far = streamed_operand(planner, p, tile)
     if far is not None:
         return _far_tiles(planner, p, tile, far)
-    if lanes_stay(planner, p):
+    if lane_operand_stationary(planner, p):
         return _staying_tiles(planner, p, tile)
-    stay = rows_stay(planner, p, (lanes, width), (*p.jumping, *copies), whole=short)
+    stay = ir_jr_order(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
             near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
             return Tiling(tile, (), (), near)
-        sizes.append((p.lanes, even(sharers, size_of(s, p.lanes), lanes, width), _PARALLEL))
+        sizes.append((p.lanes, even(sharers, known_extent(s, p.lanes), lanes, width), _PARALLEL))
     else:
         for row, size in zip(p.rows, rows, strict=True):
-            total = size_of(s, row)
+            total = known_extent(s, row)
             # Rows that go by once, with sums of no cache tile, need no end.
             most = total + size if total and stay and short else block
             sizes.append((row, even(sharers, total, size, most), _PARALLEL))
@@ -241,9 +249,9 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
-            around.append((f"{dim}_t", from_first(s, dim) // size, kind))
+            around.append((f"{dim}_t", from_lower_bound(s, dim) // size, kind))
     if beside and not around:
-        size = even(sharers, size_of(s, beside[0]), 1, BESIDE)
+        size = even(sharers, known_extent(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
     near = (*again, *_near(planner, p, tile))
     if stay:
@@ -253,18 +261,18 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     return Tiling(tile, tuple(around), () if short else (stream,), near, panels=copies)
 
 
-def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tiling:
+def _far_tiles(planner: Planner, p: Product, tile: Tile, far: StreamedOperand) -> Tiling:
     """The loops of ``p`` where lanes come in part by part, for all rows."""
     s, lanes = planner.scop.statement(p.statement), tile[1]
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in far.inside]
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
-    width = even(sharers, size_of(s, p.lanes), lanes, far.width) if far.steps else lanes
+    width = even(sharers, known_extent(s, p.lanes), lanes, far.width) if far.steps else lanes
     if _cut(s, p.lanes, width):
-        around.append((f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL))
+        around.append((f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL))
     across = [step for step in _near(planner, p, tile) if mentions(step[1], (p.lanes,))]
     down = [step for step in _near(planner, p, tile) if not mentions(step[1], (p.lanes,))]
     rows = (*((d, Var(d), _SERIAL) for d in far.inside), *down)
-    part: Step = (f"{far.cut}_t", from_first(s, far.cut) // max(1, far.steps), _SERIAL)
+    part: Step = (f"{far.cut}_t", from_lower_bound(s, far.cut) // max(1, far.steps), _SERIAL)
     outer = ((part, *across) if far.copied else (part,)) if far.steps else ()
     near = rows if far.copied or not far.steps else (*across, *rows)
     shared = not far.copied
@@ -273,9 +281,9 @@ def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tilin
 
 def _staying_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
     """The loops of ``p`` where lanes stay in the second cache while all rows go by."""
-    s, block = planner.scop.statement(p.statement), that_stay(planner, p)
-    width = even(sharers_of(planner, s, ()), size_of(s, p.lanes), tile[1], block)
-    lanes: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
+    s, block = planner.scop.statement(p.statement), stationary_extent(planner, p)
+    width = even(sharers_of(planner, s, ()), known_extent(s, p.lanes), tile[1], block)
+    lanes: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
     near = _rows_first(p, _near(planner, p, tile))
     return Tiling(tile, (lanes,) if _cut(s, p.lanes, width) else (), (), near)
 
@@ -284,9 +292,12 @@ def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[S
     """The loops of ``p`` where what it reads along the lanes is used once: strips of sums that stay
     in the first cache, through which a few steps go at a time."""
     s, (step,) = planner.scop.statement(p.statement), p.stream
-    sharers, strip = sharers_of(planner, s, [d for d, _, _ in around]), strip_of(planner, p, tile)
-    width = even(sharers, size_of(s, p.lanes), tile[1], strip)
-    strips: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
+    sharers, strip = (
+        sharers_of(planner, s, [d for d, _, _ in around]),
+        strip_width(planner, p, tile),
+    )
+    width = even(sharers, known_extent(s, p.lanes), tile[1], strip)
+    strips: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
     cut = (strips,) if _cut(s, p.lanes, width) else ()
     part: Step = (f"{step}_t", Var(step) // STEPS, _SERIAL)
     return Tiling(tile, (*around, *cut), (part,), tuple(_near(planner, p, tile)), steps=STEPS)
@@ -298,7 +309,7 @@ def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
     s = planner.scop.statement(p.statement)
     if planner.threads == 1 or not p.rows:
         return False
-    rows, lanes = [size_of(s, row) for row in p.rows], size_of(s, p.lanes)
+    rows, lanes = [known_extent(s, row) for row in p.rows], known_extent(s, p.lanes)
     known = [n for n in rows if n is not None and n <= block]
     return len(known) == len(rows) and lanes is not None and prod(known) <= lanes
 
@@ -306,7 +317,7 @@ def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
 def _part(planner: Planner, p: Product) -> Step:
     """A loop over parts of the stream."""
     dim = p.stream[-1]
-    return f"{dim}_t", Var(dim) // steps_at_once(planner.machine), "serial"
+    return f"{dim}_t", Var(dim) // kc_of(planner.machine), "serial"
 
 
 def _sizes(planner: Planner, p: Product) -> CacheTiles:
@@ -315,7 +326,7 @@ def _sizes(planner: Planner, p: Product) -> CacheTiles:
     s, unit = planner.scop.statement(p.statement), p.instruction and p.instruction.unit
     accesses = s.reads if unit else (*s.writes, *s.reads)
     sizes = [planner.scop.tensor(a.tensor).dtype.itemsize for a in accesses]
-    best, stay = cache_tiles(planner.machine, max(sizes)), that_stay(planner, p)
+    best, stay = cache_tiles(planner.machine, max(sizes)), stationary_extent(planner, p)
     if not stay:
         return best
     return replace(best, rows=stay, shared_rows=stay, width=max(1, stay // 2))
@@ -327,7 +338,9 @@ def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
     reads = planner.scop.statement(p.statement).reads
     if p.window:
         return ()
-    made = [reads[n] for n in p.jumping if planner.scop.tensor(reads[n].tensor).role != "constant"]
+    made = [
+        reads[n] for n in p.needs_packing if planner.scop.tensor(reads[n].tensor).role != "constant"
+    ]
     indices = [i for read in made for i in read.indices]
     return tuple(d for d in p.outer if made and not any(mentions(i, (d,)) for i in indices))
 

@@ -26,7 +26,7 @@ from math import gcd, isqrt, prod, sqrt
 from weft.ir.dtypes import float32
 from weft.ir.machine import Machine, register_tile
 from weft.ir.scop import Statement
-from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.analysis.linear import known_extent
 from weft.polyhedral.policy.planner import Planner
 
 SELDOM = 128  # of the time of its arithmetic, what it may take to bring sums into registers
@@ -50,14 +50,14 @@ class CacheTiles:
 
 def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
     """Sizes for operands and sums of ``itemsize`` bytes."""
-    steps = steps_at_once(machine)
+    steps = kc_of(machine)
     last = machine.caches[-1]
     width = HIDDEN * machine.vector_bytes * machine.fma_per_cycle / last.bandwidth
-    rows = SUMS * machine.near / (width * itemsize) - steps
+    rows = SUMS * machine.l2 / (width * itemsize) - steps
     shared = rows / 2
-    if rows < width or not rows_from_last(machine, itemsize):
+    if rows < width or not l3_feeds_rows(machine, itemsize):
         # The root of steps * (rows + width) + rows * width = elements, where rows = 2 * width.
-        elements = TOGETHER * machine.near / itemsize
+        elements = TOGETHER * machine.l2 / itemsize
         width = (sqrt(9 * steps**2 + 8 * elements) - 3 * steps) / 4
         rows = shared = 2 * width
     return CacheTiles(
@@ -65,23 +65,23 @@ def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
         max(1, int(width)),
         max(1, int(rows)),
         max(1, int(shared)),
-        max(1, isqrt(int(IN_PLACE * machine.near / itemsize))),
+        max(1, isqrt(int(IN_PLACE * machine.l2 / itemsize))),
     )
 
 
-def rows_from_last(machine: Machine, itemsize: int) -> bool:
+def l3_feeds_rows(machine: Machine, itemsize: int) -> bool:
     """Whether the last cache hands out rows at twice the rate at which register tiles use them."""
     _, vectors = register_tile(machine, float32)
     return 2 * itemsize * machine.fma_per_cycle / vectors <= machine.caches[-1].bandwidth
 
 
-def lanes_from_last(machine: Machine) -> bool:
+def l3_feeds_lanes(machine: Machine) -> bool:
     """Whether the last cache hands out lanes at the rate at which register tiles use them."""
     rows, _ = register_tile(machine, float32)
     return machine.vector_bytes * machine.fma_per_cycle / rows <= machine.caches[-1].bandwidth
 
 
-def steps_at_once(machine: Machine) -> int:
+def kc_of(machine: Machine) -> int:
     """Steps of a stream that run at once, where it is cut: a vector of sums is loaded and stored
     once for each part of it, and multiplied and added once for each step."""
     moved = 1 / machine.loads_per_cycle + 1  # cycles; one store in each
@@ -102,7 +102,7 @@ AMPLE = 16  # iterations for each thread, one more of which is nothing
 def sharers_of(planner: Planner, s: Statement, around: Sequence[str]) -> int:
     """How many threads have to share out what is inside of parallel loops along the dims
     ``around`` of ``s``: 1 where each thread has as many iterations of these as any other."""
-    sizes = [size_of(s, dim) for dim in around]
+    sizes = [known_extent(s, dim) for dim in around]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return planner.threads

@@ -15,13 +15,13 @@ import networkx as nx
 from weft.ir.scalar_expr import Expr, Var
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.policy.lanes import choose_lanes, jumps, turns_of
+from weft.polyhedral.analysis.linear import linear, mentions, moves
+from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import products_of
-from weft.polyhedral.policy.row_tiles import confined, row_tiles, together
+from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
 from weft.polyhedral.policy.share import affine_form, recurs
-from weft.polyhedral.policy.strips import columns
+from weft.polyhedral.policy.strips import column_reduction
 
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
 
@@ -30,8 +30,8 @@ TOGETHER = 64  # statements in a loop that is shared: a search over more takes t
 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     """The components of ``group``, sources first; neighbours with a common loop together."""
-    special = None if group.above else confined(planner, group)
-    special = special or row_tiles(planner, group) or columns(planner, group)
+    special = None if group.above else strip_mined_temporaries(planner, group)
+    special = special or row_tiles(planner, group) or column_reduction(planner, group)
     if special is None:
         return _neighbours(planner, group)
     inside, plane = special
@@ -85,7 +85,7 @@ def _partner(
         return any((a, b) in edges for a in one.names for b in other.names)
 
     def tiles(first: Group, both: Group) -> Choice:
-        return None if both.in_tile or together(planner, both) is None else (None,)
+        return None if both.in_tile or fusable_epilogue(planner, both) is None else (None,)
 
     def loop(first: Group, both: Group) -> Choice:
         plane = _common(planner, first, part, both)
@@ -232,9 +232,7 @@ def _turns(s: Statement, plane: Hyperplane, lane: str) -> bool:
     if s.update is not None or not isinstance(value, Var):
         return False
     return any(
-        mentions(a.indices[-1], (value.name,))
-        and not jumps(a, value.name)
-        and any(mentions(i, (lane,)) for i in a.indices)
+        mentions(a.indices[-1], (value.name,)) and not strided(a, value.name) and moves(a, lane)
         for a in (*s.writes, *s.reads)
         if a.indices
     )
@@ -244,7 +242,7 @@ def _barely(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     """Whether a part runs so much later than another that they share less than half of the loop."""
     begin, end, longest = None, None, 0
     for s in planner.statements(both):
-        turns = turns_of(s, plane.at[s.name])
+        turns = known_range(s, plane.at[s.name])
         if turns is None:
             return False
         first, size = turns

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, walk
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.linear import box, extent, linear, mentions
+from weft.polyhedral.analysis.linear import box, extent, linear, mentions, moves
 
 FEW = 4  # elements of the shortest vector
 JUMP = 1.0  # cost of one lane of an access that is not contiguous, in contiguous vectors
@@ -111,7 +111,7 @@ def _across(statement: Statement, dim: str, lanes: int) -> float:
 
 
 def _moves(access: Access, dim: str) -> bool:
-    return access.may or any(mentions(i, (dim,)) for i in access.indices)
+    return access.may or moves(access, dim)
 
 
 def _cost(access: Access, dim: str, lanes: int, *, read: bool) -> float:
@@ -119,7 +119,7 @@ def _cost(access: Access, dim: str, lanes: int, *, read: bool) -> float:
         return lanes * JUMP
     if not _moves(access, dim):
         return 0.0
-    if not jumps(access, dim, backwards=True):
+    if not strided(access, dim, backwards=True):
         return 1.0
     step = _step(access, dim)
     return min(2.0 * step, lanes * JUMP) if read and 1 < step <= SHUFFLED else lanes * JUMP
@@ -136,10 +136,10 @@ def _step(access: Access, dim: str) -> int:
     )
 
 
-def jumps(access: Access, dim: str, *, backwards: bool = False) -> bool:
+def strided(access: Access, dim: str, *, backwards: bool = False) -> bool:
     """Whether ``access`` moves along ``dim`` other than by one element (or, if ``backwards``
     counts as well, one element back)."""
-    if not any(mentions(i, (dim,)) for i in access.indices):
+    if not moves(access, dim):
         return False
     *outer, last = access.indices
     form = linear(last, (dim,))
@@ -167,15 +167,7 @@ def by_locality(statement: Statement, dims: Sequence[str]) -> tuple[str, ...]:
 # ---- How many values dims and loops have, where that is known.
 
 
-def size_of(statement: Statement, dim: str) -> int | None:
-    """How many values ``dim`` has, where that is a constant."""
-    match box(statement).get(dim):
-        case Literal() as begin, Literal() as end:
-            return max(1, int(end.value) - int(begin.value))
-    return None
-
-
-def turns_of(statement: Statement, value: Expr) -> tuple[int, int] | None:
+def known_range(statement: Statement, value: Expr) -> tuple[int, int] | None:
     """First value and number of values of a loop along a dim, if both are constants."""
     form = linear(value, statement.dims)
     if form is None or not isinstance(form.rest, Literal) or len(form.coefficients) != 1:
@@ -188,7 +180,7 @@ def turns_of(statement: Statement, value: Expr) -> tuple[int, int] | None:
     return None
 
 
-def from_first(statement: Statement, dim: str) -> Expr:
+def from_lower_bound(statement: Statement, dim: str) -> Expr:
     """``dim`` counted from its first value, where that is a constant: tiles begin there."""
     match box(statement).get(dim):
         case Literal() as begin, _:

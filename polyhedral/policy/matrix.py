@@ -28,16 +28,16 @@ from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Constraint
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import known_extent
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, within_tile
-from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
-from weft.polyhedral.policy.lanes import size_of
-from weft.polyhedral.policy.operand_panels import dense_operands
-from weft.polyhedral.policy.pack_once import whole_panels
+from weft.polyhedral.policy.cache_tiles import cache_tiles, kc_of, nearest
+from weft.polyhedral.policy.matrix_vector import find_matrix_vector
+from weft.polyhedral.policy.operand_panels import strided_packing
+from weft.polyhedral.policy.pack_once import pack_once
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
-from weft.polyhedral.policy.row_tiles import together
-from weft.polyhedral.policy.streamed import find_streamed
+from weft.polyhedral.policy.row_tiles import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
@@ -58,13 +58,13 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
     sums = sums_of(planner, group)
     if sums and not group.in_tile:
         alone = len(group.names) == 1 and not group.active
-        if alone or (len(group.names) > 1 and together(planner, group) is not None):
+        if alone or (len(group.names) > 1 and fusable_epilogue(planner, group) is not None):
             return _sized(planner, group, sums[0])
     products = [p for p in sums if not p.window]
     if products and all(p.rows for p in products):
         return _in_place(planner, group, products)
     alone = len(group.names) == 1 and not group.active and not group.in_tile
-    streamed = find_streamed(planner, group) if alone and not sums else None
+    streamed = find_matrix_vector(planner, group) if alone and not sums else None
     return blocked(planner, streamed) if streamed else None
 
 
@@ -84,14 +84,14 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
         return _prepared(planner, group, p)
     (row,) = p.rows
     statement = planner.scop.statement(p.statement)
-    size = size_of(statement, row)
+    size = known_extent(statement, row)
     if planner.threads > 1:  # each has its share of the rows, and panels come from others' caches
         many = size is not None and size >= MANY * planner.threads
         return _prepared(planner, group, p, many=many or None)
     if size is not None:
         return _prepared(planner, group, p, many=size >= MANY)
     found = bounds(planner.scop, [(statement, Var(row))])
-    same = next(whole_panels(planner, p, many=True), None) is None
+    same = next(pack_once(planner, p, many=True), None) is None
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
@@ -109,12 +109,12 @@ def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | Non
     if p.window or group.above or len(p.stream) != 1 or len(group.names) == 1:
         return None
     s = planner.scop.statement(p.statement)
-    if p.statement in planner.short_streams or size_of(s, p.stream[0]) is not None:
+    if p.statement in planner.short_streams or known_extent(s, p.stream[0]) is not None:
         return None
     found = bounds(planner.scop, [(s, Var(p.stream[0]))])
     if found is None or to_affine(found.size) is None:
         return None
-    return Constraint(literal(steps_at_once(planner.machine)) - found.size)
+    return Constraint(literal(kc_of(planner.machine)) - found.size)
 
 
 def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None = None) -> Tree:
@@ -128,10 +128,10 @@ def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None =
         if not plain or not _few(planner, p):
             planner.scop, made = scop, (*made, *lanes)
         planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
-        planner.scop, dense = dense_operands(planner, p)
+        planner.scop, dense = strided_packing(planner, p)
         made = (*made, *dense)
     if many is not None:
-        planner.packings += whole_panels(planner, p, many=many)
+        planner.packings += pack_once(planner, p, many=many)
     if not made:
         return _tiled(planner, group)
     before = planner.nest(planner.group(made))
@@ -141,13 +141,13 @@ def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None =
 def _few(planner: Planner, p: Product) -> bool:
     """Whether lanes are used by so few register tiles that it takes less to convert them there."""
     statement = planner.scop.statement(p.statement)
-    sizes = [size_of(statement, row) for row in p.rows]
+    sizes = [known_extent(statement, row) for row in p.rows]
     tiles = [-(-n // size) for n, size in zip(sizes, shape(planner, p)[0], strict=True) if n]
     return len(tiles) == len(sizes) and prod(tiles) <= FEW
 
 
 def _tiled(planner: Planner, group: Group) -> Tree:
-    planes = together(planner, group) if len(group.names) > 1 else None
+    planes = fusable_epilogue(planner, group) if len(group.names) > 1 else None
     if planes is not None:
         return shared_tiles(planner, group, planes)
     (p,) = sums_of(planner, group)

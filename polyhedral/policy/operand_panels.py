@@ -18,15 +18,14 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.linear import known_extent, linear, mentions, moves
 from weft.polyhedral.analysis.tile_domain import MarkedTile, marked_tiles
-from weft.polyhedral.policy.cache_tiles import lanes_from_last
-from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
-from weft.polyhedral.policy.streamed_operand import far_lanes
-from weft.polyhedral.policy.weight_stationary import LINE, bytes_beside, bytes_touched, moves
+from weft.polyhedral.policy.streamed_operand import streamed_operand
+from weft.polyhedral.policy.weight_stationary import LINE, compact_bytes, footprint_bytes
 from weft.polyhedral.transform.cache_read import copy_read
 
 NEAR_PAGES, FAR_PAGES = 200, 1024  # that processors find at once; that they find soon
@@ -34,33 +33,33 @@ NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step on one of more pages than that
 ACROSS = 1.0  # cycles for a vector on two lines
 
 
-def from_panels(
+def worth_packing(
     scop: Scop, p: Product, tile: tuple[tuple[int, ...], int], width: int, machine: Machine
 ) -> tuple[int, ...]:
     """The reads of ``p``, by number, that are to come from panels, where register tiles are of
     these rows and lanes, and ``width`` lanes share what is copied: none where sizes are unknown."""
     s = scop.statement(p.statement)
     rows, lanes = tile
-    sizes = [size_of(s, d) or 1 for d in p.rows]
+    sizes = [known_extent(s, d) or 1 for d in p.rows]
     down = prod(ceil(n / size) for n, size in zip(sizes, rows, strict=True))
     found = []
     for number, read in enumerate(s.reads):
-        if number in p.jumping or not in_rows(scop, p, read):
+        if number in p.needs_packing or not steps_over_rows(scop, p, read):
             continue
         size = scop.tensor(read.tensor).dtype.itemsize
-        if any(mentions(index, (p.lanes,)) for index in read.indices):
+        if moves(read, p.lanes):
             again, vectors = down - 1, ceil(lanes * size / machine.vector_bytes)
             across = ACROSS * vectors
         else:
             again, vectors = ceil(width / lanes) - 1, ceil(rows[-1] * size / machine.vector_bytes)
             across = 0.0
         copy = vectors * (1 / machine.loads_per_cycle + 1)
-        if again * waits(scop, s, read, p, machine, across) > copy:
+        if again * placement_cycles(scop, s, read, p, machine, across) > copy:
             found.append(number)
     return tuple(found)
 
 
-def in_rows(scop: Scop, p: Product, read: Access) -> bool:
+def steps_over_rows(scop: Scop, p: Product, read: Access) -> bool:
     """Whether ``read`` moves along the lanes or along one dim of rows, and, in rows of memory,
     with each step of the stream."""
     if p.window or len(p.stream) != 1 or scop.tensor(read.tensor).role == "constant":
@@ -70,7 +69,7 @@ def in_rows(scop: Scop, p: Product, read: Access) -> bool:
     return sum(inside) == stream == 1 and not mentions(read.indices[-1], p.stream)
 
 
-def waits(
+def placement_cycles(
     scop: Scop,
     s: Statement,
     read: Access,
@@ -82,7 +81,7 @@ def waits(
 ) -> float:
     """Cycles of one step of a register tile that come of where its elements lie; ``across``: of
     vectors on two lines; ``page``: of one of more pages than processors find at once."""
-    steps, apart = size_of(s, p.stream[0]), stride(scop.tensor(read.tensor), read, p.stream[0])
+    steps, apart = known_extent(s, p.stream[0]), stride(scop.tensor(read.tensor), read, p.stream[0])
     if steps is None or apart == 1:
         return 0.0
     pages = steps * min(apart, PAGE) / PAGE
@@ -96,7 +95,7 @@ def waits(
 #       C[i, j] += A[k, 2*i] * B[k, j]    →     for i: for j: for k:
 #                                                 C[i, j] += T[k, i] * B[k, j]
 #
-# Where lanes come from far, panel by panel for all rows (``far_lanes``), rows are read again for
+# Where lanes come from far, panel by panel for all rows (``streamed_operand``), rows are read again for
 # each panel, and a line of memory that is half read takes all of its place in the caches and all
 # of its time on the way there. The copy is made once, of lines that come one after the other.
 # Done where panels are so many that the bytes that they save outweigh those of the copy, and the
@@ -106,10 +105,14 @@ def waits(
 WRITTEN = 3  # times the bytes of a copy move: its lines come in, go out, and come in again
 
 
-def dense_operands(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
+def strided_packing(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
     """The Scop with copies of what ``p`` reads with gaps, where they pay; their statements."""
     scop, made = planner.scop, list[str]()
-    if p.tile is None or lanes_from_last(planner.machine) or far_lanes(planner, p, p.tile) is None:
+    if (
+        p.tile is None
+        or l3_feeds_lanes(planner.machine)
+        or streamed_operand(planner, p, p.tile) is None
+    ):
         return scop, ()
     for number, read in enumerate(scop.statement(p.statement).reads):
         s = scop.statement(p.statement)
@@ -127,7 +130,7 @@ def _pays(scop: Scop, s: Statement, read: Access, p: Product) -> bool:
     if p.lanes in dims:
         return False
     dense = prod(sizes[d] for d in dims) * tensor.dtype.itemsize
-    touched = bytes_touched(scop, read, {d: sizes[d] for d in dims})
+    touched = footprint_bytes(scop, read, {d: sizes[d] for d in dims})
     panels = ceil(sizes[p.lanes] / p.tile[1])
     return panels * dense + WRITTEN * dense + touched < panels * touched
 
@@ -168,15 +171,15 @@ COPIED = 10.0  # cycles for a vector, to a place near and back
 TRANSFERS = 4  # of a line from and to a cache further away: read, taken over, written, read again
 
 
-def read_again(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
+def worth_aligning(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
     """The inputs of ``scop`` that are worth copying to where a line begins."""
     found = set[str]()
     for tile in marked_tiles(tree).values():
         statement = scop.statement(tile.statement)
         for read in statement.reads:
             if scop.tensor(read.tensor).role == "input":
-                waits = _waits(scop, tile, read, machine)
-                if waits > _copied(scop, tile, read, machine):
+                placement_cycles = _waits(scop, tile, read, machine)
+                if placement_cycles > _copied(scop, tile, read, machine):
                     found.add(read.tensor)
     return frozenset(found)
 
@@ -196,7 +199,7 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
     held = zip(inside[tile.streams :], (*payload.rows, payload.lanes), strict=True)
     at_once = prod(size for at, size in held if mentions(at, beside))
     tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
-    near = bytes_beside(scop, read, tiles) <= machine.caches[0].size  # until the next rows
+    near = compact_bytes(scop, read, tiles) <= machine.caches[0].size  # until the next rows
     far = BLOCKS if unit else ACROSS
     return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else far)
 
@@ -204,7 +207,7 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
 def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
     """Cycles for each vector of ``read`` that is copied."""
     sizes = extents(scop.statement(tile.statement)) or {}
-    near = bytes_beside(scop, read, sizes) <= machine.near
+    near = compact_bytes(scop, read, sizes) <= machine.l2
     far = TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
     return COPIED if near else max(COPIED, far)
 

@@ -23,8 +23,8 @@ from math import prod
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.scop import Access, Body, Scop, Statement
-from weft.polyhedral.analysis.linear import box, mentions
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.analysis.linear import box, moves
+from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.product import sum_cycles
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.transform.cache_read import copy_read
@@ -36,7 +36,7 @@ WORTH = 0.9  # of the cycles that it took
 MOST = 3  # accesses of a product that are turned
 
 
-def turned_products(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
+def operand_transposition(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
     """``scop`` with temporaries for what lies scattered about its products, but for tensors that
     are ``kept``."""
     for name in [s.name for s in scop.statements if s.update is not None]:
@@ -51,7 +51,7 @@ def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
     accesses, sizes = (*s.reads, *s.writes), extents(s)
     if sizes is None or len(s.writes) != 1:
         return scop
-    outer = [d for d in s.dims if all(_moves(a, d) for a in accesses)]
+    outer = [d for d in s.dims if all(moves(a, d) for a in accesses)]
     numbers = [n for n, a in enumerate(accesses) if _scattered(a, outer) and _fits(scop, s, n)]
     if not numbers and not _across(s):
         return scop
@@ -77,15 +77,11 @@ def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
 def _window_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
     """What vectors along the target of ``statement`` take for their accesses, at one a cycle."""
     sizes = extents(statement)
-    moving = [d for d in statement.dims if _moves(statement.writes[0], d)]
+    moving = [d for d in statement.dims if moves(statement.writes[0], d)]
     lanes = choose_lanes(scop, statement, moving, machine)
     if sizes is None or lanes is None:
         return None
     return lanes.cost * prod(sizes.values()) / lanes.lanes
-
-
-def _moves(access: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in access.indices)
 
 
 def _scattered(access: Access, outer: Sequence[str]) -> bool:
@@ -98,8 +94,8 @@ def _across(s: Statement) -> bool:
     """Whether nothing that ``s`` reads lies as its target does."""
     (target,) = s.writes
     last = _names(target)[-1:]
-    along = [r for r in s.reads for d in last if _moves(r, d)]
-    return bool(along) and all(jumps(r, *last) for r in along)
+    along = [r for r in s.reads for d in last if moves(r, d)]
+    return bool(along) and all(strided(r, *last) for r in along)
 
 
 def _fits(scop: Scop, s: Statement, number: int) -> bool:

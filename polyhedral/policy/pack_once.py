@@ -7,7 +7,7 @@
 From then on they are what constants are: each tile of rows reads them as one stream, all steps run
 at once, and sums begin in registers. In rows of memory, steps would be on other pages, and vectors
 on two lines. What blocks of rows would copy part by part is better copied once, too; what comes in
-part by part for all rows (``far_lanes``) is not: it would go out and come in once more.
+part by part for all rows (``streamed_operand``) is not: it would go out and come in once more.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ from math import ceil, prod
 
 from weft.ir.machine import Machine
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.lanes import size_of
-from weft.polyhedral.policy.operand_panels import ACROSS, from_panels, in_rows, waits
+from weft.polyhedral.analysis.linear import known_extent, mentions
+from weft.polyhedral.policy.operand_panels import (
+    ACROSS,
+    placement_cycles,
+    steps_over_rows,
+    worth_packing,
+)
 from weft.polyhedral.policy.pack_per_tile import interleaved
 from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.product import Product, shape
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.reuse import in_one_part
-from weft.polyhedral.policy.stationary_operand import lanes_stay
-from weft.polyhedral.policy.streamed_operand import far_lanes
-from weft.polyhedral.policy.weight_stationary import bytes_beside
+from weft.polyhedral.policy.stationary_operand import lane_operand_stationary
+from weft.polyhedral.policy.streamed_operand import streamed_operand
+from weft.polyhedral.policy.weight_stationary import compact_bytes
 
 NEAR = 8.0  # cycles for a vector that is copied: more than it takes, since it may lie well already
 TRANSFERS = 4  # of a line from and to a cache further away: read, taken over, written, read again
@@ -36,21 +40,21 @@ ALONE = 4.0  # cycles of a step on one of many pages, where only a line of it is
 Tile = tuple[tuple[int, ...], int]  # rows and lanes
 
 
-def whole_panels(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:
+def pack_once(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:
     """The panels of ``p``, which has ``many`` rows, or few: then of what lies badly in a cache that
     is near, alone."""
     s, tile = planner.scop.statement(p.statement), shape(planner, p)
     # Else they are copied where they come in, or stay.
-    near = far_lanes(planner, p, tile) is None and not lanes_stay(planner, p)
+    near = streamed_operand(planner, p, tile) is None and not lane_operand_stationary(planner, p)
     long = many and not in_one_part(planner.scop, s, p.stream, planner.machine)
-    width = size_of(s, p.lanes) or tile[1]
-    parts = from_panels(planner.scop, p, tile, width, planner.machine) if many else ()
+    width = known_extent(s, p.lanes) or tile[1]
+    parts = worth_packing(planner.scop, p, tile, width, planner.machine) if many else ()
     for number, read in enumerate(s.reads):
         across, down = _along(s, number, (p.lanes,)), _along(s, number, p.rows)
         if planner.scop.tensor(read.tensor).role == "constant" or len(across) + len(down) != 1:
             continue
         maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, s, read)
-        jumps = many and number in p.jumping
+        jumps = many and number in p.needs_packing
         wanted = jumps or number in parts or _lies_badly(planner, p, number, tile, many=many)
         if across and near and (long or wanted):
             yield Packing(p.statement, number, "", across[0], tile[1], maker, inner)
@@ -68,7 +72,7 @@ def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile, *, many: 
     known, of many rows it does if each step is in another row of memory."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
     read, sizes = s.reads[number], extents(s)
-    if number in p.jumping or not in_rows(scop, p, read):
+    if number in p.needs_packing or not steps_over_rows(scop, p, read):
         return False
     if sizes is None:
         return many
@@ -77,11 +81,11 @@ def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile, *, many: 
         again = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True)) - 1
         vectors = tile[1] * tensor.dtype.itemsize / machine.vector_bytes
         across = ACROSS * ceil(vectors)
-        cycles = waits(scop, s, read, p, machine, across)
+        cycles = placement_cycles(scop, s, read, p, machine, across)
     else:
         again = ceil(sizes[p.lanes] / tile[1]) - 1
         vectors = tile[0][-1] * tensor.dtype.itemsize / machine.vector_bytes
-        cycles = waits(scop, s, read, p, machine, 0.0, page=ALONE)
+        cycles = placement_cycles(scop, s, read, p, machine, 0.0, page=ALONE)
         cycles += _line_of_a_step(machine, p, sizes[p.stream[0]], tile, tensor.dtype.itemsize)
     return again * cycles > vectors * _moved(scop, s, machine)
 
@@ -100,6 +104,6 @@ def _moved(scop: Scop, s: Statement, machine: Machine) -> float:
     """Cycles for a vector that is copied before everything else, and read again by the time that
     something else may have taken its place."""
     sizes = extents(s) or {}
-    held = sum(bytes_beside(scop, a, sizes) for a in (*s.writes, *s.reads, *s.reads))
+    held = sum(compact_bytes(scop, a, sizes) for a in (*s.writes, *s.reads, *s.reads))
     far = TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
-    return NEAR if held <= machine.near else max(NEAR, far)
+    return NEAR if held <= machine.l2 else max(NEAR, far)

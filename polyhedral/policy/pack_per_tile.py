@@ -8,8 +8,7 @@ from types import MappingProxyType
 
 from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Statement
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.analysis.linear import known_extent, mentions
 from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.product import Product
 
@@ -17,7 +16,7 @@ Tile = tuple[tuple[int, ...], int]  # rows and lanes
 NO_ROWS: Mapping[int, int] = MappingProxyType({})
 
 
-def panels_of(
+def pack_per_tile(
     planner: Planner,
     p: Product,
     loop: str,
@@ -53,13 +52,13 @@ def panels_of(
             continue  # worked out tile by tile, where the next rows find it in the second cache
         spread = planner.row_tiles.get(p.statement) and role == "input" and across
         made = "" if constant or p.window or spread else loop
-        if across and (constant or number in p.jumping or again):
+        if across and (constant or number in p.needs_packing or again):
             # Windows lie across panels: what slides is contiguous as it is.
             width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes
             yield Packing(p.statement, number, made, dim, width, inner=inner)
-        elif down and p.instruction and (constant or number in p.jumping):
+        elif down and p.instruction and (constant or number in p.needs_packing):
             yield Packing(p.statement, number, made, dim, 1, inner=inner)
-        elif down and (constant or number in p.jumping):
+        elif down and (constant or number in p.needs_packing):
             yield Packing(p.statement, number, made, dim, rows[-1])
 
 
@@ -75,7 +74,7 @@ def interleaved(p: Product, s: Statement, read: Access) -> tuple[tuple[int, int]
     element of several vectors, and LLVM takes minutes)."""
     along = _dims_along(read, p.stream[-1:])
     rows = p.instruction is not None and p.instruction.unit and not _dims_along(read, (p.lanes,))
-    known = rows and all(size_of(s, d) is not None for d in (*p.rows, p.stream[-1]))
+    known = rows and all(known_extent(s, d) is not None for d in (*p.rows, p.stream[-1]))
     steps = p.instruction.depth if p.instruction and known else p.word
     return ((along[0], steps),) if p.word > 1 and len(along) == 1 else ()
 

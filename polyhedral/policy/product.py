@@ -15,9 +15,9 @@ from weft.ir.instruction import Instruction, with_rows
 from weft.ir.machine import Machine, register_tile
 from weft.ir.scalar_expr import Literal, Load
 from weft.ir.scop import Access, Scop, Statement, Update
-from weft.polyhedral.analysis.linear import is_box, mentions
+from weft.polyhedral.analysis.linear import is_box, known_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment, map_instruction
-from weft.polyhedral.policy.lanes import choose_lanes, jumps, size_of
+from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest
 from weft.polyhedral.policy.reuse import in_one_part
@@ -30,7 +30,7 @@ WINDOW = 4  # vectors of sums
 @dataclass(frozen=True, slots=True)
 class Product:
     """``rows`` (of most windows none), ``lanes``: the dims of the register tile; ``outer``: more
-    dims of the target; ``jumping``: the numbers of the reads that are not contiguous along the
+    dims of the target; ``needs_packing``: the numbers of the reads that are not contiguous along the
     lanes and may be copied; ``tile``: rows and lanes, where all sizes are known. ``instruction``:
     one that takes several steps of the innermost stream at once, so that operands have to be
     interleaved. ``window``: it is no outer product."""
@@ -40,7 +40,7 @@ class Product:
     lanes: str
     stream: tuple[str, ...]
     outer: tuple[str, ...]
-    jumping: tuple[int, ...]
+    needs_packing: tuple[int, ...]
     instruction: Instruction | None = None
     tile: tuple[tuple[int, ...], int] | None = None
     window: bool = False
@@ -138,7 +138,7 @@ def _results(found: Assignment) -> list[str]:
 
 def _product(statement: Statement, found: Assignment) -> Product:
     *rows, lane = _results(found)
-    jumping = dict.fromkeys(m.number for m in found.packs if m.number is not None)
+    needs_packing = dict.fromkeys(m.number for m in found.packs if m.number is not None)
     instruction = found.instruction if found.instruction.emission else None
     return Product(
         statement.name,
@@ -146,7 +146,7 @@ def _product(statement: Statement, found: Assignment) -> Product:
         lane,
         _inner_last(found),
         found.outer,
-        tuple(jumping),
+        tuple(needs_packing),
         instruction,
     )
 
@@ -155,8 +155,8 @@ def _tiled(statement: Statement, found: Assignment, choice: Choice) -> Product:
     outer = tuple(d for d in found.outer if d not in choice.rows)
     sizes = tuple(choice.rows.values()), choice.lanes[1]
     p = _product(statement, found)
-    jumping = tuple(n for n in p.jumping if n not in choice.mixed)
-    return replace(p, rows=tuple(choice.rows), outer=outer, tile=sizes, jumping=jumping)
+    needs_packing = tuple(n for n in p.needs_packing if n not in choice.mixed)
+    return replace(p, rows=tuple(choice.rows), outer=outer, tile=sizes, needs_packing=needs_packing)
 
 
 def _stays(scop: Scop, statement: Statement, found: Assignment, machine: Machine) -> bool:
@@ -177,14 +177,14 @@ def _fits(statement: Statement, update: Update, found: Assignment) -> bool:
         return False  # it takes its operands from memory as they are
     if instruction.unit and not is_box(statement):
         return False  # its tiles have all steps for all of their rows and lanes
-    sizes = (size_of(statement, found.dims[name][0]) for name in instruction.summed)
+    sizes = (known_extent(statement, found.dims[name][0]) for name in instruction.summed)
     return all(size is None or size >= instruction.depth for size in sizes)
 
 
 def _left_over(statement: Statement, found: Assignment) -> int:
     """Steps of the stream that make no full issue; where sizes are not known, none."""
     inner = [d for name in found.instruction.summed for d in found.dims[name]]
-    return sum((size_of(statement, d) or 0) % found.instruction.depth for d in inner)
+    return sum((known_extent(statement, d) or 0) % found.instruction.depth for d in inner)
 
 
 def _inner_last(found: Assignment) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def find_row(
             first = min(fit, key=lambda a: _left_over(statement, a), default=None)
             if first is not None:
                 p = _product(statement, first)
-                return replace(p, jumping=tuple(n for n in p.jumping if n in constant))
+                return replace(p, needs_packing=tuple(n for n in p.needs_packing if n in constant))
     return None
 
 
@@ -226,7 +226,7 @@ def _in_rows(statement: Statement, found: Assignment) -> set[int]:
     """The numbers of the reads that registers interleave: contiguous along the lanes."""
     *_, lane = _results(found)
     numbers = {m.number for m in found.packs if m.number is not None}
-    return {n for n in numbers if not jumps(statement.reads[n], lane)}
+    return {n for n in numbers if not strided(statement.reads[n], lane)}
 
 
 def find_window(
@@ -240,7 +240,7 @@ def find_window(
     (target,) = statement.writes
     if target.guard or any(a.may for a in (target, *statement.reads)):
         return None
-    moving = [d for d in free if any(mentions(i, (d,)) for i in target.indices)]
+    moving = [d for d in free if moves(target, d)]
     stream = tuple(d for d in free if d not in moving)
     lanes = choose_lanes(scop, statement, free, machine)
     if (
@@ -250,18 +250,20 @@ def find_window(
         or not set(stream) <= set(update.dims)
     ):
         return None
-    if jumps(target, lanes.dim):
+    if strided(target, lanes.dim):
         return None
     for read in statement.reads:
         along = [i for i in read.indices if mentions(i, stream)]
-        if any(mentions(i, (lanes.dim,)) for i in read.indices):
+        if moves(read, lanes.dim):
             far = {d for i in along if not mentions(i, moving) for d in stream if mentions(i, (d,))}
             packed = scop.tensor(read.tensor).role == "constant"
-            if not packed and any((size_of(statement, d) or TAPS + 1) > TAPS for d in far):
+            if not packed and any((known_extent(statement, d) or TAPS + 1) > TAPS for d in far):
                 return None
     outer = tuple(d for d in moving if d != lanes.dim)
-    jumping = tuple(n for n, r in enumerate(statement.reads) if _again(scop, r, lanes.dim, outer))
-    found = Product(statement.name, (), lanes.dim, stream, outer, jumping, window=True)
+    needs_packing = tuple(
+        n for n, r in enumerate(statement.reads) if _again(scop, r, lanes.dim, outer)
+    )
+    found = Product(statement.name, (), lanes.dim, stream, outer, needs_packing, window=True)
     return _with_rows(scop, statement, found, machine)
 
 
@@ -277,7 +279,7 @@ def _with_rows(scop: Scop, statement: Statement, p: Product, machine: Machine) -
 def _again(scop: Scop, read: Access, lane: str, outer: Sequence[str]) -> bool:
     """Whether all turns of ``outer`` read the same elements, which jump along the lanes."""
     known = all(isinstance(size, Literal) for size in scop.tensor(read.tensor).shape)
-    return known and jumps(read, lane) and not any(mentions(i, outer) for i in read.indices)
+    return known and strided(read, lane) and not moves(read, *outer)
 
 
 def sums_of(planner: Planner, group: Group) -> list[Product]:
@@ -305,7 +307,7 @@ def find_vertical(
     if other is not None and other <= best.cycles:
         return None
     (target,) = statement.writes
-    moving = [d for d in free if any(mentions(i, (d,)) for i in target.indices)]
+    moving = [d for d in free if moves(target, d)]
     return Product(
         statement.name,
         tuple(best.rows),
@@ -352,14 +354,16 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     vector = machine.lanes(dtype)
     most, vectors = register_tile(machine, dtype) if p.rows else (1, WINDOW)
     if not whole:
-        across = size_of(statement, p.lanes)
+        across = known_extent(statement, p.lanes)
         if across is not None:
             vectors = _shared_out(-(-across // vector), vectors)
         most, _ = register_tile(machine, dtype, vectors)
     lanes = vectors * vector
     if not whole:
-        lanes = min(lanes, size_of(statement, p.lanes) or lanes)
-    rows = tuple(_shared_out((not whole and size_of(statement, d)) or most, most) for d in p.rows)
+        lanes = min(lanes, known_extent(statement, p.lanes) or lanes)
+    rows = tuple(
+        _shared_out((not whole and known_extent(statement, d)) or most, most) for d in p.rows
+    )
     return rows, lanes
 
 

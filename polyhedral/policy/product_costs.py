@@ -19,9 +19,9 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.linear import box, mentions, moves
 from weft.polyhedral.map_instruction import Assignment
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 
 MAX_ROWS, MAX_VECTORS = 16, 4
 BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
@@ -202,7 +202,7 @@ class _Cost:
         """Cycles to interleave a read in all tiles that use it, where an instruction takes words of
         what lies in rows along the lanes."""
         own = self.assignment.instruction
-        if own.emission is None or own.unit or jumps(self.statement.reads[number], c.lanes[0]):
+        if own.emission is None or own.unit or strided(self.statement.reads[number], c.lanes[0]):
             return inf
         other = self.sizes.keys() - self.accesses[number].dims
         again = prod(ceil(self.sizes[d] / c.rows.get(d, 1)) for d in other)
@@ -267,7 +267,7 @@ def _tiles(cost: _Cost, row: str, lane: str) -> Iterator[Choice]:
 
 def _more_rows(cost: _Cost, lane: str) -> Iterator[str]:
     """Outer dims that could be rows as well: no operand along the lanes moves along them."""
-    across = [r for r in cost.statement.reads if any(mentions(i, (lane,)) for i in r.indices)]
+    across = [r for r in cost.statement.reads if moves(r, lane)]
     for dim in cost.assignment.outer:
         if not any(mentions(i, (dim,)) for read in across for i in read.indices):
             yield dim

@@ -8,9 +8,9 @@ from math import prod
 from weft.ir.machine import MAX_VECTORS, Machine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.cache_tiles import steps_at_once
-from weft.polyhedral.policy.lanes import jumps, size_of
+from weft.polyhedral.analysis.linear import known_extent, mentions, moves
+from weft.polyhedral.policy.cache_tiles import kc_of
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
 
 LEAST = 8  # lines of a row that are worth asking for
@@ -28,7 +28,7 @@ def in_one_part(
     """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in
     along the lanes of a tile stays in the second cache until the next rows need it. Not
     ``again``: that is copied first, which is best done in small parts."""
-    last, most = size_of(statement, stream[-1]), steps_at_once(machine)
+    last, most = known_extent(statement, stream[-1]), kc_of(machine)
     if last is not None and last <= most:
         return True
     sizes = extents(statement)
@@ -43,13 +43,13 @@ def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine
     """How many lines to ask for of what a sum over a few rows of memory reads next in each of them:
     half of the first cache, where the caches do not hold the rows but as many lines whole pages
     apart; 0 where that is not so."""
-    size, near = size_of(statement, stream), machine.caches[:2][-1]
+    size, near = known_extent(statement, stream), machine.caches[:2][-1]
     held = machine.caches[0].size // 2 // machine.caches[0].line
     if size is None or not 2 <= size <= held // LEAST:
         return 0
     for read in statement.reads:
         tensor = scop.tensor(read.tensor)
-        along = any(mentions(i, (lane,)) for i in read.indices[-1:]) and not jumps(read, lane)
+        along = any(mentions(i, (lane,)) for i in read.indices[-1:]) and not strided(read, lane)
         across = any(mentions(i, (stream,)) for i in read.indices[:-1]) if along else False
         sizes = [int(n.value) if isinstance(n, Literal) else 0 for n in tensor.shape]
         large = across and not read.may and prod(sizes) * tensor.dtype.itemsize > near.size
@@ -66,7 +66,7 @@ def on_new_pages(
     found = []
     for number, read in enumerate(statement.reads):
         tensor = scop.tensor(read.tensor)
-        across = any(mentions(index, (lane,)) for index in read.indices)
+        across = moves(read, lane)
         known = not across or tensor.role == "constant"
         if not known and abs(stride(tensor, read, stream[-1])) >= PAGE:
             found.append(number)

@@ -20,12 +20,12 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Var, literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.work import rows_together
-from weft.polyhedral.policy.lanes import from_first, size_of, turns_of
+from weft.polyhedral.analysis.linear import known_extent, mentions, moves
+from weft.polyhedral.analysis.work import rows_in_cache
+from weft.polyhedral.policy.lanes import from_lower_bound, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape, sums_of
-from weft.polyhedral.policy.streamed_operand import far_lanes
+from weft.polyhedral.policy.streamed_operand import streamed_operand
 from weft.polyhedral.transform.edit import accesses_of
 
 UNEVEN = 4  # turns for each thread, of which one more or less does not matter
@@ -38,7 +38,7 @@ def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None
         return _next_blocks(planner, group)
     if group.in_tile:
         return None
-    near = planner.machine.near
+    near = planner.machine.l2
     large = [t for t in _temporaries(planner, group) if 2 * _bytes(planner, group, t) > near]
     products = {p.statement: p for p in products_of(planner, group)} if large else {}
     own = list(products.values())
@@ -71,15 +71,18 @@ def _converts(planner: Planner, group: Group, products: Sequence[Product]) -> bo
         return False
     s, tensor = planner.scop.statement(products[0].statement), planner.scop.tensor
     kinds = {tensor(access.tensor).dtype for access in (*s.reads, *s.writes)}
-    return len(kinds) > 1 and together(planner, group) is not None
+    return len(kinds) > 1 and fusable_epilogue(planner, group) is not None
 
 
 def _from_far(planner: Planner, group: Group, products: Sequence[Product]) -> bool:
     """Whether ``group`` is one product for all rows of which lanes come in part by part, and what
     begins and ends its sums."""
-    if len(products) != 1 or far_lanes(planner, products[0], shape(planner, products[0])) is None:
+    if (
+        len(products) != 1
+        or streamed_operand(planner, products[0], shape(planner, products[0])) is None
+    ):
         return False
-    return together(planner, group) is not None
+    return fusable_epilogue(planner, group) is not None
 
 
 def _temporaries(planner: Planner, group: Group) -> list[str]:
@@ -106,7 +109,7 @@ def _bytes(planner: Planner, group: Group, tensor: str) -> int:
 def _touched(planner: Planner, group: Group, s: Statement, access: Access) -> int:
     """Bytes that ``access`` of ``s`` touches in one iteration of the loops around."""
     tensor, dims = planner.scop.tensor(access.tensor), planner.free(group, s.name)
-    sizes = {d: size_of(s, d) for d in dims}
+    sizes = {d: known_extent(s, d) for d in dims}
     touched = tensor.dtype.itemsize
     for size, index in zip(tensor.shape, access.indices, strict=True):
         if isinstance(size, Literal) and mentions(index, dims):
@@ -185,7 +188,7 @@ def _cut(
     does not pay."""
     own = {n: p for n, p in products.items() if n in inside.names}
     dims = {n: e.name for n, e in plane.at.items() if isinstance(e, Var)}
-    sizes = {size_of(planner.scop.statement(n), dims[n]) for n in own if n in dims}
+    sizes = {known_extent(planner.scop.statement(n), dims[n]) for n in own if n in dims}
     (total,) = sizes if len(sizes) == 1 else (None,)
     if total is None or len(dims) < len(inside.names):
         return None
@@ -207,7 +210,7 @@ def _cut(
     size = -(-total // tiles // step) * step
     planner.row_tiles |= dict.fromkeys(inside.names, spread)
     planner.notes.append(f"{size} rows at a time, which stay in the second cache between products")
-    at = {n: from_first(planner.scop.statement(n), dims[n]) // size for n in inside.names}
+    at = {n: from_lower_bound(planner.scop.statement(n), dims[n]) // size for n in inside.names}
     return inside, Hyperplane(at, plane.carries, True)
 
 
@@ -225,9 +228,9 @@ def _most(
         _touched(planner, inside, s, r)
         for s in map(planner.scop.statement, own)
         for r in s.reads
-        if not any(mentions(i, (dims[s.name],)) for i in r.indices)
+        if not moves(r, dims[s.name])
     )
-    return rows_together(planner.machine.near, total, _row(planner, inside, own) // total, held)
+    return rows_in_cache(planner.machine.l2, total, _row(planner, inside, own) // total, held)
 
 
 def _blocks(
@@ -282,7 +285,7 @@ def _enough(planner: Planner, group: Group) -> bool:
     """Whether the loops around ``group`` have turns enough for all threads: on one of them, tiles
     of rows use the same panels."""
     name = group.names[0]
-    around = [turns_of(planner.scop.statement(name), at[name]) for at in group.above]
+    around = [known_range(planner.scop.statement(name), at[name]) for at in group.above]
     turns = prod(size for _, size in filter(None, around))
     even = turns % planner.threads == 0 or turns >= UNEVEN * planner.threads
     return bool(around) and None not in around and even
@@ -306,7 +309,7 @@ def _row(planner: Planner, inside: Group, products: Mapping[str, Product]) -> in
 # ---- The loops that sums share with what comes before and after them.
 
 
-def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
+def fusable_epilogue(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
     """The loops around the only sums of ``group`` that all its other statements can
     share, by the dims of the sums: each of them does something to the element that is summed up.
     """
@@ -379,7 +382,7 @@ def _coincident(search: Hyperplanes, at: At) -> bool:
 STRIP = 192  # iterations; a multiple of the sizes of register tiles
 
 
-def confined(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+def strip_mined_temporaries(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     """The statements of ``group`` around temporaries of unusual size, and the strips in which they
     may run; None if there are none that nothing crosses."""
     found: tuple[Group, Hyperplane] | None = None

@@ -15,7 +15,7 @@ from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, turns_of
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import isolate
@@ -65,7 +65,7 @@ def _ahead(carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Gr
     ends = ((a.dependence.source.name, a.dependence.sink.name) for a in inside.active)
     if not before or any(source in rest and sink in before for source, sink in ends):
         return None
-    first = one_pass(planner, inside.part(before))
+    first = shift_and_fuse(planner, inside.part(before))
     if first is None:
         return None
     loops = tile_loops(planner, group, tiles)
@@ -143,7 +143,7 @@ def _is_outer(planner: Planner, group: Group) -> bool:
 
 def _short(planner: Planner, group: Group, plane: Hyperplane) -> bool:
     """Whether the loop is known to be no longer than a strip of it."""
-    turns = [turns_of(s, plane.at[s.name]) for s in planner.statements(group)]
+    turns = [known_range(s, plane.at[s.name]) for s in planner.statements(group)]
     return all(t is not None and t[1] <= COLUMNS for t in turns)
 
 
@@ -212,7 +212,7 @@ def candidates(planner: Planner, group: Group, name: str) -> tuple[Expr, ...]:
 Pairs = list[tuple[str, str]]  # dims of the two statements that run together
 
 
-def one_pass(planner: Planner, group: Group) -> Tree | None:
+def shift_and_fuse(planner: Planner, group: Group) -> Tree | None:
     """The loops of ``group``; None unless it is two statements of which one stores the whole array
     that the other reads in the next step."""
     if len(group.names) != 2:

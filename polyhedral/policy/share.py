@@ -9,8 +9,8 @@ from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, walk
 from weft.ir.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import box, linear, mentions
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.analysis.linear import box, linear, mentions, moves
+from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.strips import in_strips
 
@@ -109,7 +109,7 @@ def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr
 def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
     """How many iterations of the loop go together: a vector where each is a row of memory (code
     generation transposes blocks of them), more where they are contiguous, or have one result."""
-    jumping = moving = 0
+    gathered = moving = 0
     lanes = [
         planner.machine.lanes(planner.scop.tensor(w.tensor).dtype)
         for s in planner.statements(group)
@@ -119,9 +119,9 @@ def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
         dim = plane.at[s.name]
         if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
             for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
-                moving += any(mentions(i, (dim.name,)) for i in access.indices)
-                jumping += jumps(access, dim.name)
-    if 2 * jumping > moving:
+                moving += moves(access, dim.name)
+                gathered += strided(access, dim.name)
+    if 2 * gathered > moving:
         return max(lanes)
     return IN_REGISTERS * max(lanes) if _one_result(planner, group, plane) else LONG_STRIP
 

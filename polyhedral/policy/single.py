@@ -15,7 +15,8 @@ from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps, size_of
+from weft.polyhedral.analysis.linear import known_extent
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.strips import in_strips
 
@@ -91,7 +92,7 @@ def _strips(
     lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=LATENCY)
     if lanes is None or _folds_along(s, lanes.dim):
         return None
-    across = all(jumps(write, lanes.dim) for write in s.writes)
+    across = all(strided(write, lanes.dim) for write in s.writes)
     alone = planner.threads > 1 and len(free) == 1
     return planes[lanes.dim] if across or alone else None
 
@@ -133,7 +134,7 @@ def _terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
     """The dims of a short sum of constant length: inside of the vector loop, it is in a register,
     and the target goes through memory once."""
     folded = tuple(d for d in dims if s.update is not None and d in s.update.dims)
-    sizes = [size_of(s, d) for d in folded]
+    sizes = [known_extent(s, d) for d in folded]
     if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
         return ()
     return folded

@@ -15,20 +15,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import ceil, prod
 
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.cache_tiles import TOGETHER, steps_at_once
-from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.analysis.linear import known_extent, mentions, moves
+from weft.polyhedral.policy.cache_tiles import TOGETHER, kc_of
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.reuse import SHARE, in_one_part
-from weft.polyhedral.policy.weight_stationary import bytes_beside, moves
+from weft.polyhedral.policy.weight_stationary import compact_bytes
 
 STAYS = 0.5  # of the second cache; the rest is for what goes by
 MADE = 3  # times that a panel which is made before everything else goes out and comes in
 
 
-def that_stay(planner: Planner, p: Product) -> int:
+def stationary_extent(planner: Planner, p: Product) -> int:
     """How many rows, or lanes, of all steps of ``p`` stay; 0 where ``p`` is not in blocks of a
     unit, or its steps do not run at once or are not known."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
@@ -38,24 +37,24 @@ def that_stay(planner: Planner, p: Product) -> int:
     if p.statement in planner.row_tiles or not in_one_part(scop, s, p.stream, machine):
         return 0
     each = max(scop.tensor(r.tensor).dtype.itemsize for r in s.reads)
-    return max(1, int(STAYS * machine.near / (each * prod(sizes[d] for d in p.stream))))
+    return max(1, int(STAYS * machine.l2 / (each * prod(sizes[d] for d in p.stream))))
 
 
-def lanes_stay(planner: Planner, p: Product) -> bool:
+def lane_operand_stationary(planner: Planner, p: Product) -> bool:
     """Whether less comes from beyond the second cache if lanes stay there than if rows do, or both,
     and threads may share lanes out."""
-    scop, s, stay = planner.scop, planner.scop.statement(p.statement), that_stay(planner, p)
+    scop, s, stay = planner.scop, planner.scop.statement(p.statement), stationary_extent(planner, p)
     sizes = extents(s)
     if not stay or sizes is None:
         return False
     rows, lanes = prod(sizes[d] for d in p.rows), sizes[p.lanes]
     down, across = (
-        sum(bytes_beside(scop, r, sizes) for r in s.reads if moves(r, p.lanes) == along)
+        sum(compact_bytes(scop, r, sizes) for r in s.reads if moves(r, p.lanes) == along)
         for along in (False, True)
     )
-    if down + across <= TOGETHER * planner.machine.near or (planner.threads > 1 and lanes < rows):
+    if down + across <= TOGETHER * planner.machine.l2 or (planner.threads > 1 and lanes < rows):
         return False
-    constant = all(scop.tensor(s.reads[n].tensor).role == "constant" for n in p.jumping)
+    constant = all(scop.tensor(s.reads[n].tensor).role == "constant" for n in p.needs_packing)
     again = ceil(rows / stay) + (0 if constant or rows <= stay else MADE)
     return across + down * ceil(lanes / stay) <= down + across * again
 
@@ -75,7 +74,7 @@ def lanes_stay(planner: Planner, p: Product) -> bool:
 GONE = 1.5  # times the first cache: what is as large is no longer there when rows come again
 
 
-def rows_stay(
+def ir_jr_order(
     planner: Planner,
     p: Product,
     lanes: tuple[int, int],
@@ -91,13 +90,13 @@ def rows_stay(
     if p.window or len(p.stream) != 1:
         return False
     for number, read in enumerate(s.reads):
-        down = any(mentions(index, p.rows) for index in read.indices)
+        down = moves(read, *p.rows)
         in_place = number not in copied and not planner.prepared(s, number)
         if down and in_place and not mentions(read.indices[-1], p.stream):
             return False  # each step brings in a line
-    part = steps_at_once(machine)
-    steps = size_of(s, p.stream[0]) or part
+    part = kc_of(machine)
+    steps = known_extent(s, p.stream[0]) or part
     steps = steps if whole else min(steps, part)
     size = max((scop.tensor(r.tensor).dtype.itemsize for r in s.reads), default=0)
     register, cache = (steps * n * size for n in lanes)
-    return register >= GONE * machine.caches[0].size and cache <= SHARE * machine.near
+    return register >= GONE * machine.caches[0].size and cache <= SHARE * machine.l2

@@ -60,7 +60,7 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     x, ways = sized
     if waits(planner, rows):
         tiles = [form for form in ways if form.name == TILES and not form.columns]
-        return _tiled(planner, group, loops, tiles[0], slanting=True) if tiles else None
+        return _tiled(planner, group, loops, tiles[0], skewed=True) if tiles else None
     best, others = ways[0], ways[1:]
     planner.notes.append(_told(best, others, x))
     if best.steps == 1:
@@ -128,10 +128,10 @@ def _versions(
 
 
 def _tiled(
-    planner: Planner, group: Group, loops: TimeLoops, form: Form, *, slanting: bool = False
+    planner: Planner, group: Group, loops: TimeLoops, form: Form, *, skewed: bool = False
 ) -> Tree:
-    """``group`` in tiles as ``form`` says; ``slanting``: rows wait for themselves."""
-    if slanting:
+    """``group`` in tiles as ``form`` says; ``skewed``: rows wait for themselves."""
+    if skewed:
         form = replace(form, width=ROWS)
     rows = {n: e // form.width for n, e in loops.rows.items()}
     if form.name == DIAMONDS and loops.mirror is not None:
@@ -146,15 +146,15 @@ def _tiled(
         above.append(columns)
     band.append(planner.loop("t", loops.time))
     inside = group.inside(*above, loops.time)
-    if slanting:
+    if skewed:
         free = {len(planner.free(inside.inside(loops.rows), n)) for n in group.names}
-        slanted = slanted_rows(planner, inside, loops.rows) if free == {1} else None
-        if slanted is not None:
-            return Band(tuple(band), slanted)
+        jammed = unroll_and_jam_rows(planner, inside, loops.rows) if free == {1} else None
+        if jammed is not None:
+            return Band(tuple(band), jammed)
     if any(len(planner.free(inside, n)) > 1 for n in group.names):  # rows are vectors of their own
         band.append(planner.loop("w", loops.rows))
         inside = inside.inside(loops.rows)
-        strips = slanted_strips(planner, inside) if slanting else None
+        strips = unroll_and_jam_strips(planner, inside) if skewed else None
         if strips is not None:
             return Band(tuple(band), strips)
     return Band(tuple(band), planner.nest(inside))
@@ -175,12 +175,14 @@ ROWS = 8
 MAX_SLANT = 3
 
 
-def slanted(planner: Planner, group: Group) -> Tree | None:
+def skewed_unroll_and_jam(planner: Planner, group: Group) -> Tree | None:
     """``group``, whose loops all carry dependences, in slanted strips; None where one does not."""
-    return None if group.in_tile or _quick(planner, group) else slanted_strips(planner, group)
+    return (
+        None if group.in_tile or _quick(planner, group) else unroll_and_jam_strips(planner, group)
+    )
 
 
-def slanted_strips(planner: Planner, group: Group) -> Tree | None:
+def unroll_and_jam_strips(planner: Planner, group: Group) -> Tree | None:
     """The same, also within tiles."""
     if not all(len(planner.free(group, n)) == 2 for n in group.names):
         return None
@@ -188,13 +190,13 @@ def slanted_strips(planner: Planner, group: Group) -> Tree | None:
     if rows is None or rows.coincident or not waits(planner, group.inside(rows.at)):
         return None
     strips = {n: e // ROWS for n, e in rows.at.items()}
-    inside = slanted_rows(planner, group.inside(strips), rows.at)
+    inside = unroll_and_jam_rows(planner, group.inside(strips), rows.at)
     if inside is None:
         return None
     return Band((planner.loop(f"{planner.name(rows.at)}_t", strips),), inside)
 
 
-def slanted_rows(planner: Planner, group: Group, rows: At) -> Tree | None:
+def unroll_and_jam_rows(planner: Planner, group: Group, rows: At) -> Tree | None:
     """Within tiles of ``rows``: the slanted loop, and the rows of the tile inside it."""
     found = _slant(planner, group, rows)
     if found is None:

@@ -7,7 +7,7 @@
 A slow last cache hands lanes out more slowly than register tiles use them, and a fast one those of
 many megabytes, whose rows lie on other pages than processors foresee. So all rows go inside,
 with a part of the stream for which their own operand stays in the second cache, and the lanes come
-in once, while those of the panel before are used (``codegen/next_lanes.py``). Rows may be those of
+in once, while those of the panel before are used (``codegen/panel_prefetch.py``). Rows may be those of
 one tile, if its lanes come in panels: what processors foresee of these ends with each page.
 
 Tiles whose rows lie side by side read the same lines of memory, step by step. With a slow last
@@ -26,14 +26,14 @@ from dataclasses import dataclass
 from math import ceil, gcd, inf, prod
 
 from weft.ir.scop import Access
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.cache_tiles import cache_tiles, lanes_from_last, steps_at_once
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.analysis.linear import mentions, moves
+from weft.polyhedral.policy.cache_tiles import cache_tiles, kc_of, l3_feeds_lanes
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
 from weft.polyhedral.policy.reuse import SHARE
-from weft.polyhedral.policy.weight_stationary import bytes_beside, bytes_touched, moves
+from weft.polyhedral.policy.weight_stationary import compact_bytes, footprint_bytes
 
 OPERANDS, SUMS, LANES = 0.4, 0.35, 0.25  # of the second cache
 WHOLE = 0.32  # of it, for two panels that are not cut
@@ -47,7 +47,7 @@ PAGES = 48  # of lanes that processors find at once, beside those of rows and su
 
 
 @dataclass(frozen=True, slots=True)
-class FarLanes:
+class StreamedOperand:
     """``inside``: the outer dims whose loops go inside those over panels; ``cut``: the stream that
     is cut into parts of so many ``steps``, none if 0; ``width``: lanes whose sums stay near;
     ``copied``: the numbers of the reads that are copied panel by panel."""
@@ -59,7 +59,9 @@ class FarLanes:
     copied: tuple[int, ...] = ()
 
 
-def far_lanes(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> FarLanes | None:
+def streamed_operand(
+    planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]
+) -> StreamedOperand | None:
     """How the lanes of ``p``, in register tiles of these rows and lanes, come in part by part; None
     where that gains nothing."""
     s = planner.scop.statement(p.statement)
@@ -101,10 +103,10 @@ def _gains(
     if not inside and number > cache_tiles(planner.machine, item).rows:
         return False
     within = {d: sizes[d] for d in (*rows, *p.stream)}
-    held = sum(bytes_touched(scop, r, within) for r in s.reads if r != read)
+    held = sum(footprint_bytes(scop, r, within) for r in s.reads if r != read)
     held += lanes * prod(sizes[d] for d in p.stream) * item
-    share = 1.0 if lanes_from_last(planner.machine) else SHARE
-    return held > share * planner.machine.near
+    share = 1.0 if l3_feeds_lanes(planner.machine) else SHARE
+    return held > share * planner.machine.l2
 
 
 def _busy(planner: Planner, rows: int) -> float:
@@ -121,9 +123,9 @@ def _parts(
     lanes: int,
     inside: tuple[str, ...],
     sizes: Mapping[str, int],
-) -> FarLanes | None:
+) -> StreamedOperand | None:
     """The longest parts for which the other operands stay in the second cache."""
-    s, scop, near = planner.scop.statement(p.statement), planner.scop, planner.machine.near
+    s, scop, near = planner.scop.statement(p.statement), planner.scop, planner.machine.l2
     cut = max(p.stream, key=lambda d: sizes[d])
     taps = prod(sizes[d] for d in p.stream if d != cut)
     item = scop.tensor(s.writes[0].tensor).dtype.itemsize
@@ -135,9 +137,9 @@ def _parts(
     copied = whole if badly else ()
     in_rows = not planner.prepared(s, s.reads.index(read))
     in_sets = _in_sets(planner, read, cut) if in_rows and not copied else inf
-    most = min(PARTS * steps_at_once(planner.machine), in_sets)
+    most = min(PARTS * kc_of(planner.machine), in_sets)
     side_by_side = any(mentions(r.indices[-1], p.rows) for r in s.reads if r != read and r.indices)
-    if side_by_side and not lanes_from_last(planner.machine):
+    if side_by_side and not l3_feeds_lanes(planner.machine):
         first = planner.machine.caches[0]
         most = min(most, max(LEAST, int(FIRST * first.size) // (lanes * item + first.line)))
     width = int(SUMS * near) // (prod(sizes[d] for d in all_rows) * item)
@@ -145,15 +147,15 @@ def _parts(
         steps = -(-sizes[cut] // parts)
         if steps * taps < LEAST:
             break
-        each = sum(bytes_touched(scop, r, within | {cut: steps}) for r in s.reads if r != read)
+        each = sum(footprint_bytes(scop, r, within | {cut: steps}) for r in s.reads if r != read)
         both = 2 * steps * taps * lanes * item
         if each > OPERANDS * near:
             continue
         if parts == 1 and both <= WHOLE * near and (whole or steps * taps <= in_sets):
-            return FarLanes(inside, cut, 0, sizes[p.lanes], whole)
+            return StreamedOperand(inside, cut, 0, sizes[p.lanes], whole)
         enough = width >= min(4 * lanes, sizes[p.lanes])
         if steps * taps <= most and both <= LANES * near and enough:
-            return FarLanes(inside, cut, steps, width, copied)
+            return StreamedOperand(inside, cut, steps, width, copied)
     return None
 
 
@@ -187,9 +189,9 @@ def _far(planner: Planner, p: Product, sizes: Mapping[str, int]) -> Access | Non
         return None
     (read,) = found
     prepared = planner.prepared(s, s.reads.index(read))
-    if not prepared and (jumps(read, p.lanes) or any(moves(read, d) for d in p.outer)):
+    if not prepared and (strided(read, p.lanes) or any(moves(read, d) for d in p.outer)):
         return None
     if any(moves(read, d) for d in p.rows):
         return None
-    held = (DEEP if lanes_from_last(planner.machine) else SHARE) * planner.machine.near
-    return read if bytes_beside(scop, read, sizes) > held else None
+    held = (DEEP if l3_feeds_lanes(planner.machine) else SHARE) * planner.machine.l2
+    return read if compact_bytes(scop, read, sizes) > held else None

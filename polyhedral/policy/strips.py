@@ -9,8 +9,8 @@ from weft.ir.scalar_expr import Expr, Var
 from weft.ir.schedule_tree import Band, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.lanes import choose_lanes, from_first, turns_of
+from weft.polyhedral.analysis.linear import moves
+from weft.polyhedral.policy.lanes import choose_lanes, from_lower_bound, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import sums_of
 
@@ -26,10 +26,10 @@ def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
     strips: At = {}
     for s in planner.statements(group):
         value = at[s.name]
-        turns = turns_of(s, value)
+        turns = known_range(s, value)
         if not isinstance(value, Var) or (turns is not None and turns[1] < ENOUGH * STRIP):
             return None
-        strips[s.name] = from_first(s, value.name) // STRIP
+        strips[s.name] = from_lower_bound(s, value.name) // STRIP
     loop = planner.loop(f"{planner.name(at)}_t", strips, "parallel")
     return Band((loop,), planner.nest(group.inside(strips)))
 
@@ -48,7 +48,7 @@ VECTORS = 4  # of a strip, at least: chains of sums enough for the latency of on
 SHARE, STRIPS = 4, 4  # part of the registers for a row of a strip, where there are so many strips
 
 
-def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+def column_reduction(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
     """``group`` and the strips of columns in which all of it may run; None where nothing sums up
     columns that another pass reads again, or something crosses them. Sums that gain from register
     tiles are better off in these."""
@@ -82,7 +82,7 @@ def _width(planner: Planner, passes: list[Statement], plane: Hyperplane) -> int 
     lanes = max(
         machine.lanes(planner.scop.tensor(w.tensor).dtype) for s in passes for w in s.writes
     )
-    found = [turns_of(planner.scop.statement(name), at) for name, at in plane.at.items()]
+    found = [known_range(planner.scop.statement(name), at) for name, at in plane.at.items()]
     turns = [t[1] for t in found if t is not None and not t[0]]
     if len(turns) < len(found):
         return None
@@ -94,7 +94,7 @@ def _width(planner: Planner, passes: list[Statement], plane: Hyperplane) -> int 
 
 def _own(s: Statement, dim: str) -> bool:
     """Whether each iteration along ``dim`` writes elements of its own."""
-    return all(any(mentions(i, (dim,)) for i in w.indices) for w in s.writes)
+    return all(moves(w, dim) for w in s.writes)
 
 
 def _again(passes: list[Statement]) -> bool:

@@ -21,7 +21,7 @@ from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
@@ -29,7 +29,7 @@ from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 WRITTEN_OUT = 200  # vector operations for all elements of a tile
 
 
-def turned_ends(
+def transposed_epilogue(
     planner: Planner,
     group: Group,
     sums: str,
@@ -78,7 +78,7 @@ def _fits(s: Statement, target: str, points: Sequence[At]) -> bool:
     (lane,) = _dims([points[-1][s.name]])
     others = (a for a in (*s.reads, *s.writes) if a.tensor != target)
     return s.update is None and all(
-        not (a.guard or a.may) and (not jumps(a, lane) or _across(s, a, points)) for a in others
+        not (a.guard or a.may) and (not strided(a, lane) or _across(s, a, points)) for a in others
     )
 
 

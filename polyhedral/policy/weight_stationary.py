@@ -18,8 +18,8 @@ from math import inf, prod
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.cache_tiles import lanes_from_last
+from weft.polyhedral.analysis.linear import mentions, moves
+from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
 from weft.polyhedral.policy.product_costs import extents
@@ -30,30 +30,26 @@ LINE = 64  # bytes
 WORTH = 0.7  # of the bytes, what one more loop inside has to leave
 
 
-def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
+def weight_stationary_loops(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
     """The outer dims, innermost last, whose loops go inside those over panels of ``lanes``."""
     s, scop = planner.scop.statement(p.statement), planner.scop
-    sizes, held = extents(s), SHARE * planner.machine.near
+    sizes, held = extents(s), SHARE * planner.machine.l2
     far = _far(scop, s.reads, p, sizes or {}, held)
-    if p.window or sizes is None or far is None or lanes_from_last(planner.machine):
+    if p.window or sizes is None or far is None or l3_feeds_lanes(planner.machine):
         return ()
     others = [r for r in s.reads if r != far]
-    whole, panels = bytes_beside(scop, far, sizes), -(-sizes[p.lanes] // lanes)
+    whole, panels = compact_bytes(scop, far, sizes), -(-sizes[p.lanes] // lanes)
     near = tuple(takewhile(lambda d: not moves(far, d), reversed(p.outer)))
     best = 0
     least = inf
     for number in range(len(near) + 1):
         dims = {*p.rows, *p.stream, *near[:number]}
-        each = sum(bytes_touched(scop, r, {d: sizes[d] for d in dims}) for r in others)
+        each = sum(footprint_bytes(scop, r, {d: sizes[d] for d in dims}) for r in others)
         again = each * (panels if each + whole // panels > held else 1)
         traffic = prod(sizes[d] for d in near[number:]) * (whole + SCATTERED * again)
         if traffic < WORTH * least:
             best, least = number, traffic
     return near[:best][::-1]
-
-
-def moves(read: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in read.indices)
 
 
 def _far(
@@ -62,17 +58,17 @@ def _far(
     """The only constant operand that moves along the lanes, where a cache does not hold it."""
     found = [r for r in reads if moves(r, p.lanes)]
     constant = len(found) == 1 and scop.tensor(found[0].tensor).role == "constant"
-    return found[0] if constant and bytes_beside(scop, found[0], sizes) > held else None
+    return found[0] if constant and compact_bytes(scop, found[0], sizes) > held else None
 
 
-def bytes_beside(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+def compact_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
     """Bytes of what ``read`` reads, side by side."""
     return scop.tensor(read.tensor).dtype.itemsize * prod(
         n for d, n in sizes.items() if moves(read, d)
     )
 
 
-def bytes_touched(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+def footprint_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
     """What ``read`` touches as the dims of ``sizes`` run: of each row of memory as many lines as it
     lies in on average, or all the way to the next row."""
     tensor = scop.tensor(read.tensor)

@@ -21,10 +21,10 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product_costs import BROADCAST, EDGE, LOAD, STEP, Choice, extents
 
 MAX_VECTORS = 4
@@ -57,7 +57,7 @@ def window_tile(
     if sizes is None:
         return None
     vector = machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
-    across = [r for r in statement.reads if _moves(r, lane)]
+    across = [r for r in statement.reads if moves(r, lane)]
     found = (
         WindowTile(row, rows, min(vectors * vector, sizes[lane]), cycles)
         for row, rows, vectors in _tiles(sizes, lane, outer, vector, machine)
@@ -83,14 +83,10 @@ def _tiles(
 def _shared(across: Sequence[Access], row: str, stream: Sequence[str], *, whole: bool) -> bool:
     """Whether rows along ``row`` use vectors of ``across`` again: the same ones or, where a row is
     ``whole`` in a tile so that memory is still read in order, those that their windows share."""
-    if any(not _moves(read, row) for read in across):
+    if any(not moves(read, row) for read in across):
         return True
     along = [i for read in across for i in read.indices if mentions(i, (row,))]
     return whole and all(mentions(i, stream) for i in along)
-
-
-def _moves(read: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in read.indices)
 
 
 def _cycles(
@@ -110,7 +106,7 @@ def _cycles(
     loads = 0.0
     for read in statement.reads:
         number = _distinct(read, inside) if shared else _all(read, inside)
-        if not any(mentions(i, (lane,)) for i in read.indices):
+        if not moves(read, lane):
             loads += BROADCAST * number
         else:
             slides = mentions(read.indices[-1], (lane,)) and mentions(read.indices[-1], stream)
@@ -173,7 +169,7 @@ def vertical(
     (target,) = statement.writes
     if target.guard or any(a.may for a in (target, *statement.reads)):
         return None
-    moving = [d for d in free if _vertical_moves(target, d)]
+    moving = [d for d in free if moves(target, d)]
     stream = [d for d in free if d not in moving]
     if not stream or not set(stream) <= set(update.dims):
         return None
@@ -181,15 +177,11 @@ def vertical(
     free_sizes = {d: sizes[d] for d in free}
     found: list[Choice] = []
     for lane in moving:
-        along = [a for a in (*statement.reads, target) if _vertical_moves(a, lane)]
-        if len(along) > 2 and not any(jumps(a, lane) for a in along):
+        along = [a for a in (*statement.reads, target) if moves(a, lane)]
+        if len(along) > 2 and not any(strided(a, lane) for a in along):
             tiles = _vertical_tiles(statement, moving, lane, free_sizes, machine, vector)
             found += (_costed(statement, t, stream, free_sizes, machine, vector) for t in tiles)
     return min(found, key=lambda c: c.cycles, default=None)
-
-
-def _vertical_moves(access: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in access.indices)
 
 
 def _vertical_tiles(
@@ -202,8 +194,8 @@ def _vertical_tiles(
 ) -> Iterator[Choice]:
     """Tiles whose sums leave registers for one row of operands and one more: of rows along which
     some operand stays the same."""
-    reads = [r for r in s.reads if _vertical_moves(r, lane)]
-    again = [d for d in moving if d != lane and any(not _vertical_moves(r, d) for r in reads)]
+    reads = [r for r in s.reads if moves(r, lane)]
+    again = [d for d in moving if d != lane and any(not moves(r, d) for r in reads)]
     lanes = (lane, min(vector, sizes[lane]))
     for count in (1, 2):
         for rows in combinations(again, count):
@@ -226,8 +218,8 @@ def _costed(
     lane, _ = tile.lanes
     sums = prod(tile.rows.values())
     loads = sum(
-        (1.0 if _vertical_moves(r, lane) else BROADCAST)
-        * prod(size for d, size in tile.rows.items() if _vertical_moves(r, d))
+        (1.0 if moves(r, lane) else BROADCAST)
+        * prod(size for d, size in tile.rows.items() if moves(r, d))
         for r in s.reads
     )
     arithmetic = sums * max(1.0, operations(s) - 1.0) / machine.fma_per_cycle

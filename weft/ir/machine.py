@@ -20,7 +20,7 @@ class Cache:
     """One level: ``size`` and ``line`` in bytes, as one core sees it; ``bandwidth``: bytes that it
     hands to the level above per cycle (default: typical of second and third levels); ``cores``:
     how many have it together; ``ways``: lines whole pages apart that it holds at once;
-    ``foresees``: a program that reads memory from end to end waits for it least if it asks for
+    ``sequential_prefetcher``: a program that reads memory from end to end waits for it least if it asks for
     nothing ahead, and reads one place at a time."""
 
     size: int
@@ -28,7 +28,7 @@ class Cache:
     bandwidth: float = 24.0
     cores: int = 1
     ways: int = 8
-    foresees: bool = False
+    sequential_prefetcher: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Machine:
     extensions: tuple[Instruction, ...] = ()
 
     @property
-    def near(self) -> int:
+    def l2(self) -> int:
         """Bytes of the second cache, or of the only one."""
         return self.caches[:2][-1].size
 

@@ -9,10 +9,10 @@ import pytest
 from weft.ir.machine import Cache, Machine
 from weft.polyhedral.policy.cache_tiles import (
     cache_tiles,
-    lanes_from_last,
+    kc_of,
+    l3_feeds_lanes,
+    l3_feeds_rows,
     nearest,
-    rows_from_last,
-    steps_at_once,
 )
 
 SERVER = Machine("server", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25, cores=2)))
@@ -36,8 +36,8 @@ def test_what_a_tile_holds_fits_its_cache(itemsize: int) -> None:
 def test_a_slow_last_cache_leaves_all_that_is_used_again_nearer() -> None:
     first, near, last = SERVER.caches
     slow = replace(SERVER, caches=(first, near, replace(last, bandwidth=5.0)))
-    assert rows_from_last(SERVER, 4) and lanes_from_last(SERVER)
-    assert not rows_from_last(slow, 4) and not lanes_from_last(slow)
+    assert l3_feeds_rows(SERVER, 4) and l3_feeds_lanes(SERVER)
+    assert not l3_feeds_rows(slow, 4) and not l3_feeds_lanes(slow)
     tiles = cache_tiles(slow, 4)
     held = tiles.steps * (tiles.rows + tiles.width) + tiles.rows * tiles.width
     assert held * 4 <= near.size
@@ -60,7 +60,7 @@ def test_larger_caches_have_larger_tiles() -> None:
 
 def test_faster_arithmetic_has_longer_streams() -> None:
     slow = replace(SERVER, fma_per_cycle=1)
-    assert steps_at_once(slow) == steps_at_once(SERVER) // 2
+    assert kc_of(slow) == kc_of(SERVER) // 2
 
 
 def test_the_nearest_multiple_is_at_least_one() -> None:

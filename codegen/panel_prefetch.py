@@ -60,7 +60,7 @@ class _Shared:
         return tuple(substitute(p, {**self.later, **values}) for p in self.places)
 
 
-def of_next_lanes(tile: TileVersion) -> list[Stmt]:
+def prefetch_next_panel(tile: TileVersion) -> list[Stmt]:
     """Prefetches of this tile's share of the lanes that come after those that it reads, where the
     mark says so, and loops have known numbers of turns."""
     streams = [_loop(tile.domain.streams_hull[-1], name) for name in tile.domain.streams]
