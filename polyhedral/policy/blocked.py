@@ -1,11 +1,11 @@
-"""Register tiles of a product over tiles for the caches.
+"""The loops of a product: register tiles in cache tiles.
 
-parallel i_t: for j_t:
-  C = …                                    what comes before the sums of a tile
-  for k_t:
-    pack                                   what jumps along the lanes
-    for j_r: for i_r: registers            a row of tiles uses the same lanes (or `rows_stay`)
-  … = C                                    what comes after them
+    parallel i_t: for j_t:
+      C = …                                  prologue of a tile, before its sums
+      for k_t:
+        pack                                 operands that are strided along the lanes
+        for j_r: for i_r: registers          tiles that use the same lanes (or `jr_inside_ir`)
+      … = C                                  epilogue of a tile
 
 Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.
 """
@@ -34,10 +34,10 @@ from weft.polyhedral.policy.matrix_vector import STEPS, read_once, streamed_weig
 from weft.polyhedral.policy.operand_panels import worth_packing
 from weft.polyhedral.policy.pack_per_tile import pack_per_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import Product, shape, sums_of
+from weft.polyhedral.policy.product import Product, Tile, shape, sums_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
 from weft.polyhedral.policy.stationary_operand import (
-    ir_jr_order,
+    jr_inside_ir,
     lane_operand_stationary,
     stationary_extent,
 )
@@ -45,23 +45,22 @@ from weft.polyhedral.policy.streamed_operand import StreamedOperand, streamed_op
 from weft.polyhedral.policy.tile_ends import transposed_epilogue
 from weft.polyhedral.policy.weight_stationary import weight_stationary_loops
 
-SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
-AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay
-BESIDE = 64  # iterations that share panels of what none of them moves through
+SHARED_OUT = 240  # rows of a cache tile that threads share out: few enough to come out even
+AGAIN = 16  # register tiles that use the same lanes in a row: packing for these pays
+BESIDE = 64  # iterations that share packed panels that none of them moves through
 
 _SERIAL: Kind = "serial"
 _PARALLEL: Kind = "parallel"
-Tile = tuple[tuple[int, ...], int]  # rows and lanes
 Step = tuple[str, Expr, Kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The loops of a product down to its register ``tile``, each with a hint for its name, its
-    value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
-    inside of which operands are used again. ``steps``: how many steps at a time go through a tile,
-    all of them if 0. ``panels``: the numbers of reads that come from panels although they lie along
-    the lanes. ``shared``: tiles that read the same lanes ask for the next ones."""
+    """The loops of a product down to its register ``tile``, each as a hint for its name, its value
+    and its kind: ``around`` the reduction; over parts of it (``stream``); over register tiles
+    (``near``), which reuse operands. ``steps``: of the reduction at a time through a tile, all if
+    0. ``panels``: numbers of the reads that are packed although contiguous along the lanes.
+    ``shared``: tiles that read the same lanes prefetch the next ones."""
 
     tile: Tile
     around: tuple[Step, ...]
@@ -73,7 +72,7 @@ class Tiling:
 
 
 def blocked(planner: Planner, p: Product) -> Tree:
-    """Register tiles of ``p`` over tiles for the caches."""
+    """``p`` in register tiles over cache tiles."""
     tiling = _cache_tiles(planner, p)
     steps = (*tiling.around, *tiling.stream, *tiling.near)
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
@@ -81,8 +80,8 @@ def blocked(planner: Planner, p: Product) -> Tree:
 
 
 def within_tile(planner: Planner, p: Product, size: int) -> Tree:
-    """Register tiles of ``p`` in a tile of ``size`` rows and lanes, for all rows of which operands
-    that jump along the lanes come from panels, and others as well where the rows are many."""
+    """Register tiles of ``p`` in a tile of ``size`` rows and lanes. For all of its rows, operands
+    that are strided along the lanes are packed, and others as well where the rows are many."""
     tile = shape(planner, p, whole=True)
     sizes = zip((p.lanes, *p.rows), (tile[1], *tile[0]), strict=True)
     steps = [_part(planner, p), *((f"{d}_r", Var(d) // size, _SERIAL) for d, size in sizes)]
@@ -97,8 +96,8 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
 
 
 def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane]) -> Tree:
-    """``group``, as ``together`` found it, in cache tiles: what comes before and after the sums of
-    a tile, and the sums in register tiles."""
+    """``group`` in cache tiles, with the ``planes`` of ``fusable_epilogue``: prologue and epilogue
+    of a tile, and its sums in register tiles."""
     (p,) = sums_of(planner, group)
     tiling = _cache_tiles(planner, p, shared=True)
     shared = tiling.around if tiling.stream else (*tiling.around, *tiling.near)
@@ -127,7 +126,7 @@ def _for_all(dims: Mapping[str, At], value: Expr) -> At:
 
 
 def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loop]) -> Tree:
-    """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
+    """One register tile of ``p`` inside ``loops``, and the packing that its neighbours share."""
     s = planner.scop.statement(p.statement)
     near = loops[len(loops) - len(tiling.near) :]
     p = replace(p, needs_packing=(*p.needs_packing, *tiling.panels))
@@ -139,7 +138,7 @@ def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loo
 
 
 def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
-    """Rows and lanes of ``tile``, counted from its first: by dim, lanes last."""
+    """The points of ``tile`` by dim, counted from its first; lanes last."""
     found: dict[str, Expr] = {}
     for dim, size in (*zip(p.rows, tile[0], strict=True), (p.lanes, tile[1])):
         value = from_lower_bound(s, dim)
@@ -150,8 +149,8 @@ def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
 def _points(
     planner: Planner, p: Product, points: Mapping[str, Expr], steps: int = 0
 ) -> tuple[Loop, ...]:
-    """The loops of a register tile: its stream, so many ``steps`` of it at a time (0: in any
-    parts), then the ``points`` of its rows and lanes."""
+    """The loops of a register tile: its reduction, ``steps`` at a time (0: in any parts), then the
+    ``points`` of its rows and lanes."""
     at = [Var(d) % steps if steps else Var(d) for d in p.stream]
     stream = [planner.loop(d, {p.statement: e}) for d, e in zip(p.stream, at, strict=True)]
     inside = (planner.loop(f"{d}_p", {p.statement: e}) for d, e in points.items())
@@ -159,9 +158,9 @@ def _points(
 
 
 def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ...]) -> Tree:
-    """The register tile. Lanes on other pages with each step are asked for, unless what tiles read
-    is foreseen as they lie one after the other; so are those that come from memory, of a few rows.
-    """
+    """The register tile. Unpacked lanes that are on another page at each step are prefetched,
+    unless tiles read what is contiguous or prefetch for each other; so are few rows that come from
+    memory."""
     foreseen = tiling.shared or tiling.steps > 0
     s, machine = planner.scop.statement(p.statement), planner.machine
     panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {
@@ -178,7 +177,7 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
 
 
 def _copies(planner: Planner, p: Product, tile: Tile, width: int) -> tuple[int, ...]:
-    """The reads, by number, that come from panels for ``width`` lanes."""
+    """The reads, by number, for which packing pays if ``width`` lanes share it."""
     s, scop = planner.scop.statement(p.statement), planner.scop
     found = worth_packing(scop, p, tile, width, planner.machine)
     return tuple(n for n in found if not planner.prepared(s, n))
@@ -190,7 +189,7 @@ def _cut(s: Statement, dim: str, size: int) -> bool:
 
 
 def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
-    """The loops over register tiles, lanes first."""
+    """The loops over register tiles, jr outside."""
     s = planner.scop.statement(p.statement)
     sizes = ((p.lanes, tile[1]), *zip(p.rows, tile[0], strict=True))
     return [
@@ -199,22 +198,21 @@ def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
 
 
 def _rows_first(p: Product, near: Sequence[Step]) -> tuple[Step, ...]:
-    """``near`` with the loop over register tiles along the lanes inside of all others."""
+    """``near`` with jr, the loop along the lanes, innermost."""
     return tuple(sorted(near, key=lambda step: mentions(step[1], (p.lanes,))))
 
 
 def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tiling:
-    """The loops of ``p``; those of which there would be one iteration are left out. The sums of a
-    window are in no other cache than registers. ``shared``: other statements use those of a tile.
-    """
+    """The loops of ``p``, but those of one iteration. The sums of a window are kept in registers
+    only. ``shared``: other statements use the sums of a tile."""
     s = planner.scop.statement(p.statement)
     rows, lanes = tile = shape(planner, p)
     best = _sizes(planner, p)
-    width = nearest(best.width, lanes)
+    width = nearest(best.nc, lanes)
     beside = _beside(planner, p)
     inside = () if beside else weight_stationary_loops(planner, p, lanes)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
-    block = best.shared_rows if shared else best.rows
+    block = best.mc_shared if shared else best.mc
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
     block = block if sharers == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
@@ -226,13 +224,13 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         near = (*again, *_near(planner, p, tile))
         return Tiling(tile, tuple(around), () if short else (stream,), near)
     if not beside and read_once(planner, p, tile):
-        return _streamed_tiles(planner, p, tile, around)
+        return _matrix_vector_tiles(planner, p, tile, around)
     far = streamed_operand(planner, p, tile)
     if far is not None:
-        return _far_tiles(planner, p, tile, far)
+        return _streamed_operand_tiles(planner, p, tile, far)
     if lane_operand_stationary(planner, p):
-        return _staying_tiles(planner, p, tile)
-    stay = ir_jr_order(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
+        return _stationary_tiles(planner, p, tile)
+    stay = jr_inside_ir(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
@@ -261,8 +259,10 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     return Tiling(tile, tuple(around), () if short else (stream,), near, panels=copies)
 
 
-def _far_tiles(planner: Planner, p: Product, tile: Tile, far: StreamedOperand) -> Tiling:
-    """The loops of ``p`` where lanes come in part by part, for all rows."""
+def _streamed_operand_tiles(
+    planner: Planner, p: Product, tile: Tile, far: StreamedOperand
+) -> Tiling:
+    """The loops of ``p`` where its lane operand is streamed, each panel once for all rows."""
     s, lanes = planner.scop.statement(p.statement), tile[1]
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in far.inside]
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
@@ -279,8 +279,8 @@ def _far_tiles(planner: Planner, p: Product, tile: Tile, far: StreamedOperand) -
     return Tiling(tile, tuple(around), outer, near, panels=far.copied, shared=shared)
 
 
-def _staying_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
-    """The loops of ``p`` where lanes stay in the second cache while all rows go by."""
+def _stationary_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
+    """The loops of ``p`` where lanes stay in L2 while all rows pass."""
     s, block = planner.scop.statement(p.statement), stationary_extent(planner, p)
     width = even(sharers_of(planner, s, ()), known_extent(s, p.lanes), tile[1], block)
     lanes: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
@@ -288,9 +288,11 @@ def _staying_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
     return Tiling(tile, (lanes,) if _cut(s, p.lanes, width) else (), (), near)
 
 
-def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:
+def _matrix_vector_tiles(
+    planner: Planner, p: Product, tile: Tile, around: Sequence[Step]
+) -> Tiling:
     """The loops of ``p`` where what it reads along the lanes is used once: strips of sums that stay
-    in the first cache, through which a few steps go at a time."""
+    in L1, and a few steps of the reduction at a time through each."""
     s, (step,) = planner.scop.statement(p.statement), p.stream
     sharers, strip = (
         sharers_of(planner, s, [d for d, _, _ in around]),
@@ -304,8 +306,8 @@ def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[S
 
 
 def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
-    """Whether threads share out lanes, and each takes all rows: these are in one block, and fewer,
-    so that less is read by all threads."""
+    """Whether threads share out the lanes and each takes all rows: these fit into one block and are
+    fewer than the lanes, so that less is read by all threads."""
     s = planner.scop.statement(p.statement)
     if planner.threads == 1 or not p.rows:
         return False
@@ -315,26 +317,26 @@ def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
 
 
 def _part(planner: Planner, p: Product) -> Step:
-    """A loop over parts of the stream."""
+    """The loop over parts of the reduction."""
     dim = p.stream[-1]
     return f"{dim}_t", Var(dim) // kc_of(planner.machine), "serial"
 
 
 def _sizes(planner: Planner, p: Product) -> CacheTiles:
-    """For elements as wide as the sums, or their operands where these are wider; as wide as the
-    operands where a matrix unit has the sums."""
+    """The cache tiles for elements as wide as the sums or the operands, whichever are wider; a
+    matrix unit holds its sums, so there as wide as the operands."""
     s, unit = planner.scop.statement(p.statement), p.instruction and p.instruction.unit
     accesses = s.reads if unit else (*s.writes, *s.reads)
     sizes = [planner.scop.tensor(a.tensor).dtype.itemsize for a in accesses]
     best, stay = cache_tiles(planner.machine, max(sizes)), stationary_extent(planner, p)
     if not stay:
         return best
-    return replace(best, rows=stay, shared_rows=stay, width=max(1, stay // 2))
+    return replace(best, mc=stay, mc_shared=stay, nc=max(1, stay // 2))
 
 
 def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
-    """The outer dims that operands in panels do not move along: their loops go inside, around the
-    register tiles, so that panels are used again. Those of constants are always there."""
+    """The outer dims that packed operands do not move along: their loops go inside, around the
+    register tiles, so that panels are reused. Panels of constants are always there."""
     reads = planner.scop.statement(p.statement).reads
     if p.window:
         return ()

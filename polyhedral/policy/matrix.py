@@ -1,17 +1,16 @@
 """Strategy for updates with reuse in two directions: register tiles of an outer product.
 
-    C[i, j] += A[i, k] * B[k, j]      rows i, lanes j, stream k
+    C[i, j] += A[i, k] * B[k, j]      rows i, lanes j, reduction k
 
-An operand that does not move along the lanes is loaded once for a whole row of them, one that does
-not move along the rows once for a whole column; with ``rows`` times ``lanes`` elements of C in
-registers, the arithmetic outweighs the loads.
+An element of A is loaded once for all lanes of a register tile, a vector of B once for all of its
+rows. With rows times lanes elements of C in registers, the arithmetic outweighs the loads.
 
-A sum over a window, y[i] += x[i + k] * w[k], has lanes alone (``policy/product``). What comes
-before and after the sums shares their tiles (``policy/blocked``).
+A sum over a window, y[i] += x[i + k] * w[k], has lanes only (``policy/product``). Statements before
+and after the sums share their tiles (``policy/blocked``).
 
 Where a group updates in place (LU, Cholesky, triangular products), rows and lanes are tiled first,
-and the part of the stream that keeps clear of the tile's own elements is isolated: that part is a
-register tile, what is left in the tile goes on to the other strategies.
+and the part of the reduction that reads no element of the tile itself is isolated: that part is a
+register tile, the rest goes to the other strategies.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
-MANY = 256  # rows for which panels of all operands pay, wherever these lie
-FEW = 2  # register tiles that convert the same lanes, rather than read them from panels
-PANEL = 32  # steps of an update by its own rows and columns that go together
+MANY = 256  # rows from which on packing all operands pays, wherever they lie
+FEW = 2  # register tiles that convert the same lanes in place, rather than read converted panels
+PANEL = 32  # steps in a block of an update by its own rows and columns
 
 
 # ---- the strategy -------------------------------------------------------------------------------
@@ -69,9 +68,9 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
 
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
-    """Register tiles of ``p``, its operands in panels where its rows are so many that they pay, and
-    its sums begun in registers where its stream is short: where the numbers are not known, that is
-    decided when the program runs."""
+    """Register tiles of ``p``: operands are packed where its rows are many, and sums begin in
+    registers where its reduction is short. Where sizes are unknown, each is a version, chosen at
+    run time."""
     short = _where_short(planner, group, p)
     if short is not None:
         edges = planner.versions(group, short)
@@ -104,8 +103,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
 
 
 def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | None:
-    """Where all steps of ``p`` run at once, if something goes before its sums and it is not known
-    how many steps there are."""
+    """Where the reduction of ``p`` needs no blocking, if something precedes its sums and its length
+    is unknown; else None."""
     if p.window or group.above or len(p.stream) != 1 or len(group.names) == 1:
         return None
     s = planner.scop.statement(p.statement)
@@ -118,8 +117,8 @@ def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | Non
 
 
 def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None = None) -> Tree:
-    """Register tiles of ``p``, whose operands are worked out before where they take arithmetic, and
-    come from panels unless nothing is known about ``many``."""
+    """Register tiles of ``p``. Operands that take arithmetic are computed before, once; operands
+    are packed as ``many`` says, or only where they must be if it is None."""
     made: tuple[str, ...] = ()
     if not group.above and not p.window and p.instruction is None:
         planner.scop, made = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
@@ -139,7 +138,7 @@ def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None =
 
 
 def _few(planner: Planner, p: Product) -> bool:
-    """Whether lanes are used by so few register tiles that it takes less to convert them there."""
+    """Whether so few register tiles use each lane that converting operands in place takes less."""
     statement = planner.scop.statement(p.statement)
     sizes = [known_extent(statement, row) for row in p.rows]
     tiles = [-(-n // size) for n, size in zip(sizes, shape(planner, p)[0], strict=True) if n]
@@ -190,7 +189,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
 
 
 def _panels(planner: Planner, group: Group) -> Tree | None:
-    """The one statement of ``group`` in blocks of steps, if its rows and columns feed it."""
+    """The one statement of ``group`` in blocks of steps, if its own rows and columns feed it."""
     if len(group.names) != 1:
         return None
     found = panels(planner.scop, group.names[0], PANEL)

@@ -1,15 +1,15 @@
-"""Operands that are read once: a few rows of memory side by side, from end to end.
+"""Products with few rows (matrix-vector products): an operand that is read once, in memory order.
 
-                                                parallel j_t:           sums that stay in a cache
+                                                parallel j_t:           sums that stay in L1
     for k: for j: y[j] += x[k] * B[k, j]   →      for k_t:              a few steps
                                                     for j_r: registers
 
-Constants that the second cache does not hold are put into such rows, if they lie otherwise.
+No other rows of y reuse B, so holding it in registers gains nothing: what counts is bandwidth. A
+few rows of B are read side by side from end to end, on several pages at a time, as hardware
+prefetchers follow. A register tile over all steps would go down a column, a page for each step; one
+step after the other would take the sums through L1 each time.
 
-Nothing is gained from holding lanes of B, since no other rows of y use them. What counts is that
-memory hands out lines in the order in which it keeps them, of several pages at the same time: a
-register tile over all steps would go down a column of pages instead, and one step after the other
-would take the sums through the cache for each of them.
+Constants that L2 does not hold are packed into such rows, if they are laid out otherwise.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import known_extent, mentions, moves
 from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import TAPS, WINDOW, Product
+from weft.polyhedral.policy.product import TAPS, WINDOW, Product, Tile
 from weft.polyhedral.policy.product_costs import PAGE, extents
 from weft.polyhedral.policy.weight_stationary import LINE, compact_bytes
 
-STEPS = 16  # rows of memory that are read side by side
-THROUGH = 3.0  # cycles in which a sum goes through the first cache
-HELD = 0.5  # of the first cache, for the sums of a strip
+STEPS = 16  # rows of B that are read side by side
+THROUGH = 3.0  # cycles to load a vector of sums from L1 and store it
+HELD = 0.5  # of L1, for the sums of a strip
 
 
-def read_once(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> bool:
-    """Whether what ``p`` reads along its lanes is used by one register ``tile`` alone, as it lies
-    in memory, steps apart, and memory takes longer than the arithmetic."""
+def read_once(planner: Planner, p: Product, tile: Tile) -> bool:
+    """Whether ``p`` is bound by memory: only one register ``tile`` uses what is read along the
+    lanes, its steps are rows of memory apart, and its arrival takes longer than the arithmetic."""
     s, scop = planner.scop.statement(p.statement), planner.scop
     if len(p.stream) != 1 or (known_extent(s, p.stream[0]) or TAPS + 1) <= TAPS:
         return False
@@ -47,9 +47,9 @@ def read_once(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -
 
 
 def streamed_weights(planner: Planner, p: Product, lanes: int) -> dict[int, int]:
-    """The constants of a product of one row, by number of the read, that the second caches do not
-    hold: they are read fastest as rows of memory, too. For each, the elements of a row: whole tiles
-    of ``lanes`` and whole lines; 0 where they lie in rows that begin at lines."""
+    """The constants of a product of one row that the L2 caches of all threads do not hold, by
+    number of the read: they, too, are read fastest as rows of memory. For each, the length of a row
+    in elements, whole register tiles and whole lines; 0 where the rows lie so already."""
     s, sizes = planner.scop.statement(p.statement), extents(planner.scop.statement(p.statement))
     found: dict[int, int] = {}
     for number, read in enumerate(s.reads):
@@ -68,7 +68,8 @@ def streamed_weights(planner: Planner, p: Product, lanes: int) -> dict[int, int]
 
 
 def _waits(machine: Machine, rows: int) -> bool:
-    """Whether the next vector of an operand comes later than ``rows`` have used the last one."""
+    """Whether a vector of an operand takes longer to arrive from L3 than ``rows`` take to use
+    one."""
     each = 1 / machine.fma_per_cycle + THROUGH / STEPS
     return rows * each <= machine.vector_bytes / machine.caches[-1].bandwidth
 
@@ -81,8 +82,8 @@ def _in_rows(scop: Scop, read: Access, p: Product) -> bool:
     return moves and scop.tensor(read.tensor).role != "constant"
 
 
-def strip_width(planner: Planner, p: Product, tile: tuple[tuple[int, ...], int]) -> int:
-    """How many lanes of sums stay in the first cache, in whole register tiles."""
+def strip_width(planner: Planner, p: Product, tile: Tile) -> int:
+    """How many lanes have their sums in L1, in whole register tiles."""
     rows, lanes = tile
     (target,) = planner.scop.statement(p.statement).writes
     each = prod(rows) * lanes * planner.scop.tensor(target.tensor).dtype.itemsize
@@ -96,7 +97,7 @@ def _in_pages(planner: Planner, s: Statement, lane: str) -> bool:
 
 
 def _shared(planner: Planner, group: Group, s: Statement) -> bool:
-    """Whether the loops around have turns for all threads, each with sums of its own."""
+    """Whether the loops around have iterations for all threads, each with sums of its own."""
     folds = s.update.dims if s.update else ()
     around = [at[s.name] for at in group.above]
     turns = [found[1] for found in (known_range(s, at) for at in around) if found is not None]
@@ -105,7 +106,7 @@ def _shared(planner: Planner, group: Group, s: Statement) -> bool:
 
 
 def find_matrix_vector(planner: Planner, group: Group) -> Product | None:
-    """How the only statement of ``group`` sums up over rows of memory that nothing else uses."""
+    """How the only statement of ``group`` is a sum over rows of memory that nothing else reads."""
     (name,) = group.names
     s, free = planner.scop.statement(name), planner.free(group, name)
     if s.update is None or len(s.writes) != 1 or not planner.spreads(group):

@@ -1,12 +1,13 @@
-"""Whether a product reads its operands where they lie, or from panels.
+"""When packing an operand of a product pays: what reading it in place costs.
 
     for j_t: for k_t:                         for j_t: for k_t:
                                           →     for n: for k: for l < 48: P[n, k, l] = B[k, …]
       for j_r: for i_r: … B[k, j] …             for j_r: for i_r: … P[j_r, k, l] …
 
-The steps of a stream lie rows of memory apart. Rows on more pages than the processor remembers are
-looked up again by every tile, and vectors that begin in the middle of a line are two accesses. A
-panel lies as it is read, on few pages, and is copied once for all rows of a tile for the caches.
+In place, the steps of the reduction are rows of memory apart. Rows on more pages than the TLB holds
+are looked up again by every register tile, and a vector that straddles two cache lines is two
+accesses. A panel is contiguous in the order of reading, on few pages, and is packed once for all
+rows of a cache tile.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from weft.polyhedral.analysis.linear import known_extent, linear, mentions, move
 from weft.polyhedral.analysis.tile_domain import MarkedTile, marked_tiles
 from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
-from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.product import Product, Tile
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
 from weft.polyhedral.policy.streamed_operand import streamed_operand
 from weft.polyhedral.policy.weight_stationary import LINE, compact_bytes, footprint_bytes
 from weft.polyhedral.transform.cache_read import copy_read
 
-NEAR_PAGES, FAR_PAGES = 200, 1024  # that processors find at once; that they find soon
-NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step on one of more pages than that
-ACROSS = 1.0  # cycles for a vector on two lines
+NEAR_PAGES, FAR_PAGES = 200, 1024  # pages of the first-level TLB, and of the second-level one
+NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step that misses the first TLB, and both
+ACROSS = 1.0  # cycles for a vector on two cache lines
 
 
 def worth_packing(
-    scop: Scop, p: Product, tile: tuple[tuple[int, ...], int], width: int, machine: Machine
+    scop: Scop, p: Product, tile: Tile, width: int, machine: Machine
 ) -> tuple[int, ...]:
-    """The reads of ``p``, by number, that are to come from panels, where register tiles are of
-    these rows and lanes, and ``width`` lanes share what is copied: none where sizes are unknown."""
+    """The reads of ``p``, by number, for which packing pays, in register tiles of shape ``tile``
+    where ``width`` lanes share a packed panel; none where sizes are unknown."""
     s = scop.statement(p.statement)
     rows, lanes = tile
     sizes = [known_extent(s, d) or 1 for d in p.rows]
@@ -60,8 +61,8 @@ def worth_packing(
 
 
 def steps_over_rows(scop: Scop, p: Product, read: Access) -> bool:
-    """Whether ``read`` moves along the lanes or along one dim of rows, and, in rows of memory,
-    with each step of the stream."""
+    """Whether ``read`` is an A or a B whose steps along the reduction are rows of memory apart: it
+    moves along the lanes or one dim of rows, and the reduction does not move its last index."""
     if p.window or len(p.stream) != 1 or scop.tensor(read.tensor).role == "constant":
         return False
     moving = [sum(mentions(i, (d,)) for i in read.indices) for d in (p.lanes, *p.rows, *p.stream)]
@@ -79,8 +80,8 @@ def placement_cycles(
     *,
     page: float = NEXT,
 ) -> float:
-    """Cycles of one step of a register tile that come of where its elements lie; ``across``: of
-    vectors on two lines; ``page``: of one of more pages than processors find at once."""
+    """Cycles of one step of a register tile that are due to where the elements of ``read`` lie;
+    ``across``: what vectors on two lines add; ``page``: what a miss of the first TLB adds."""
     steps, apart = known_extent(s, p.stream[0]), stride(scop.tensor(read.tensor), read, p.stream[0])
     if steps is None or apart == 1:
         return 0.0
@@ -89,24 +90,25 @@ def placement_cycles(
     return found + (LOOKED_UP if pages > FAR_PAGES else page if pages > NEAR_PAGES else 0.0)
 
 
-# ---- Operands of a product that lie in memory with gaps go through copies without these.
+# ---- Strided packing: operands whose elements lie a stride apart are copied without the gaps.
 #
 #     for i: for j: for k:                      for k: for i: T[k, i] = A[k, 2*i]
 #       C[i, j] += A[k, 2*i] * B[k, j]    →     for i: for j: for k:
 #                                                 C[i, j] += T[k, i] * B[k, j]
 #
-# Where lanes come from far, panel by panel for all rows (``streamed_operand``), rows are read again for
-# each panel, and a line of memory that is half read takes all of its place in the caches and all
-# of its time on the way there. The copy is made once, of lines that come one after the other.
-# Done where panels are so many that the bytes that they save outweigh those of the copy, and the
-# last cache is slow: copies for a fast one took up to 1.15 times as long.
+# Where the lane operand is streamed (``streamed_operand``), the rows are read again for each of its
+# panels, and a cache line of which half is used still takes a whole line of space and bandwidth.
+# The copy is made once, of contiguous lines. Done where the panels are so many that the bytes saved
+# outweigh those of the copy, and L3 is slow: with a fast one, copies took up to 1.15 times as long.
 
 
-WRITTEN = 3  # times the bytes of a copy move: its lines come in, go out, and come in again
+# times the bytes of a copy move: its lines are read for ownership, written, and read again
+WRITTEN = 3
 
 
 def strided_packing(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
-    """The Scop with copies of what ``p`` reads with gaps, where they pay; their statements."""
+    """The Scop with contiguous copies of the strided operands of ``p`` for which they pay, and the
+    statements that copy."""
     scop, made = planner.scop, list[str]()
     if (
         p.tile is None
@@ -141,8 +143,7 @@ def _dims(s: Statement, read: Access) -> tuple[str, ...]:
 
 
 def _has_gaps(s: Statement, read: Access) -> bool:
-    """Whether neighbours in rows of memory are left out, and no element is read at two points of
-    the dims that move."""
+    """Whether ``read`` skips elements along its last index, and reads none twice."""
     if read.may or read.guard or not read.indices:
         return False
     moving = [[d for d in s.dims if mentions(i, (d,))] for i in read.indices]
@@ -153,26 +154,25 @@ def _has_gaps(s: Statement, read: Access) -> bool:
     return form is not None and any(abs(c) > 1 for c in form.coefficients.values())
 
 
-# ---- Arguments whose lines register tiles load again and again, so that it matters where these
-# begin.
+# ---- Aligned copies: inputs that register tiles load again and again, copied to a line's start.
 #
-#     for i_r: for j_r:                            each vector of B is loaded by every tile of rows:
-#       for k: for 8 rows i: for 48 lanes j        two lines instead of one, where B begins within a
-#         C[i, j] += A[i, k] * B[k, j]             line, as NumPy's larger arrays do
+#     for i_r: for j_r:                            every tile of rows loads each vector of B:
+#       for k: for 8 rows i: for 48 lanes j        two lines instead of one, where B does not
+#         C[i, j] += A[i, k] * B[k, j]             begin at a cache line (large NumPy arrays)
 #
-# Who calls may put arguments anywhere. If the rows of one are whole lines, all of its vectors
-# begin at a line where the first does: it is copied there first, as it lies, unless it does
-# already (``program.Aligned``). That costs less than a load for each of its lines.
+# Callers may put arguments anywhere. If the rows of one are whole lines, aligning its first element
+# aligns all of its vectors: the argument is copied, as it lies, unless it is aligned already
+# (``program.Aligned``). That costs less than one more load for each of its lines.
 
 
-BLOCKS = 1.75  # cycles more for a row of a matrix unit's register on two lines
-NEAREST = 0.25  # cycles more for a vector on two lines of the first cache
-COPIED = 10.0  # cycles for a vector, to a place near and back
-TRANSFERS = 4  # of a line from and to a cache further away: read, taken over, written, read again
+BLOCKS = 1.75  # extra cycles for a row of a matrix unit's register on two lines
+NEAREST = 0.25  # extra cycles for a vector on two lines of L1
+COPIED = 10.0  # cycles to copy a vector, within L2
+TRANSFERS = 4  # transfers of a line copied beyond L2: read, read for ownership, written, read again
 
 
 def worth_aligning(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
-    """The inputs of ``scop`` that are worth copying to where a line begins."""
+    """The inputs of ``scop`` for which an aligned copy pays."""
     found = set[str]()
     for tile in marked_tiles(tree).values():
         statement = scop.statement(tile.statement)
@@ -185,8 +185,9 @@ def worth_aligning(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
 
 
 def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
-    """Cycles that all tiles wait longer for a vector of ``read`` on two lines, along the lanes or,
-    of a matrix unit, the steps; 0 where sizes are not known, or it begins anywhere by itself."""
+    """Extra cycles, over all tiles, for a vector of ``read`` on two lines: along the lanes or, on a
+    matrix unit, the reduction. 0 where sizes are unknown, or it would not be aligned in an aligned
+    copy."""
     statement, tensor = scop.statement(tile.statement), scop.tensor(read.tensor)
     sizes = extents(statement)
     inside, payload = [loop.at[tile.statement] for loop in tile.loops], tile.payload
@@ -204,16 +205,21 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
     return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else far)
 
 
+def far_copy(machine: Machine) -> float:
+    """Cycles to copy a vector to and from L3."""
+    return TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
+
+
 def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
     """Cycles for each vector of ``read`` that is copied."""
     sizes = extents(scop.statement(tile.statement)) or {}
     near = compact_bytes(scop, read, sizes) <= machine.l2
-    far = TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
-    return COPIED if near else max(COPIED, far)
+    return COPIED if near else max(COPIED, far_copy(machine))
 
 
 def _in_lines(tensor: Tensor, read: Access, dim: str) -> bool:
-    """Whether ``dim`` moves ``read`` along rows of whole lines, from the beginning of one."""
+    """Whether ``dim`` moves ``read`` along rows that are whole cache lines, from the start of
+    one."""
     line = LINE // tensor.dtype.itemsize
     if not read.indices or read.may or any(mentions(i, (dim,)) for i in read.indices[:-1]):
         return False

@@ -1,13 +1,14 @@
-"""Rows or lanes of a matrix unit's blocks that stay in the second cache while all others go by.
+"""A stationary operand: rows or lanes of a matrix unit's blocks that stay in L2 while the others
+pass.
 
-    for i_t: for j_t:                            for j_t:        as many panels as stay there
+    for i_t: for j_t:                            for j_t:        as many panels as L2 holds
       for j_r: for i_r: blocks over k      →       for i_r:      a strip of rows comes in
         C[i, j] += A[i, k] * B[k, j]                 for j_r: blocks over k
 
-Blocks take all steps at once, so that how many rows and lanes stay is decided by how many steps
-there are. Lanes that stay bring rows in once for so many of them: strips of these lie one after the
-other, as processors foresee. Panels that have to be made are made where they stay, all in the same
-memory; before everything else, they would go out to the last cache and come in once more.
+Blocks take the whole reduction at once, so its length decides how many rows or lanes stay. With
+stationary lanes, each strip of rows comes in once per block of lanes, and strips are contiguous in
+memory, as hardware prefetchers want. Panels that have to be packed are packed where they stay, into
+one buffer; packed before everything else, they would go out to L3 and come in again.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.reuse import SHARE, in_one_part
 from weft.polyhedral.policy.weight_stationary import compact_bytes
 
-STAYS = 0.5  # of the second cache; the rest is for what goes by
-MADE = 3  # times that a panel which is made before everything else goes out and comes in
+STAYS = 0.5  # of L2, for the stationary operand; the rest is for what passes
+MADE = 3  # transfers of a panel that is packed before everything else: out, and in again
 
 
 def stationary_extent(planner: Planner, p: Product) -> int:
-    """How many rows, or lanes, of all steps of ``p`` stay; 0 where ``p`` is not in blocks of a
-    unit, or its steps do not run at once or are not known."""
+    """How many rows, or lanes, of the whole reduction of ``p`` stay in L2; 0 where ``p`` does not
+    run on a matrix unit, or its reduction is blocked or of unknown length."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
     sizes = extents(s)
     if p.instruction is None or p.instruction.unit is None or sizes is None or p.outer:
@@ -41,8 +42,8 @@ def stationary_extent(planner: Planner, p: Product) -> int:
 
 
 def lane_operand_stationary(planner: Planner, p: Product) -> bool:
-    """Whether less comes from beyond the second cache if lanes stay there than if rows do, or both,
-    and threads may share lanes out."""
+    """Whether less comes from beyond L2 with stationary lanes than with stationary rows, or with
+    both, and threads may share out the lanes."""
     scop, s, stay = planner.scop, planner.scop.statement(p.statement), stationary_extent(planner, p)
     sizes = extents(s)
     if not stay or sizes is None:
@@ -59,22 +60,21 @@ def lane_operand_stationary(planner: Planner, p: Product) -> bool:
     return across + down * ceil(lanes / stay) <= down + across * again
 
 
-# ---- Rows of a product that stay in the first cache while the lanes of a cache tile go by.
+# ---- The order of the two loops over register tiles: ir inside jr, or jr inside ir.
 #
 #     for j_r: for i_r: registers over k     →     for i_r: for j_r: registers over k
 #       C[i, j] += A[i, k] * B[k, j]
 #
-# Where the lanes of one register tile, over all steps, stay in the first cache, all rows go by
-# for each of these, as in Goto and van de Geijn (2008). Register tiles of several vectors bring
-# in more than that cache holds. Their lanes come from the second one in any order, so that for a
-# few rows all of a cache tile go by: rows come from there once for these, rather than once for
-# each register tile.
+# If L1 holds the micro-panel of B for all steps, ir goes inside (Goto and van de Geijn, 2008).
+# A micro-panel several vectors wide does not fit. B then comes from L2 in any order, and with jr
+# inside, A comes from L2 once for all lanes of a cache tile, not once for each register tile.
 
 
-GONE = 1.5  # times the first cache: what is as large is no longer there when rows come again
+# times L1: a micro-panel of B as large as this has evicted the rows before they are read again
+GONE = 1.5
 
 
-def ir_jr_order(
+def jr_inside_ir(
     planner: Planner,
     p: Product,
     lanes: tuple[int, int],
@@ -82,10 +82,10 @@ def ir_jr_order(
     *,
     whole: bool,
 ) -> bool:
-    """Whether all ``lanes`` of a cache tile (the second number) go by for a few rows of ``p``: they
-    stay in the second cache, but those of a register tile (the first number) not in the first. That
-    the rows do is not asked for: of a register tile they are a fraction of its lanes. ``copied``:
-    the reads, by number, that come from panels; ``whole``: all of the stream at once."""
+    """Whether jr, the loop over ``lanes``, goes inside ir: the lanes of a cache tile (second
+    number) fit into L2, but those of a register tile (first number) not into L1. The rows need no
+    check: in a register tile they are fewer than its lanes. ``copied``: numbers of the reads that
+    come packed; ``whole``: the reduction is not blocked."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
     if p.window or len(p.stream) != 1:
         return False

@@ -29,7 +29,7 @@ def test_tiles_have_elements(machine: Machine, itemsize: int) -> None:
 def test_what_a_tile_holds_fits_its_cache(itemsize: int) -> None:
     tiles = cache_tiles(SERVER, itemsize)
     near = SERVER.caches[1]
-    assert (tiles.rows + tiles.steps) * tiles.width * itemsize <= near.size
+    assert (tiles.mc + tiles.kc) * tiles.nc * itemsize <= near.size
     assert tiles.square**2 * itemsize <= near.size
 
 
@@ -39,23 +39,23 @@ def test_a_slow_last_cache_leaves_all_that_is_used_again_nearer() -> None:
     assert l3_feeds_rows(SERVER, 4) and l3_feeds_lanes(SERVER)
     assert not l3_feeds_rows(slow, 4) and not l3_feeds_lanes(slow)
     tiles = cache_tiles(slow, 4)
-    held = tiles.steps * (tiles.rows + tiles.width) + tiles.rows * tiles.width
+    held = tiles.kc * (tiles.mc + tiles.nc) + tiles.mc * tiles.nc
     assert held * 4 <= near.size
-    assert tiles.shared_rows == tiles.rows
+    assert tiles.mc_shared == tiles.mc
 
 
 @pytest.mark.parametrize("speed", [9.0, 12.0, 15.0, 24.0])
 def test_no_speed_of_the_last_cache_leaves_tiles_of_a_few_rows(speed: float) -> None:
     last = replace(SERVER.caches[-1], bandwidth=speed)
     tiles = cache_tiles(replace(SERVER, caches=(*SERVER.caches[:-1], last)), 8)
-    assert tiles.rows >= tiles.width
+    assert tiles.mc >= tiles.nc
 
 
 def test_larger_caches_have_larger_tiles() -> None:
     first, near, last = SERVER.caches
     larger = replace(SERVER, caches=(first, Cache(2 * near.size), last))
     before, after = cache_tiles(SERVER, 4), cache_tiles(larger, 4)
-    assert after.rows > before.rows and after.square > before.square
+    assert after.mc > before.mc and after.square > before.square
 
 
 def test_faster_arithmetic_has_longer_streams() -> None:
