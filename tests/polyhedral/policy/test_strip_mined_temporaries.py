@@ -8,7 +8,7 @@ from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
 from weft.ir.machine import Cache, Machine
 from weft.ir.scalar_expr import Literal
-from weft.polyhedral.policy import row_tiles as confine
+from weft.polyhedral.policy import row_tiles
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -30,7 +30,7 @@ for i in range(N):
 
 @pytest.fixture(autouse=True)
 def small_strips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confine, "STRIP", 4)
+    monkeypatch.setattr(row_tiles, "STRIP", 4)
 
 
 def growing(made: Scheduled, tensor: str) -> int:
