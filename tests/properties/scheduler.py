@@ -30,8 +30,15 @@ from weft.ir.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import Mark, walk
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.policy import cache_tiles, matrix, planner, share, time_costs, time_loops
-from weft.polyhedral.policy import stencil
+from weft.polyhedral.policy import (
+    cache_tiles,
+    matrix,
+    planner,
+    share,
+    stencil,
+    time_costs,
+    time_loops,
+)
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
