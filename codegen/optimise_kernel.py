@@ -45,11 +45,11 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 
 
 def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int = 1) -> Kernel:
-    """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
+    """``kernel`` in normal form: partial tiles separated, parallel loops collapsed or in a region.
 
-    ``machine``: what runs it, if that is known. Rows of which a few fit in its first caches are
-    pipelined, and large results go past the last one. Unless that foresees what is read, lines are
-    asked for ahead, and sums of what is larger read several places of it at once.
+    ``machine``: what runs it, if that is known. Rows of which a few fit into its first caches are
+    pipelined, and large results bypass the last one. Unless that has a sequential prefetcher, loads
+    are prefetched, and reductions beyond its size use several streams of loads.
     """
     for _, action in PASSES:
         kernel = action(kernel)

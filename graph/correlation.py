@@ -2,11 +2,11 @@
 
     y[.., i, ..] = f(Σ_{.., k, ..} x(.., i + k, ..) * w(.., k, ..))
 
-A *slide* is a loop i of the result and an index k of the sum such that x depends on the two through
-i + k (or i - k) alone and w does not depend on i. That is asked of expressions, by substituting
-i = p - k and looking whether k is gone; the names of operators and tensors, the order of dimensions
-and what x does besides (pads, casts, gathers) do not matter. So the rows and columns of a
-convolution of stride 1 are slides in any layout, those of one with strides or dilations are not.
+A *slide* is a loop i of the result and a loop k of the sum such that x depends on the two through i
++ k (or i - k) alone, and w does not depend on i. That is checked on expressions, by substituting i
+= p - k: k has to vanish. Names, the order of dimensions, and pads, casts or gathers of x do not
+matter. So rows and columns of a convolution with stride 1 are slides in any layout; those with
+other strides or dilations are not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft.ir.tensor_expr import (
     constant_size,
 )
 
-MAX_NODES = 256  # of a body that is looked at
+MAX_NODES = 256  # of an expression that is searched
 FEWEST_TAPS, MOST_TAPS = 2, 7
 
 
@@ -54,7 +54,7 @@ class Slide:
         return first if self.sign > 0 else -(first + self.taps - 1)
 
     def at(self, position: Expr) -> Expr:
-        """``axis`` where x is at ``position``, counted from 0; ``tap`` cancels out in x."""
+        """``axis`` where x is at ``position``, counted from 0; ``tap`` cancels in x."""
         shift = self.tap if self.sign < 0 else -self.tap
         return position + self.base + shift
 

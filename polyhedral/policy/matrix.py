@@ -75,7 +75,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if short is not None:
         edges = planner.versions(group, short)
         planner.short_streams |= dict.fromkeys(group.names, True) | dict.fromkeys(edges, False)
-        planner.notes.append("few steps: sums begin in registers, chosen when it runs")
+        planner.notes.append("few steps: the reduction is not blocked, chosen when it runs")
         few = _prepared(planner, planner.group(group.names), p)
         return TreeSequence((few, planner.nest(planner.group(edges))))
     kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
@@ -97,7 +97,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     edges = planner.versions(group, where)
     planner.in_place |= set(edges)
     planner.short_streams |= dict.fromkeys(edges, planner.short_streams.get(p.statement, False))
-    planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
+    planner.notes.append(f"fewer than {MANY} rows: operands are not packed, chosen when it runs")
     tree = _prepared(planner, planner.group(group.names), p, many=True)
     return TreeSequence((tree, planner.nest(planner.group(edges))))
 

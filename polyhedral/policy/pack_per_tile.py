@@ -51,7 +51,7 @@ def pack_per_tile(
         maker = planner.operands.get(read.tensor, "")
         if across and maker:
             yield Packing(p.statement, number, loop, dim, lanes, maker)
-            continue  # worked out tile by tile, where the next rows find it in the second cache
+            continue  # computed tile by tile, so that the next rows find it in L2
         spread = planner.row_tiles.get(p.statement) and role == "input" and across
         made = "" if constant or p.window or spread else loop
         if across and (constant or number in p.needs_packing or again):

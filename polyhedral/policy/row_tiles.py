@@ -210,7 +210,7 @@ def _cut(
         tiles = -(-tiles // planner.threads) * planner.threads
     size = -(-total // tiles // step) * step
     planner.row_tiles |= dict.fromkeys(inside.names, spread)
-    planner.notes.append(f"{size} rows at a time, which stay in the second cache between products")
+    planner.notes.append(f"{size} rows at a time, which stay in L2 between products")
     at = {n: from_lower_bound(planner.scop.statement(n), dims[n]) // size for n in inside.names}
     return inside, Hyperplane(at, plane.carries, True)
 

@@ -95,7 +95,7 @@ def test_what_a_cache_holds_is_there() -> None:
 
 
 @pytest.mark.parametrize("sequential_prefetcher", [True, False])
-def test_who_foresees_lines_is_asked_for_none(sequential_prefetcher: bool) -> None:
+def test_a_sequential_prefetcher_needs_no_hints(sequential_prefetcher: bool) -> None:
     caches = (Cache(FIRST), Cache(SIZE, sequential_prefetcher=sequential_prefetcher))
     shifted = stored(Apply("exp", (x(i, k) + x(literal(0), k, name="s"),)))  # rows stay apart
     made = optimise_kernel(kernel(shifted, "s"), Machine("m", 16, 16, caches))

@@ -1,4 +1,4 @@
-"""Rows of what is handed from product to product go through the second cache in tiles."""
+"""Row tiles: products that hand results on run a tile of rows at a time, which stays in L2."""
 
 from __future__ import annotations
 

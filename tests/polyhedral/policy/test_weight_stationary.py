@@ -1,4 +1,4 @@
-"""Loops inside of those over panels of constants that the second cache does not hold."""
+"""Weight-stationary loops inside those over panels of constants that L2 does not hold."""
 
 from __future__ import annotations
 
