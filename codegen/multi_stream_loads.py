@@ -25,9 +25,9 @@ from weft.codegen.cut_loop import fresh_name
 from weft.codegen.map_loops import spread_loop
 from weft.codegen.rebuild import map_all_expressions
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.software_prefetch import known_bytes
 from weft.ir.loop_ir import (
     Block,
-    Buffer,
     Comment,
     For,
     If,
@@ -93,7 +93,7 @@ def multi_stream_loads(
         room = first_cache // _HELD
         made = _side_by_side(rows, places, threads) if _sums(rows) <= room else None
     else:
-        made = _apart(rows, places)
+        made = _one_row_each(rows, places)
     if made is None:
         return kernel
     return simplify_kernel(replace(kernel, body=_replaced(kernel.body, rows.loop, made)))
@@ -111,7 +111,7 @@ def _rows(kernel: Kernel, loop: For, last_cache: int) -> _Rows | None:
             count = int(high) - int(low)
         case _:
             return None
-    sizes = {buffer.name: _bytes(buffer) for buffer in kernel.buffers}
+    sizes = {buffer.name: known_bytes(buffer) for buffer in kernel.buffers}
     written = frozenset[str]().union(*map(buffers_written, inside))
     nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
     loads = [n for n in nodes if isinstance(n, Load)]
@@ -151,14 +151,6 @@ def _short(lanes: Stmt) -> bool:
     return (int(upper.value) - int(lower.value)) * size <= VISIT
 
 
-def _bytes(buffer: Buffer) -> int:
-    """The size of ``buffer``; 0 if unknown."""
-    total = buffer.dtype.itemsize
-    for size in buffer.shape:
-        total *= int(size.value) if isinstance(size, Literal) else 0
-    return total
-
-
 def _step(kernel: Kernel, load: Load, var: str) -> int:
     """Bytes between what two iterations of ``var`` load from consecutive rows; 0 if unknown."""
     (buffer,) = [b for b in kernel.buffers if b.name == load.source]
@@ -177,20 +169,20 @@ def _step(kernel: Kernel, load: Load, var: str) -> int:
 def _sums(rows: _Rows) -> int:
     """Bytes of the results of all iterations."""
     written = frozenset[str]().union(*map(buffers_written, walk(rows.loop.body)))
-    return sum(_bytes(b) for b in rows.kernel.buffers if b.name in written)
+    return sum(known_bytes(b) for b in rows.kernel.buffers if b.name in written)
 
 
 # ---- what becomes of them -----------------------------------------------------------------------
 
 
-def _apart(rows: _Rows, places: int) -> Stmt | None:
+def _one_row_each(rows: _Rows, places: int) -> Stmt | None:
     """Iterations of one row of each stream, and the rows left over; None for too few rows."""
     if places < 2 or rows.count // places < _TRIED * (places + 1):
         return None  # more than those that are left then
     most = rows.count // places
     each = max(range(most, most - _TRIED, -1), key=lambda n: _spread(n * rows.step, places))
     turn, place = rows.var("turn"), rows.var("place")
-    row = Block((_asked_for(rows, rows.stmts), *rows.stmts))
+    row = Block((_prefetches(rows, rows.stmts), *rows.stmts))
     all_places = For(
         place.name, literal(0), literal(places), "serial", rows.at(row, place * each + turn)
     )
@@ -231,7 +223,7 @@ def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr,
     each = _step(rows.kernel, rows.loads[0], inner.var)
     lag = max(range(_TRIED), key=lambda n: _spread(rows.step - n * each, places))
     at: dict[str, Expr] = {inner.var: step - place * lag + int(lower.value)}
-    stmts = (_asked_for(rows, (inner.body,)), inner.body)
+    stmts = (_prefetches(rows, (inner.body,)), inner.body)
     row = map_all_expressions(Block(stmts), lambda e: substitute(e, at))
     low: Expr = literal(0)
     high = many
@@ -242,7 +234,7 @@ def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr,
     return For(step.name, literal(0), literal(length + lag * (places - 1)), "serial", inside)
 
 
-def _asked_for(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
+def _prefetches(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
     """Prefetches of the lines that the vector loops of ``stmts`` load ``AHEAD`` bytes
     further on."""
     hints: dict[Stmt, None] = {}

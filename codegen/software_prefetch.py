@@ -67,7 +67,7 @@ def software_prefetch(kernel: Kernel, first_cache: int, last_cache: int) -> Kern
 
 def _large(kernel: Kernel, last_cache: int) -> frozenset[str]:
     """The arrays that are only read, and a large part of more than ``last_cache`` bytes."""
-    sizes = {buffer.name: _bytes(buffer) for buffer in kernel.buffers}
+    sizes = {buffer.name: known_bytes(buffer) for buffer in kernel.buffers}
     total = sum(sizes.values())
     written = frozenset[str]().union(*map(buffers_written, walk(kernel.body)))
     if total <= last_cache:
@@ -75,7 +75,7 @@ def _large(kernel: Kernel, last_cache: int) -> frozenset[str]:
     return frozenset(n for n, size in sizes.items() if n not in written and size * _PART > total)
 
 
-def _bytes(buffer: Buffer) -> int:
+def known_bytes(buffer: Buffer) -> int:
     """The size of ``buffer``; 0 if unknown."""
     total = buffer.dtype.itemsize
     for size in buffer.shape:

@@ -155,7 +155,7 @@ def _one_of(number: Expr, values: Sequence[Expr]) -> Expr:
 # a correlation along the same loops as S.
 
 
-def summed_last(c: Correlation) -> Tensor:
+def transpose_operand(c: Correlation) -> Tensor:
     """T, for ``c``."""
     own = places_of(c, Names(c))
     summed = {axis.name for axis in c.fold.axes}
@@ -169,7 +169,7 @@ def summed_last(c: Correlation) -> Tensor:
     return tensor_of(f"{c.operation.name}_last", loops, total)
 
 
-def turned_back(c: Correlation, sums: Tensor) -> Compute:
+def transpose_back(c: Correlation, sums: Tensor) -> Compute:
     """The operation of ``c``, from T."""
     assert isinstance(sums.operation, Compute)
     total = sums[sums.operation.axes]

@@ -20,7 +20,7 @@ from math import prod
 
 from weft.graph.access_pattern import extent
 from weft.graph.correlation import Correlation, correlation_of, variables
-from weft.graph.derive import Steps, derive, summed_last, turned_back
+from weft.graph.derive import Steps, derive, transpose_back, transpose_operand
 from weft.graph.minimal_filtering import (
     Filter,
     amplification,
@@ -118,16 +118,16 @@ def _rewritten(
 
 def _derived(c: Correlation, steps: Steps) -> Operation:
     """What computes ``c.operation``; via a transposed copy of x where slides are contiguous."""
-    if not is_turned(steps):
+    if not transposes_x(steps):
         return derive(c, steps)
-    sums = summed_last(c)
+    sums = transpose_operand(c)
     assert sums.operation is not None
     turned = correlation_of(sums.operation)
     assert turned is not None, "it slides as before"
-    return turned_back(c, replace(sums, operation=derive(turned, steps)))
+    return transpose_back(c, replace(sums, operation=derive(turned, steps)))
 
 
-def is_turned(steps: Steps) -> bool:
+def transposes_x(steps: Steps) -> bool:
     """Whether a slide gathers from, or scatters to, contiguous memory: x is transposed first."""
     return any(slide.inner for slide, _ in steps)
 
@@ -206,7 +206,7 @@ def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
     results = float(prod(extent(a.extent) for a in c.operation.axes))
     products = float(prod(loops.values()))
     size = c.fold.dtype.itemsize / 4
-    stored = (windows + results) * is_turned(steps)
+    stored = (windows + results) * transposes_x(steps)
     cost, amplified = stored * TURNED * size, 1.0
     for slide, f in steps:
         padded = f.n * -(-slide.outputs // f.m)

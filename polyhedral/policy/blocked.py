@@ -176,7 +176,7 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
     return Mark(payload, Band(points, Leaf(p.statement)))
 
 
-def _copies(planner: Planner, p: Product, tile: Tile, width: int) -> tuple[int, ...]:
+def _worth_packing(planner: Planner, p: Product, tile: Tile, width: int) -> tuple[int, ...]:
     """The reads, by number, for which packing pays if ``width`` lanes share it."""
     s, scop = planner.scop.statement(p.statement), planner.scop
     found = worth_packing(scop, p, tile, width, planner.machine)
@@ -188,7 +188,7 @@ def _cut(s: Statement, dim: str, size: int) -> bool:
     return (known_extent(s, dim) or size + 1) > size
 
 
-def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
+def _register_loops(planner: Planner, p: Product, tile: Tile) -> list[Step]:
     """The loops over register tiles, jr outside."""
     s = planner.scop.statement(p.statement)
     sizes = ((p.lanes, tile[1]), *zip(p.rows, tile[0], strict=True))
@@ -209,39 +209,41 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     rows, lanes = tile = shape(planner, p)
     best = _sizes(planner, p)
     width = nearest(best.nc, lanes)
-    beside = _beside(planner, p)
+    beside = _panel_reusing(planner, p)
     inside = () if beside else weight_stationary_loops(planner, p, lanes)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
     block = best.mc_shared if shared else best.mc
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
     block = block if sharers == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
-    copies = _copies(planner, p, tile, width)
+    copies = _worth_packing(planner, p, tile, width)
     known = p.window or planner.short_streams.get(p.statement, False)
     short = known or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in (*beside, *inside))
     if p.statement in planner.row_tiles:  # all of its rows are in a cache
-        near = (*again, *_near(planner, p, tile))
+        near = (*again, *_register_loops(planner, p, tile))
         return Tiling(tile, tuple(around), () if short else (stream,), near)
     if not beside and read_once(planner, p, tile):
         return _matrix_vector_tiles(planner, p, tile, around)
-    far = streamed_operand(planner, p, tile)
-    if far is not None:
-        return _streamed_operand_tiles(planner, p, tile, far)
+    streamed = streamed_operand(planner, p, tile)
+    if streamed is not None:
+        return _streamed_operand_tiles(planner, p, tile, streamed)
     if lane_operand_stationary(planner, p):
         return _stationary_tiles(planner, p, tile)
-    stay = jr_inside_ir(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
+    jr_inside = jr_inside_ir(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
-            near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
+            near = tuple(
+                (hint, value, _PARALLEL) for hint, value, _ in _register_loops(planner, p, tile)
+            )
             return Tiling(tile, (), (), near)
         sizes.append((p.lanes, even(sharers, known_extent(s, p.lanes), lanes, width), _PARALLEL))
     else:
         for row, size in zip(p.rows, rows, strict=True):
             total = known_extent(s, row)
-            # Rows that go by once, with sums of no cache tile, need no end.
-            most = total + size if total and stay and short else block
+            # With jr inside and an unblocked reduction, rows pass once: mc does not limit them.
+            most = total + size if total and jr_inside and short else block
             sizes.append((row, even(sharers, total, size, most), _PARALLEL))
         kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
@@ -251,8 +253,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     if beside and not around:
         size = even(sharers, known_extent(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
-    near = (*again, *_near(planner, p, tile))
-    if stay:
+    near = (*again, *_register_loops(planner, p, tile))
+    if jr_inside:
         near = _rows_first(p, near)
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
@@ -260,23 +262,29 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
 
 
 def _streamed_operand_tiles(
-    planner: Planner, p: Product, tile: Tile, far: StreamedOperand
+    planner: Planner, p: Product, tile: Tile, streamed: StreamedOperand
 ) -> Tiling:
     """The loops of ``p`` where its lane operand is streamed, each panel once for all rows."""
     s, lanes = planner.scop.statement(p.statement), tile[1]
-    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in far.inside]
+    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in streamed.inside]
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
-    width = even(sharers, known_extent(s, p.lanes), lanes, far.width) if far.steps else lanes
+    width = (
+        even(sharers, known_extent(s, p.lanes), lanes, streamed.width) if streamed.steps else lanes
+    )
     if _cut(s, p.lanes, width):
         around.append((f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL))
-    across = [step for step in _near(planner, p, tile) if mentions(step[1], (p.lanes,))]
-    down = [step for step in _near(planner, p, tile) if not mentions(step[1], (p.lanes,))]
-    rows = (*((d, Var(d), _SERIAL) for d in far.inside), *down)
-    part: Step = (f"{far.cut}_t", from_lower_bound(s, far.cut) // max(1, far.steps), _SERIAL)
-    outer = ((part, *across) if far.copied else (part,)) if far.steps else ()
-    near = rows if far.copied or not far.steps else (*across, *rows)
-    shared = not far.copied
-    return Tiling(tile, tuple(around), outer, near, panels=far.copied, shared=shared)
+    across = [step for step in _register_loops(planner, p, tile) if mentions(step[1], (p.lanes,))]
+    down = [step for step in _register_loops(planner, p, tile) if not mentions(step[1], (p.lanes,))]
+    rows = (*((d, Var(d), _SERIAL) for d in streamed.inside), *down)
+    part: Step = (
+        f"{streamed.cut}_t",
+        from_lower_bound(s, streamed.cut) // max(1, streamed.steps),
+        _SERIAL,
+    )
+    outer = ((part, *across) if streamed.copied else (part,)) if streamed.steps else ()
+    near = rows if streamed.copied or not streamed.steps else (*across, *rows)
+    shared = not streamed.copied
+    return Tiling(tile, tuple(around), outer, near, panels=streamed.copied, shared=shared)
 
 
 def _stationary_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
@@ -284,7 +292,7 @@ def _stationary_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
     s, block = planner.scop.statement(p.statement), stationary_extent(planner, p)
     width = even(sharers_of(planner, s, ()), known_extent(s, p.lanes), tile[1], block)
     lanes: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
-    near = _rows_first(p, _near(planner, p, tile))
+    near = _rows_first(p, _register_loops(planner, p, tile))
     return Tiling(tile, (lanes,) if _cut(s, p.lanes, width) else (), (), near)
 
 
@@ -302,7 +310,9 @@ def _matrix_vector_tiles(
     strips: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
     cut = (strips,) if _cut(s, p.lanes, width) else ()
     part: Step = (f"{step}_t", Var(step) // STEPS, _SERIAL)
-    return Tiling(tile, (*around, *cut), (part,), tuple(_near(planner, p, tile)), steps=STEPS)
+    return Tiling(
+        tile, (*around, *cut), (part,), tuple(_register_loops(planner, p, tile)), steps=STEPS
+    )
 
 
 def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
@@ -334,7 +344,7 @@ def _sizes(planner: Planner, p: Product) -> CacheTiles:
     return replace(best, mc=stay, mc_shared=stay, nc=max(1, stay // 2))
 
 
-def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
+def _panel_reusing(planner: Planner, p: Product) -> tuple[str, ...]:
     """The outer dims that packed operands do not move along: their loops go inside, around the
     register tiles, so that panels are reused. Panels of constants are always there."""
     reads = planner.scop.statement(p.statement).reads

@@ -127,18 +127,20 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue  # within a strip, what nothing crosses stays for the vectors
             if planner.threads > 1 and _loses_threads(planner, both, plane):
                 continue
-            if _across(planner, both, plane) or _barely(planner, both, plane):
+            if _across(planner, both, plane) or _overlap_little(planner, both, plane):
                 continue
             if any(plane.at[p.statement] not in [Var(d) for d in p.outer] for p in products):
                 continue  # what has reuse of its own shares no loop but one around it
-            if _loses_nothing(planner, plane, first, second, tensor) and _meet(
+            if _loses_nothing(planner, plane, first, second, tensor) and _share_elements(
                 planner, both, plane, tensor, first
             ):
                 return plane
     return None
 
 
-def _meet(planner: Planner, both: Group, plane: Hyperplane, tensor: str, first: Group) -> bool:
+def _share_elements(
+    planner: Planner, both: Group, plane: Hyperplane, tensor: str, first: Group
+) -> bool:
     """Whether the parts use the same elements of ``tensor`` in an iteration, as far as loops
     determine them."""
     inside = both.inside(plane.at)
@@ -219,13 +221,13 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
         dims = planner.free(both, s.name)
         lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
         if lanes is not None and (
-            plane.at[s.name] == Var(lanes.dim) or _turns(s, plane, lanes.dim)
+            plane.at[s.name] == Var(lanes.dim) or _transposes(s, plane, lanes.dim)
         ):
             return True
     return False
 
 
-def _turns(s: Statement, plane: Hyperplane, lane: str) -> bool:
+def _transposes(s: Statement, plane: Hyperplane, lane: str) -> bool:
     """Whether an access of ``s`` is contiguous along the loop while its vectors run across rows:
     block transposes then serve both."""
     value = plane.at[s.name]
@@ -238,7 +240,7 @@ def _turns(s: Statement, plane: Hyperplane, lane: str) -> bool:
     )
 
 
-def _barely(planner: Planner, both: Group, plane: Hyperplane) -> bool:
+def _overlap_little(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     """Whether parts overlap in less than half of the iterations of the loop."""
     begin, end, longest = None, None, 0
     for s in planner.statements(both):

@@ -40,7 +40,7 @@ def read_once(planner: Planner, p: Product, tile: Tile) -> bool:
     rows = [known_extent(s, d) for d in p.rows]
     if any(n is None or n > size for n, size in zip(rows, tile[0], strict=True)):
         return False
-    if p.rows and not _waits(planner.machine, prod(tile[0])):
+    if p.rows and not _bound_by_memory(planner.machine, prod(tile[0])):
         return False
     lying = (n not in p.needs_packing and _in_rows(scop, r, p) for n, r in enumerate(s.reads))
     return any(lying) or bool(streamed_weights(planner, p, tile[1]))
@@ -67,7 +67,7 @@ def streamed_weights(planner: Planner, p: Product, lanes: int) -> dict[int, int]
     return found
 
 
-def _waits(machine: Machine, rows: int) -> bool:
+def _bound_by_memory(machine: Machine, rows: int) -> bool:
     """Whether a vector of an operand takes longer to arrive from L3 than ``rows`` take to use
     one."""
     each = 1 / machine.fma_per_cycle + THROUGH / STEPS

@@ -43,11 +43,11 @@ def operand_transposition(scop: Scop, machine: Machine, kept: frozenset[str] = f
     for name in [s.name for s in scop.statements if s.update is not None]:
         s = scop.statement(name)
         if kept.isdisjoint(a.tensor for a in (*s.reads, *s.writes)):
-            scop = _turned(scop, s, machine)
+            scop = _transposed(scop, s, machine)
     return scop
 
 
-def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
+def _transposed(scop: Scop, s: Statement, machine: Machine) -> Scop:
     """``scop`` with the cheapest of all ways to transpose operands and sums of ``s``."""
     accesses, sizes = (*s.reads, *s.writes), extents(s)
     if sizes is None or len(s.writes) != 1:

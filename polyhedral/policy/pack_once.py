@@ -54,7 +54,7 @@ def pack_once(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:
             continue
         maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, s, read)
         asked = many and number in p.needs_packing
-        wanted = asked or number in parts or _lies_badly(planner, p, number, tile, many=many)
+        wanted = asked or number in parts or _badly_placed(planner, p, number, tile, many=many)
         if across and not elsewhere and (long or wanted):
             yield Packing(p.statement, number, "", across[0], tile[1], maker, inner)
         elif down and wanted:
@@ -62,7 +62,7 @@ def pack_once(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:
             yield Packing(p.statement, number, "", down[0], size, maker, inner)
 
 
-def _lies_badly(planner: Planner, p: Product, number: int, tile: Tile, *, many: bool) -> bool:
+def _badly_placed(planner: Planner, p: Product, number: int, tile: Tile, *, many: bool) -> bool:
     """Whether reading that operand in place takes longer than packing it. Where sizes are not
     known, of many rows it does if each step is in another row of memory."""
     scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine

@@ -205,7 +205,7 @@ def _cut(
     if blocks is not None:
         planner.row_blocks.append(blocks[1])
     tiles = -(-total // most)
-    spread = not _enough(planner, inside)
+    spread = not _threads_busy(planner, inside)
     if spread:  # equal shares
         tiles = -(-tiles // planner.threads) * planner.threads
     size = -(-total // tiles // step) * step
@@ -283,7 +283,7 @@ def _next_blocks(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | N
     return None
 
 
-def _enough(planner: Planner, group: Group) -> bool:
+def _threads_busy(planner: Planner, group: Group) -> bool:
     """Whether the loops around ``group`` have iterations enough for all threads. Row tiles are then
     serial inside each, and reuse the same panels."""
     name = group.names[0]

@@ -38,7 +38,7 @@ def serial(planner: Planner, group: Group) -> Tree | None:
         return planner.share(planner, group, plane)
     columns = _columns(planner, group, plane)
     if columns is not None:
-        ahead = planner.attempt(partial(_ahead, plane, columns), group)
+        ahead = planner.attempt(partial(_early_steps_fused, plane, columns), group)
         if ahead is not None:
             return ahead
         tiles = _tiles(planner, plane, columns)
@@ -57,7 +57,9 @@ def _tiles(planner: Planner, carrier: Hyperplane, columns: Hyperplane) -> dict[s
     }
 
 
-def _ahead(carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Group) -> Tree | None:
+def _early_steps_fused(
+    carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Group
+) -> Tree | None:
     """``group`` in tiles of columns. The steps that end before the columns of a tile begin are
     isolated and go through the tile shifted and fused, if they can: they wait for no column of the
     tile."""
@@ -222,7 +224,7 @@ def shift_and_fuse(planner: Planner, group: Group) -> Tree | None:
     one, two = planner.statements(group)
     for later, first in ((one, two), (two, one)):
         for step, passes in _shared(planner, group, later, first):
-            found = _together(planner, group, (later, first), step, passes)
+            found = _shifted(planner, group, (later, first), step, passes)
             if found is not None:
                 return found
     return None
@@ -255,7 +257,7 @@ def _shared(
                 yield (left[0][0], left[1][0]), pairs
 
 
-def _together(
+def _shifted(
     planner: Planner,
     group: Group,
     statements: tuple[Statement, Statement],

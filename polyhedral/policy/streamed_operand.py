@@ -99,7 +99,7 @@ def _gains(
     s, scop = planner.scop.statement(p.statement), planner.scop
     rows = (*p.rows, *inside[1:])
     number, item = prod(sizes[d] for d in rows), scop.tensor(read.tensor).dtype.itemsize
-    if _busy(planner, number) <= BUSY:
+    if _compute_over_arrival(planner, number) <= BUSY:
         return True
     if not inside and number > cache_tiles(planner.machine, item).mc:
         return False
@@ -110,7 +110,7 @@ def _gains(
     return held > share * planner.machine.l2
 
 
-def _busy(planner: Planner, rows: int) -> float:
+def _compute_over_arrival(planner: Planner, rows: int) -> float:
     """The time that ``rows`` take for their multiply-adds with one vector of B, over the time in
     which it arrives from L3."""
     machine = planner.machine
@@ -167,7 +167,7 @@ def _copied(planner: Planner, p: Product, read: Access, rows: int) -> tuple[int,
     s = planner.scop.statement(p.statement)
     number = s.reads.index(read)
     along = mentions(read.indices[-1], p.stream)
-    if planner.prepared(s, number) or along or _busy(planner, rows) < LONG:
+    if planner.prepared(s, number) or along or _compute_over_arrival(planner, rows) < LONG:
         return ()
     return (number,)
 
