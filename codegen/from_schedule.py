@@ -27,8 +27,7 @@ from weft.ir.loop_ir import (
     with_children,
 )
 from weft.ir.scalar_affine import Range, bounds, to_expr
-from weft.ir.scalar_expr import Expr, Var, literal, substitute
-from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import Expr, Var, literal, substitute, variable_names
 from weft.ir.scalar_simplify import simplify
 from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.ir.schedule_tree import children as schedule_tree_children
@@ -119,12 +118,8 @@ def _followed(indices: Mapping[int, Sequence[Expr]], ranges: Mapping[str, Range]
     of four, divided by four, is t."""
     followed = set[str]()
     for of_one in indices.values():
-        followed |= set[str].intersection(*(_variables(simplify(i, ranges)) for i in of_one))
+        followed |= set[str].intersection(*(variable_names(simplify(i, ranges)) for i in of_one))
     return followed
-
-
-def _variables(expr: Expr) -> set[str]:
-    return {node.name for node in walk_expr(expr) if isinstance(node, Var)}
 
 
 def _ranges(body: Stmt) -> dict[str, Range]:

@@ -1,4 +1,4 @@
-"""Several places: sums over an array beyond the caches read several places of it at once.
+"""Multi-stream loads: reductions over arrays beyond the caches read several rows side by side.
 
     for i in 0 … n parallel:             for t in 0 … n/P parallel:
       for k vector: s[i] += x[i, k]  →     for p in 0 … P:
@@ -8,12 +8,12 @@
       for r: for k vector:           →     for r: for p in 0 … P:
         s[i, k] += x[i, r, k]                for k vector: s[t * P + p, k] += x[t * P + p, r, k]
 
-A core that reads one row behind the other has a page or two of memory at work for it, and gets half
-or two thirds of what it copies, when stores keep other pages busy. Short pieces of rows far apart
-do so as well, if their lines are asked for some turns before: as many places as the first cache
-has room for what was asked for. They are chosen, or some turns behind each other, such that their
-lines do not fall into the same sets of a cache. Turns of a parallel loop are independent, so that
-they may run in another order; the sums of one turn are taken in the same order as before.
+A single stream has one or two pages of memory open and gets half to two thirds of the bandwidth of
+a copy, whose stores keep other pages open. P streams of short pieces, prefetched some iterations
+ahead, do so as well; P is as many as L1 has room for prefetched lines. The distance between streams
+is chosen, or each runs some iterations behind the last, such that their lines map to different sets
+of L1. Iterations of the parallel loop are independent and may be reordered; the terms of one sum
+keep their order.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from weft.codegen.cut_loop import fresh_name
 from weft.codegen.map_loops import spread_loop
 from weft.codegen.rebuild import map_all_expressions
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.software_prefetch import known_bytes
 from weft.ir.loop_ir import (
     Block,
-    Buffer,
     Comment,
     For,
     If,
@@ -45,19 +45,19 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-AHEAD = 1024  # bytes of each place that are asked for
+AHEAD = 1024  # bytes of each stream that are prefetched
 VISIT = 1024  # bytes of a row that are read at a time
-_HELD = 2  # of so many parts of the first cache, one is what was asked for, another one sums
-_PART = 8  # of what is read, results that do not count
+_HELD = 2  # 1/2 of L1 for prefetched lines, the rest for sums
+_PART = 8  # results smaller than 1/8 of what is read do not count
 _LINE = 64  # bytes
-_PAGE = 4096  # bytes: lines so far apart share a set of the first cache
-_TRIED = 16  # distances between places
+_PAGE = 4096  # bytes: lines this far apart map to one set of L1
+_TRIED = 16  # distances between streams that are tried
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What a turn of ``loop`` reads: the ``loads`` of large arrays, whose next row the next turn
-    has ``step`` bytes further on."""
+    """What an iteration of ``loop`` reads: ``loads`` of large arrays, whose next row is ``step``
+    bytes further on."""
 
     kernel: Kernel
     loop: For
@@ -79,9 +79,11 @@ class _Rows:
         return map_all_expressions(stmt, lambda e: substitute(e, here))
 
 
-def several_places(kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1) -> Kernel:
-    """``kernel`` with rows of several places in a turn, where it is a parallel loop that sums up
-    rows of more than ``last_cache`` bytes in all."""
+def multi_stream_loads(
+    kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1
+) -> Kernel:
+    """``kernel`` with several streams, if it is a parallel loop that reduces rows of more than
+    ``last_cache`` bytes in all. ``first_cache`` and ``last_cache`` are in bytes."""
     _, loop = spread_loop(kernel)
     rows = _rows(kernel, loop, last_cache) if loop else None
     if rows is None:
@@ -91,7 +93,7 @@ def several_places(kernel: Kernel, first_cache: int, last_cache: int, threads: i
         room = first_cache // _HELD
         made = _side_by_side(rows, places, threads) if _sums(rows) <= room else None
     else:
-        made = _apart(rows, places)
+        made = _one_row_each(rows, places)
     if made is None:
         return kernel
     return simplify_kernel(replace(kernel, body=_replaced(kernel.body, rows.loop, made)))
@@ -101,14 +103,15 @@ def several_places(kernel: Kernel, first_cache: int, last_cache: int, threads: i
 
 
 def _rows(kernel: Kernel, loop: For, last_cache: int) -> _Rows | None:
-    """The rows that ``loop`` sums up; None where that is not all, or they are not large."""
+    """The rows that ``loop`` reduces; None if it does anything else, or they fit into the last
+    cache."""
     inside = list(walk(loop.body))
     match loop.lower, loop.upper:
         case Literal(low), Literal(high) if loop.step == 1 and all(map(_plain, inside)):
             count = int(high) - int(low)
         case _:
             return None
-    sizes = {buffer.name: _bytes(buffer) for buffer in kernel.buffers}
+    sizes = {buffer.name: known_bytes(buffer) for buffer in kernel.buffers}
     written = frozenset[str]().union(*map(buffers_written, inside))
     nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
     loads = [n for n in nodes if isinstance(n, Load)]
@@ -124,7 +127,7 @@ def _rows(kernel: Kernel, loop: For, last_cache: int) -> _Rows | None:
 
 
 def _plain(stmt: Stmt) -> bool:
-    """Whether ``stmt`` is one of those that sum up, in vectors, in one serial loop at most."""
+    """Whether ``stmt`` belongs to a vector reduction with at most one serial loop."""
     if not isinstance(stmt, For):
         return isinstance(stmt, Block | Store | Update | Comment)
     numbers = isinstance(stmt.lower, Literal) and isinstance(stmt.upper, Literal)
@@ -139,7 +142,7 @@ def _is_vector(stmt: Stmt) -> bool:
 
 
 def _short(lanes: Stmt) -> bool:
-    """Whether what a turn loads of each row is read at once."""
+    """Whether an iteration loads no more of a row than is read at a time."""
     assert isinstance(lanes, For)
     lower, upper = lanes.lower, lanes.upper
     assert isinstance(lower, Literal) and isinstance(upper, Literal)
@@ -148,17 +151,8 @@ def _short(lanes: Stmt) -> bool:
     return (int(upper.value) - int(lower.value)) * size <= VISIT
 
 
-def _bytes(buffer: Buffer) -> int:
-    """0: not known."""
-    total = buffer.dtype.itemsize
-    for size in buffer.shape:
-        total *= int(size.value) if isinstance(size, Literal) else 0
-    return total
-
-
 def _step(kernel: Kernel, load: Load, var: str) -> int:
-    """Bytes between what two turns of ``var`` load, one in the next row of the other: the last
-    index is within it; 0: not known."""
+    """Bytes between what two iterations of ``var`` load from consecutive rows; 0 if unknown."""
     (buffer,) = [b for b in kernel.buffers if b.name == load.source]
     forms = [to_affine(index) for index in load.indices]
     known = [form for form in forms if form is not None]
@@ -173,22 +167,22 @@ def _step(kernel: Kernel, load: Load, var: str) -> int:
 
 
 def _sums(rows: _Rows) -> int:
-    """Bytes of the results of all turns."""
+    """Bytes of the results of all iterations."""
     written = frozenset[str]().union(*map(buffers_written, walk(rows.loop.body)))
-    return sum(_bytes(b) for b in rows.kernel.buffers if b.name in written)
+    return sum(known_bytes(b) for b in rows.kernel.buffers if b.name in written)
 
 
 # ---- what becomes of them -----------------------------------------------------------------------
 
 
-def _apart(rows: _Rows, places: int) -> Stmt | None:
-    """Rows of all places in each turn, and one of those that are left; None for too few rows."""
+def _one_row_each(rows: _Rows, places: int) -> Stmt | None:
+    """Iterations of one row of each stream, and the rows left over; None for too few rows."""
     if places < 2 or rows.count // places < _TRIED * (places + 1):
         return None  # more than those that are left then
     most = rows.count // places
     each = max(range(most, most - _TRIED, -1), key=lambda n: _spread(n * rows.step, places))
     turn, place = rows.var("turn"), rows.var("place")
-    row = Block((_asked_for(rows, rows.stmts), *rows.stmts))
+    row = Block((_prefetches(rows, rows.stmts), *rows.stmts))
     all_places = For(
         place.name, literal(0), literal(places), "serial", rows.at(row, place * each + turn)
     )
@@ -201,7 +195,8 @@ def _apart(rows: _Rows, places: int) -> Stmt | None:
 
 
 def _side_by_side(rows: _Rows, places: int, threads: int) -> Stmt | None:
-    """One row of each of several sums at a time; None where ``threads`` have one each."""
+    """Iterations of several sums, one row of each at a time; None if ``threads`` have one
+    sum each."""
     turns = -(-rows.count // max(1, places * threads)) * threads
     places = -(-rows.count // turns)
     if places < 2:
@@ -220,7 +215,7 @@ def _side_by_side(rows: _Rows, places: int, threads: int) -> Stmt | None:
 
 
 def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr, Var, Var]) -> Stmt:
-    """``inner`` of all places, each some turns behind the last."""
+    """``inner`` of all streams, each some iterations behind the one before."""
     first, place, step = names
     lower, upper = inner.lower, inner.upper
     assert isinstance(lower, Literal) and isinstance(upper, Literal)
@@ -228,7 +223,7 @@ def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr,
     each = _step(rows.kernel, rows.loads[0], inner.var)
     lag = max(range(_TRIED), key=lambda n: _spread(rows.step - n * each, places))
     at: dict[str, Expr] = {inner.var: step - place * lag + int(lower.value)}
-    stmts = (_asked_for(rows, (inner.body,)), inner.body)
+    stmts = (_prefetches(rows, (inner.body,)), inner.body)
     row = map_all_expressions(Block(stmts), lambda e: substitute(e, at))
     low: Expr = literal(0)
     high = many
@@ -239,9 +234,9 @@ def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr,
     return For(step.name, literal(0), literal(length + lag * (places - 1)), "serial", inside)
 
 
-def _asked_for(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
-    """Prefetches of each line that the vector loops of ``stmts`` will load ``AHEAD`` bytes further
-    on."""
+def _prefetches(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
+    """Prefetches of the lines that the vector loops of ``stmts`` load ``AHEAD`` bytes
+    further on."""
     hints: dict[Stmt, None] = {}
     for lanes in (s for s in stmts if isinstance(s, For)):
         nodes = [n for s in walk(lanes.body) for e in expressions(s) for n in walk_expr(e)]
@@ -256,13 +251,13 @@ def _asked_for(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
 
 
 def _spread(distance: int, places: int) -> int:
-    """Bytes between the nearest two of ``places``, ``distance`` apart, within a page."""
+    """Bytes between the nearest two of ``places`` streams, ``distance`` apart, modulo a page."""
     offsets = [distance * n % _PAGE for n in range(1, places)]
     return min(AHEAD, *(min(n, _PAGE - n) for n in offsets))
 
 
 def _replaced(stmt: Stmt, old: For, new: Stmt) -> Stmt:
-    """``stmt`` with ``new`` for ``old``, which is all of it but for lets and comments around."""
+    """``stmt`` with ``new`` for ``old``, which is inside lets and comments only."""
     if stmt is old:
         return new
     if isinstance(stmt, Let):

@@ -39,7 +39,7 @@ from weft.ir.loop_ir import (
     walk,
 )
 from weft.ir.scalar_affine import Affine, to_affine
-from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite, substitute
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite, substitute, variable_names
 from weft.ir.scalar_expr import walk as walk_expr
 
 
@@ -90,7 +90,7 @@ def _kept(allocation: Allocate, results: Mapping[str, Buffer]) -> Stmt | None:
         return None
     inside = [stmt for part in parts for stmt in walk(part)]
     bound = {s.var if isinstance(s, For) else s.name for s in inside if isinstance(s, For | Let)}
-    free = {v for index in store.indices for v in _variables(index)} - {x.var for x in loops}
+    free = {v for index in store.indices for v in variable_names(index)} - {x.var for x in loops}
     whole = [(loop.lower, loop.upper) for loop in place]
     if bound & free or not all(_within(part, name, whole, {}) for part in users[:-1]):
         return None
@@ -156,7 +156,7 @@ def _place(loops: Sequence[For], store: Store, name: str) -> list[For] | None:
     """The one of ``loops`` that goes along each dim of the buffer ``name``; None unless each turn
     of all of them reads one element of it, another one each time, and stores another result."""
     own = {loop.var: loop for loop in loops}
-    bounds = {v for loop in loops for e in (loop.lower, loop.upper) for v in _variables(e)}
+    bounds = {v for loop in loops for e in (loop.lower, loop.upper) for v in variable_names(e)}
     reads = [n for n in walk_expr(store.value) if isinstance(n, Load) and n.source == name]
     along = reads[0].indices if reads else ()
     if any(read.indices != along for read in reads) or bounds & own.keys():
@@ -191,7 +191,3 @@ def _within(
         case Update() | Prefetch() if name in buffers_written(stmt) | {getattr(stmt, "buffer", "")}:
             return False
     return all(_within(part, name, whole, bounds) for part in children(stmt))
-
-
-def _variables(expr: Expr) -> set[str]:
-    return {node.name for node in walk_expr(expr) if isinstance(node, Var)}

@@ -12,12 +12,12 @@ from weft.codegen.forward_fills import forward_fills
 from weft.codegen.forward_values import forward_values
 from weft.codegen.group_guards import group_guards
 from weft.codegen.join_rows import join_rows
-from weft.codegen.multi_stream_loads import several_places
+from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.onto_results import onto_results
 from weft.codegen.peel_first import peel_first
 from weft.codegen.pipeline_rows import pipeline_rows
 from weft.codegen.simplify import simplify_kernel
-from weft.codegen.software_prefetch import ask_ahead
+from weft.codegen.software_prefetch import software_prefetch
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
@@ -45,19 +45,19 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 
 
 def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int = 1) -> Kernel:
-    """``kernel`` in normal form: partial tiles told apart, parallel loops joined or in a region.
+    """``kernel`` in normal form: partial tiles separated, parallel loops collapsed or in a region.
 
-    ``machine``: what runs it, if that is known. Rows of which a few fit in its first caches are
-    pipelined, and large results go past the last one. Unless that foresees what is read, lines are
-    asked for ahead, and sums of what is larger read several places of it at once.
+    ``machine``: what runs it, if that is known. Rows of which a few fit into its first caches are
+    pipelined, and large results bypass the last one. Unless that has a sequential prefetcher, loads
+    are prefetched, and reductions beyond its size use several streams of loads.
     """
     for _, action in PASSES:
         kernel = action(kernel)
     if machine and machine.caches:
         sizes = [cache.size for cache in machine.caches]
-        if not machine.caches[-1].foresees:
-            kernel = several_places(kernel, sizes[0], sizes[-1], threads)
-            kernel = ask_ahead(kernel, sizes[0], sizes[-1])
+        if not machine.caches[-1].sequential_prefetcher:
+            kernel = multi_stream_loads(kernel, sizes[0], sizes[-1], threads)
+            kernel = software_prefetch(kernel, sizes[0], sizes[-1])
         kernel = pipeline_rows(kernel, sizes[0], sizes[:2][-1])
         kernel = onto_results(kernel, sizes[0], sizes[:2][-1], sizes[-1])
         kernel = stream_stores(kernel, sizes[-1])

@@ -62,6 +62,7 @@ from weft.ir.scalar_expr import (
     rewrite,
     select,
     substitute,
+    variable_names,
 )
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
@@ -88,7 +89,7 @@ def pipeline_rows(kernel: Kernel, first: int, second: int) -> Kernel:
         if row is None:  # threads share the outermost parallel loop
             within = partial(inside, 1)
             return map_scopes(stmt, names, within) if stmt.kind == "parallel" else stmt
-        if not _variables(row.turns) <= names:
+        if not variable_names(row.turns) <= names:
             return stmt
         rows = _rows(stmt)[0]
         plan = _plan(row, rows, row.bytes(sizes), _block_size(rows, parts), (first, second))
@@ -130,10 +131,6 @@ def _plan(row: Row, rows: Expr, bytes_: int, block: int, caches: tuple[int, int]
         int(lag.value) if isinstance(lag, Literal) else 2,
         longest,
     )
-
-
-def _variables(expr: Expr) -> set[str]:
-    return {node.name for node in walk_expr(expr) if isinstance(node, Var)}
 
 
 # ---- rows in a pipeline -------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from weft.codegen.next_lanes import of_next_lanes
+from weft.codegen.panel_prefetch import prefetch_next_panel
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (
     TRUE,
@@ -41,7 +41,11 @@ from weft.codegen.tile_bounds import (
     span,
 )
 from weft.codegen.tile_edges import is_box, smaller_sizes, with_edges
-from weft.codegen.tile_prefetch import of_later_rows, of_later_steps, of_next_tile
+from weft.codegen.tile_prefetch import (
+    prefetch_lane_operand,
+    prefetch_next_tile,
+    prefetch_row_operand,
+)
 from weft.codegen.tile_step import full_step, guarded_step
 from weft.codegen.tile_version import (
     Lets,
@@ -81,7 +85,7 @@ from weft.ir.scalar_expr import (
     select,
 )
 from weft.ir.scalar_match import filled, matches
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
 
 _TAPS = 9  # steps of a window that are written out
@@ -123,7 +127,7 @@ def _emit(tile: TileVersion) -> Stmt:
 
 
 def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
-    body = block([begin, *of_next_tile(tile), _without_excess(tile, _smallest(tile)), end])
+    body = block([begin, *prefetch_next_tile(tile), _without_excess(tile, _smallest(tile)), end])
     return _allocated(tile, "tile", "register", body)
 
 
@@ -303,9 +307,9 @@ def _full_steps(tile: TileVersion, name: str, full: Span, origin: Span) -> list[
     time; what is left behind them, if it is known how many steps that may be, at once as well."""
     if tile.instruction is None:
         asked = (
-            *of_later_steps(tile, name),
-            *of_later_rows(tile, name),
-            *of_next_lanes(tile),
+            *prefetch_lane_operand(tile, name),
+            *prefetch_row_operand(tile, name),
+            *prefetch_next_panel(tile),
         )
         body = block([*asked, tile.rows(full_step(tile))])
         return [For(name, *full, _kind(tile, len(tile.domain.streams) - 1), body)]
@@ -385,7 +389,7 @@ def _operands(tile: TileVersion, instruction: Instruction, value: Expr) -> Mappi
     that move along the lanes as its own do."""
     own = instruction.semantics
     lanes = [d for d in own.dims if d not in (*instruction.summed, ROW)]
-    wanted = [any(mentions(i, lanes) for i in read.indices) for read in own.reads]
+    wanted = [moves(read, *lanes) for read in own.reads]
     for found in matches(instruction.value, value):
         if all(mentions(e, (tile.domain.lane,)) == wanted[k] for k, e in found.items()):
             return found

@@ -1,16 +1,15 @@
-"""Lines asked for ahead: a vector loop through arrays beyond the caches names what it will need.
+"""Software prefetch: vector loops through arrays beyond the caches prefetch what they load next.
 
     for k in 0 … n vector:             for k in 0 … n vector:
       y[k] = erf(x[k])           →       prefetch x[k + ahead]
                                          y[k] = erf(x[k])
 
-What a processor looks ahead over is filled by the operations of a long computation, so that only a
-few of its lines are on their way at any time; and what foresees lines by itself ends with the page.
-Done where all arrays of a kernel are larger than the last cache, for each large one that is only
-read, where it is read first, element by element. The lines stay in the first cache until they are
-due: an eighth of it is what all asked for. They are at most half a page ahead, so that most are of
-a page whose address is known: with 6 KiB, GELU took 1.6 times as long on one processor, as long as
-if nothing were asked for.
+A long computation fills the reorder buffer, so that only few loads are in flight, and hardware
+prefetchers stop at the end of each page. Done where all arrays of a kernel together exceed the last
+cache, for each large one that is only read, at its first contiguous read. Prefetched lines take an
+eighth of L1 at most, so that they are still there when they are due, and are at most half a page
+ahead, so that most are on a page that the TLB holds: at 6 KiB ahead, GELU took 1.6 times as long on
+one processor, as long as without prefetches.
 """
 
 from __future__ import annotations
@@ -34,13 +33,14 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-_HELD = 8  # of so many parts of the first cache, one is what was asked for: rows come again
+_HELD = 8  # 1/8 of L1 for prefetched lines: rows come again
 _NEAR = 2048  # bytes: half a page
-_PART = 8  # of all that is touched: what is smaller does not count
+_PART = 8  # arrays of less than 1/8 of all bytes do not count
 
 
-def ask_ahead(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
-    """``kernel`` with prefetches, where it touches more than ``last_cache`` bytes and has none."""
+def software_prefetch(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
+    """``kernel`` with prefetches, if it touches more than ``last_cache`` bytes and has none. Both
+    sizes in bytes."""
     large = _large(kernel, last_cache)
     if not large or any(isinstance(s, Prefetch) for s in walk(kernel.body)):
         return kernel
@@ -66,8 +66,8 @@ def ask_ahead(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
 
 
 def _large(kernel: Kernel, last_cache: int) -> frozenset[str]:
-    """The arguments that are only read, and a good part of more than ``last_cache`` bytes."""
-    sizes = {buffer.name: _bytes(buffer) for buffer in kernel.buffers}
+    """The arrays that are only read, and a large part of more than ``last_cache`` bytes."""
+    sizes = {buffer.name: known_bytes(buffer) for buffer in kernel.buffers}
     total = sum(sizes.values())
     written = frozenset[str]().union(*map(buffers_written, walk(kernel.body)))
     if total <= last_cache:
@@ -75,8 +75,8 @@ def _large(kernel: Kernel, last_cache: int) -> frozenset[str]:
     return frozenset(n for n, size in sizes.items() if n not in written and size * _PART > total)
 
 
-def _bytes(buffer: Buffer) -> int:
-    """0: not known."""
+def known_bytes(buffer: Buffer) -> int:
+    """The size of ``buffer``; 0 if unknown."""
     total = buffer.dtype.itemsize
     for size in buffer.shape:
         total *= int(size.value) if isinstance(size, Literal) else 0
@@ -84,7 +84,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _streamed(loop: For, large: frozenset[str]) -> Iterator[Load]:
-    """What the turns of ``loop`` load of ``large`` element by element."""
+    """The loads of ``large`` arrays that are contiguous along ``loop``."""
     stmts = list(walk(loop.body))
     if loop.step != 1 or any(isinstance(s, For) for s in stmts):
         return

@@ -1,17 +1,16 @@
-"""What a register tile asks for beforehand: the sums of the next tile, and operands of later steps.
+"""Prefetches of a register tile: the sums of the next tile, and operands of later steps.
 
     for k in 0 … K:                          for k in 0 … K:
       tile[r, l] += A[r, k] * B[k, l]   →      prefetch B[k + 6, l]
                                                tile[r, l] += A[r, k] * B[k, l]
 
-Processors foresee loads that follow each other within a page. Lanes whose next step is in another
-page they do not, so that every step would wait for memory: the mark says how many lines to ask for.
-Where these are more than a tile has steps for, they are the next ones of each row, for next tiles.
+Hardware prefetchers follow a stream within a page. If each step of the lane operand B is on another
+page, every step would wait for memory: the mark says how many lines to prefetch. If these are more
+than the tile has steps, they are the next ones of each row, for the next tiles.
 
-Rows that lie side by side are one line in each step, of which every row loads an element: where it
-is not in the first cache, all of these loads wait and are tried again, with what depends on them.
-Steps of half a page and less processors foresee; of longer ones, the line of some steps later is
-asked for once:
+Contiguous rows of A are one cache line per step, of which each row loads an element. On a miss in
+L1 all of these loads, and what depends on them, are replayed. Steps of up to half a page hardware
+prefetchers follow; of longer ones, the line of some steps later is prefetched once:
 
     for k in 0 … K:                          for k in 0 … K:
       tile[r, l] += A[k, r] * B[k, l]   →      prefetch A[k + 6, 0]
@@ -31,13 +30,13 @@ from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.ir.scop import Access, Tensor
 
 CACHE_LINE = 64  # bytes
-ROWS_AHEAD = 6  # steps: longer than a line takes from the second cache
-FORESEEN = 2048  # bytes of the longest step that processors foresee
-WIDE = 2  # lines along the lanes from which on one more load in each step takes no time
+ROWS_AHEAD = 6  # steps: longer than a line takes from L2
+FORESEEN = 2048  # bytes: the longest step that hardware prefetchers follow
+WIDE = 2  # lines along the lanes from which on one more load per step is free
 
 
-def of_next_tile(tile: TileVersion) -> list[Stmt]:
-    """Prefetches of the tile that the next turn of the loop outside will load."""
+def prefetch_next_tile(tile: TileVersion) -> list[Stmt]:
+    """Prefetches of the sums of the next tile."""
     domain, lane = tile.domain, tile.domain.lane
     if tile.crossing or not domain.outer:
         return []
@@ -59,9 +58,8 @@ def of_next_tile(tile: TileVersion) -> list[Stmt]:
     return found
 
 
-def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
-    """Prefetches of lanes that later steps of ``stream`` load, as many lines ahead as the mark
-    says."""
+def prefetch_lane_operand(tile: TileVersion, stream: str) -> list[Stmt]:
+    """Prefetches of lanes of later steps of ``stream``, as many lines ahead as the mark says."""
     lane, lanes = tile.domain.lane, tile.sizes[tile.domain.lane]
     found: list[Stmt] = []
     for read in tile.statement.reads if tile.ahead else ():
@@ -85,7 +83,7 @@ def of_later_steps(tile: TileVersion, stream: str) -> list[Stmt]:
 
 
 def _turns(tile: TileVersion) -> int:
-    """How many steps the only stream of ``tile`` has; 0: not known."""
+    """The number of steps of the only reduction of ``tile``; 0 if unknown."""
     if len(tile.domain.streams) == 1:
         match span(tile.domain.streams_hull[0], tile.domain.streams[0]):
             case Literal(low), Literal(high):
@@ -93,8 +91,8 @@ def _turns(tile: TileVersion) -> int:
     return 0
 
 
-def of_later_rows(tile: TileVersion, stream: str) -> list[Stmt]:
-    """Prefetches of rows side by side that a later step of ``stream`` loads."""
+def prefetch_row_operand(tile: TileVersion, stream: str) -> list[Stmt]:
+    """Prefetches of contiguous rows of a later step of ``stream``."""
     lane, found = tile.domain.lane, list[Stmt]()
     for read in tile.statement.reads:
         tensor = tile.instances.tensor(read.tensor)
@@ -117,7 +115,7 @@ def of_later_rows(tile: TileVersion, stream: str) -> list[Stmt]:
 
 
 def _step(tensor: Tensor, factors: Sequence[int]) -> int | None:
-    """Bytes of a step of so many elements along each but the last dim; None where sizes decide."""
+    """Bytes of a step by these numbers of elements along each dim but the last; None if unknown."""
     total, apart = 0, tensor.dtype.itemsize
     sizes = tensor.shape[len(tensor.shape) - len(factors) - 1 :]
     for factor, size in zip(reversed(factors), reversed(sizes), strict=False):
@@ -129,13 +127,13 @@ def _step(tensor: Tensor, factors: Sequence[int]) -> int | None:
 
 
 def places_of(tile: TileVersion, read: Access) -> list[Affine]:
-    """The indices of ``read`` over the loops; none where rows move them, or data."""
+    """The indices of ``read`` over the loops; none if rows move them or they are data."""
     places = _over_loops(tile, read)
     return [] if any(mentions_any(p, tile.domain.rows) for p in places) else places
 
 
 def _over_loops(tile: TileVersion, read: Access) -> list[Affine]:
-    """The indices of ``read`` over the loops; none where data move them."""
+    """The indices of ``read`` over the loops; none if they are data."""
     if read.may:
         return []
     stored = read.indices[tile.instances.tensor(read.tensor).contracted :]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from weft.ir.scalar_expr import Apply, Expr, Load, Var, walk
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, variable_names, walk
 from weft.ir.tensor_expr import (
     Axis,
     Compute,
@@ -178,14 +178,10 @@ def _reads(
     for node in nodes:
         if isinstance(node, Load) and isinstance(node.source, Tensor):
             indices = tuple(_index(i, loops, inner) for i in node.indices)
-            swept = {name for i in node.indices for name in _variables(i) if name in inner}
+            swept = {name for i in node.indices for name in variable_names(i) if name in inner}
             times = domain * prod(inner[name] for name in swept)
             found.setdefault(Read(node.source, indices, times=times))
     return tuple(found)
-
-
-def _variables(index: Expr) -> list[str]:
-    return [node.name for node in walk(index) if isinstance(node, Var)]
 
 
 def _index(index: Expr, loops: Mapping[str, int], inner: Mapping[str, int]) -> Index:
@@ -193,7 +189,7 @@ def _index(index: Expr, loops: Mapping[str, int], inner: Mapping[str, int]) -> I
         return Index(How.ALONG, index.name)
     if any(isinstance(node, Load | Reduce) for node in walk(index)):
         return Index(How.DATA)
-    names = _variables(index)
+    names = variable_names(index)
     outer, under = any(n in loops for n in names), any(n in inner for n in names)
     if under:
         return Index(How.WINDOW if outer else How.SWEPT)
@@ -232,4 +228,6 @@ def _loops_read(value: Expr, loops: Mapping[str, int]) -> set[str] | None:
     loads = [n for n in walk(value) if isinstance(n, Load) and isinstance(n.source, Tensor)]
     if not loads:
         return None
-    return {name for load in loads for i in load.indices for name in _variables(i) if name in loops}
+    return {
+        name for load in loads for i in load.indices for name in variable_names(i) if name in loops
+    }

@@ -2,11 +2,11 @@
 
     y[.., i, ..] = f(Σ_{.., k, ..} x(.., i + k, ..) * w(.., k, ..))
 
-A *slide* is a loop i of the result and an index k of the sum such that x depends on the two through
-i + k (or i - k) alone and w does not depend on i. That is asked of expressions, by substituting
-i = p - k and looking whether k is gone; the names of operators and tensors, the order of dimensions
-and what x does besides (pads, casts, gathers) do not matter. So the rows and columns of a
-convolution of stride 1 are slides in any layout, those of one with strides or dilations are not.
+A *slide* is a loop i of the result and a loop k of the sum such that x depends on the two through i
++ k (or i - k) alone, and w does not depend on i. That is checked on expressions, by substituting i
+= p - k: k has to vanish. Names, the order of dimensions, and pads, casts or gathers of x do not
+matter. So rows and columns of a convolution with stride 1 are slides in any layout; those with
+other strides or dilations are not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from weft.ir import dtypes
-from weft.ir.scalar_expr import Apply, Expr, Load, Var, select, substitute, walk
+from weft.ir.scalar_expr import Apply, Expr, Load, Var, select, substitute, variable_names, walk
 from weft.ir.scalar_simplify import simplify
 from weft.ir.tensor_expr import (
     Axis,
@@ -28,7 +28,7 @@ from weft.ir.tensor_expr import (
     constant_size,
 )
 
-MAX_NODES = 256  # of a body that is looked at
+MAX_NODES = 256  # of an expression that is searched
 FEWEST_TAPS, MOST_TAPS = 2, 7
 
 
@@ -54,7 +54,7 @@ class Slide:
         return first if self.sign > 0 else -(first + self.taps - 1)
 
     def at(self, position: Expr) -> Expr:
-        """``axis`` where x is at ``position``, counted from 0; ``tap`` cancels out in x."""
+        """``axis`` where x is at ``position``, counted from 0; ``tap`` cancels in x."""
         shift = self.tap if self.sign < 0 else -self.tap
         return position + self.base + shift
 
@@ -91,7 +91,7 @@ def correlation_of(operation: Operation) -> Correlation | None:
     if not is_sum(fold.monoid) or fold.dtype not in (dtypes.float32, dtypes.float64):
         return None
     loops = {axis.name for axis in (*operation.axes, *fold.axes)}
-    if any(_variables(bound) & loops for a in fold.axes for bound in (a.lower, a.upper)):
+    if any(variable_names(bound) & loops for a in fold.axes for bound in (a.lower, a.upper)):
         return None
     factors = _factors(fold.values[0])
     for axis in operation.axes:
@@ -131,13 +131,13 @@ def _along(
     operation: Compute, fold: Reduce, factors: Sequence[Expr], axis: Axis
 ) -> Correlation | None:
     """With x all that depends on ``axis``, if that gives a correlation along it."""
-    moving = [f for f in factors if axis.name in _variables(f)]
-    others = [f for f in factors if axis.name not in _variables(f)]
+    moving = [f for f in factors if axis.name in variable_names(f)]
+    others = [f for f in factors if axis.name not in variable_names(f)]
     if not moving or not others:
         return None
     x, w = _product(moving), _product(others)
     if fold.condition is not None:  # a point that is left out adds 0
-        if axis.name not in _variables(fold.condition):
+        if axis.name not in variable_names(fold.condition):
             return None
         x = select(fold.condition, x, 0)
     windows = tuple(s for a in operation.axes for t in fold.axes for s in _slides(x, a, t))
@@ -147,7 +147,7 @@ def _along(
         return None
     inner = {operation.axes[-1].name, *_contiguous(x)}
     windows = tuple(replace(s, inner=s.axis.name in inner) for s in windows)
-    slides = tuple(s for s in windows if s.axis.name not in _variables(w))
+    slides = tuple(s for s in windows if s.axis.name not in variable_names(w))
     if axis not in {s.axis for s in slides}:
         return None
     return Correlation(operation, fold, x, w, slides, windows)
@@ -162,11 +162,11 @@ def _slides(x: Expr, axis: Axis, tap: Axis) -> list[Slide]:
     outputs, taps = constant_size(axis.extent), constant_size(simplify(tap.extent))
     if outputs is None or taps is None or constant_size(tap.lower) is None:
         return []
-    if not FEWEST_TAPS <= taps <= MOST_TAPS or not {axis.name, tap.name} <= _variables(x):
+    if not FEWEST_TAPS <= taps <= MOST_TAPS or not {axis.name, tap.name} <= variable_names(x):
         return []
     for sign in (1, -1):
         slide = Slide(axis, tap, sign, outputs, taps)
-        if tap.name not in _variables(positioned(x, {slide: axis})):
+        if tap.name not in variable_names(positioned(x, {slide: axis})):
             return [slide]
     return []
 
@@ -179,11 +179,7 @@ def positioned(x: Expr, positions: Mapping[Slide, Expr]) -> Expr:
 def _contiguous(x: Expr) -> set[str]:
     """The variables in last indices of what ``x`` loads."""
     last = [n.indices[-1] for n in walk(x) if isinstance(n, Load) and n.indices]
-    return {name for index in last for name in _variables(index)}
-
-
-def _variables(expr: Expr) -> set[str]:
-    return {node.name for node in walk(expr) if isinstance(node, Var)}
+    return {name for index in last for name in variable_names(index)}
 
 
 def variables(expr: Expr) -> tuple[str, ...]:

@@ -143,7 +143,7 @@ def _one_of(number: Expr, values: Sequence[Expr]) -> Expr:
     return chosen
 
 
-# ---- A correlation on a copy of x in which the loops of its sum are contiguous.
+# ---- The same correlation on a transposed copy of x, in which the loops of its sum are innermost.
 #
 #     S[n, o, i] = Σ_{c, k} x(n, c, i + k) * w(o, c, k)
 #     →
@@ -151,11 +151,11 @@ def _one_of(number: Expr, values: Sequence[Expr]) -> Expr:
 #     T[n, i, o] = Σ_{c, k} X[n, i + k, c] * w(o, c, k)
 #     S[n, o, i] = T[n, i, o]
 #
-# Then no slide steps through contiguous memory, and whatever is done along one has vectors along
-# the loops that do not slide. T is a correlation as S was, along the same loops.
+# Then no slide is contiguous, and the transforms along it have vectors along the other loops. T is
+# a correlation along the same loops as S.
 
 
-def summed_last(c: Correlation) -> Tensor:
+def transpose_operand(c: Correlation) -> Tensor:
     """T, for ``c``."""
     own = places_of(c, Names(c))
     summed = {axis.name for axis in c.fold.axes}
@@ -169,7 +169,7 @@ def summed_last(c: Correlation) -> Tensor:
     return tensor_of(f"{c.operation.name}_last", loops, total)
 
 
-def turned_back(c: Correlation, sums: Tensor) -> Compute:
+def transpose_back(c: Correlation, sums: Tensor) -> Compute:
     """The operation of ``c``, from T."""
     assert isinstance(sums.operation, Compute)
     total = sums[sums.operation.axes]

@@ -24,7 +24,7 @@ from weft.graph.shared_loops import Loss, Nest, extended
 from weft.graph.simplify import is_view
 from weft.ir.operator_graph import Node, Value
 from weft.ir.tensor_expr import constant_size
-from weft.polyhedral.analysis.work import LEAST_ROWS, rows_together
+from weft.polyhedral.analysis.work import LEAST_ROWS, rows_in_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Limits:
     """``rereads``: reads per element up to which an element is as good as read once.
     ``parallelism``: outer iterations that keep all cores busy. ``private_bytes``: what stays in a
     near cache, of intermediates, in one outer iteration. ``small_bytes``: values that never matter.
-    ``near``: bytes of the cache that row tiles of larger intermediates stay in.
+    ``l2``: bytes of the cache that row tiles of larger intermediates stay in.
     ``search``: edges between clusters that one acyclicity check may look at.
     """
 
@@ -43,7 +43,7 @@ class Limits:
     parallelism: int = 16
     private_bytes: int = 1 << 18
     small_bytes: int = 1 << 14
-    near: int = 1 << 20
+    l2: int = 1 << 20
     search: int = 4096
 
 
@@ -228,17 +228,17 @@ def _row_tiles(whole: Draft, facts: Facts, limits: Limits) -> str:
     passed = [v for v in facts.node.inputs if v.name in whole.inner]
     if any(constant_size(size) is None for v in passed for size in v.shape):
         return f"{lost}; how many of its rows stay in a cache is not known"
-    if 2 * inner <= limits.near:
+    if 2 * inner <= limits.l2:
         return f"{lost}, while the {size_text(inner)} between them stay in a cache as they are"
     tiles = rows.around * max(1, rows.count // LEAST_ROWS)
     if tiles < min(limits.parallelism, whole.parallelism):
         return f"{lost}; there are {tiles} tiles of its rows"
     row = inner // (rows.around * rows.count)
-    if rows_together(limits.near, rows.count, row, rows.held):
+    if rows_in_cache(limits.l2, rows.count, row, rows.held):
         return ""
     return (
         f"{lost}; tiles of its rows, {size_text(row)} each, would not stay in a cache of "
-        f"{size_text(limits.near)} with the {size_text(rows.held)} that all of them read"
+        f"{size_text(limits.l2)} with the {size_text(rows.held)} that all of them read"
     )
 
 

@@ -1,10 +1,11 @@
-"""What layouts depend on: which loops and which sums move which dims of what an operation reads.
+"""Facts that layouts are chosen by: which loops and reductions move which dims of an operation's
+reads.
 
     y[n, k, h, w] = Σ_{c, r} x[n, c, h + r, w] * weights[k, c, r]
 
-Here k runs along weights alone and c is summed up: channels, along which vectors need neither
-shifts nor edges if they are contiguous. What is channels in one operation is channels in all that
-move along with it; that is found by the loops of accesses, whatever operators are called.
+Channels are dims along which contiguous vectors need neither shifts nor edges: k, which moves the
+weights only, and c, which is summed over. What is a channel in one operation is one in all that
+move along with it; access relations show that, whatever the operators are called.
 """
 
 from __future__ import annotations

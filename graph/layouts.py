@@ -1,14 +1,13 @@
-"""Layouts across the graph: what lies between operators is stored as those around it like best.
+"""Data layouts across the graph: chains of operators store their intermediates with channels last.
 
     y[n, k, h, w] = Σ x[n, c, h, w] * v[k, c]            y'[n, h, w, k] = …
     z[n, k, h, w] = Σ y[n, k, h + r, w + s] * u[k, r, s]    →    z[…] = Σ y'[n, h + r, w + s, k] * …
 
-Where a chain of operators gains by having its channels last, all that lies between them is stored
-so. ``layout_facts`` finds channels by accesses, ``layout_costs`` says what each operation takes in
-either layout, and the cheapest choice for the whole graph is a minimum cut: an operation lies on
-one of two sides, and costs more if it reads something from the other. So conversions are where the
-cut is; nothing is copied for them: operations there read or write across. Inputs and outputs of
-the graph stay. What is said about a value is in its node's attribute "layout", for ``explain``.
+``layout_facts`` finds channels by access relations, ``cycles`` estimates each operation in either
+layout, and the cheapest choice for the whole graph is a minimum cut: each operation is on one of
+two sides, and reading across the cut costs more. No layout conversion is inserted at the cut:
+operations there read or write strided. Inputs and outputs of the graph keep their layout. The
+choice for a value is in its node's attribute "layout", for ``explain``.
 
 Liu et al., "Optimizing CNN model inference on CPUs", ATC 2019, choose layouts by dynamic
 programming over operators' measured times.
@@ -31,15 +30,15 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Var
 from weft.ir.tensor_expr import Operation, Tensor, operations
 
-ENOUGH = 1.02  # times as costly as with layouts what is around a chain must be without
-PART = 1000  # operations that are decided about together: a cut takes longer than linear time
-_NEAR, _FAR = "near", "far"
+LEAST_GAIN = 1.02  # change the layout of a chain only if the estimate gains at least 2%
+PART = 1000  # operations in one minimum cut, which takes more than linear time
+_AS_IS, _CHANNELS_LAST = "as is", "channels last"
 
 
 def layouts(graph: Graph, machine: Machine) -> Graph:
-    """``graph`` with values stored as the operations around them gain by on ``machine``.
+    """``graph`` with the layouts of intermediates that are fastest on ``machine``.
 
-    Sizes that are not known, views and scatters keep what they touch as it is.
+    Values of unknown size, and those that views and scatters touch, keep their layout.
     """
     items = items_of(graph)
     found = channels(items)
@@ -50,30 +49,36 @@ def layouts(graph: Graph, machine: Machine) -> Graph:
     keys = list(items)
     for first in range(0, len(keys), PART):
         chosen |= _cut(costs, keys[first : first + PART], chosen)
-    gains = {key: gain for key, gain in _gains(costs, chosen) if gain >= ENOUGH}
-    return _stored(graph, {key: (Layout(costs.turned[key]), gain) for key, gain in gains.items()})
+    gains = {key: gain for key, gain in _gains(costs, chosen) if gain >= LEAST_GAIN}
+    return _stored(
+        graph, {key: (Layout(costs.channels_last[key]), gain) for key, gain in gains.items()}
+    )
 
 
 def _last(rank: int, dim: int) -> tuple[int, ...]:
-    """The dims of a tensor with ``dim`` last."""
+    """The order of a tensor's dims with ``dim`` last."""
     return (*(d for d in range(rank) if d != dim), dim)
 
 
 class _Costs:
-    """Cycles of items by the layouts of what they make and read: ``turned`` or as they are."""
+    """Cycles of operations by the layouts of their results and operands: channels last, or as they
+    are."""
 
     def __init__(
-        self, items: Mapping[Key, Item], turned: Mapping[Key, tuple[int, ...]], machine: Machine
+        self,
+        items: Mapping[Key, Item],
+        channels_last: Mapping[Key, tuple[int, ...]],
+        machine: Machine,
     ) -> None:
         self.items = items
-        self.turned = turned
+        self.channels_last = channels_last
         self.machine = machine
 
-    def of(self, item: Item, far: Collection[Key]) -> float:
-        """Of ``item``, where the results of ``far`` are turned."""
+    def of(self, item: Item, moved: Collection[Key]) -> float:
+        """Cycles of ``item``, where the results in ``moved`` have channels last."""
 
         def order(key: Key | None, rank: int) -> Order:
-            own = self.turned.get(key) if key is not None and key in far else None
+            own = self.channels_last.get(key) if key is not None and key in moved else None
             return range(rank) if own is None else own
 
         orders = [order(read.source, len(read.shape)) for read in item.reads]
@@ -81,14 +86,14 @@ class _Costs:
 
 
 def _cut(costs: _Costs, keys: list[Key], before: set[Key]) -> set[Key]:
-    """Those of ``keys`` whose results are better turned, on the far side of a minimum cut. Of what
-    is not among them, the results ``before`` are turned."""
+    """Those of ``keys`` whose results should have channels last: one side of a minimum cut. Of
+    results of earlier parts, those in ``before`` have channels last."""
     graph = nx.DiGraph()
-    graph.add_nodes_from((_NEAR, _FAR))
-    open_ = {key for key in keys if key in costs.turned}
+    graph.add_nodes_from((_AS_IS, _CHANNELS_LAST))
+    open_ = {key for key in keys if key in costs.channels_last}
 
     def pay(one: object, other: object, cost: float) -> None:
-        """``cost``, where ``one`` is near and ``other`` far."""
+        """``cost``, where ``one`` is as_is and ``other`` moved."""
         if cost > 0 and one != other:
             known = graph.get_edge_data(one, other, {"capacity": 0.0})["capacity"]
             graph.add_edge(one, other, capacity=known + cost)
@@ -97,23 +102,23 @@ def _cut(costs: _Costs, keys: list[Key], before: set[Key]) -> set[Key]:
         item = costs.items[key]
         read = {r.source for r in item.reads if r.source is not None}
         sources, others = read & open_, read & before
-        place: object = key if key in open_ else _NEAR
-        near = costs.of(item, others)
-        far = costs.of(item, {key, *sources, *others})
+        place: object = key if key in open_ else _AS_IS
+        as_is = costs.of(item, others)
+        moved = costs.of(item, {key, *sources, *others})
         if key in open_:
-            pay(key, _FAR, near)
-            pay(_NEAR, key, far)
+            pay(key, _CHANNELS_LAST, as_is)
+            pay(_AS_IS, key, moved)
         for source in sources:
-            pay(place, source, costs.of(item, {source, *others}) - near)
+            pay(place, source, costs.of(item, {source, *others}) - as_is)
             if key in open_:
-                pay(source, key, costs.of(item, {key, *sources, *others} - {source}) - far)
-    _, (_, chosen) = nx.minimum_cut(graph, _NEAR, _FAR)
+                pay(source, key, costs.of(item, {key, *sources, *others} - {source}) - moved)
+    _, (_, chosen) = nx.minimum_cut(graph, _AS_IS, _CHANNELS_LAST)
     return {key for key in open_ if key in chosen}
 
 
 def _gains(costs: _Costs, chosen: set[Key]) -> Iterator[tuple[Key, float]]:
-    """For each of ``chosen`` by how much, as estimated, all the operations around what is turned
-    together with it take less time."""
+    """For each of ``chosen``, the estimated speedup of all operations around its connected
+    component of results with channels last."""
     graph = nx.Graph()
     graph.add_nodes_from(chosen)
     readers: dict[Key, set[Key]] = {}
@@ -125,13 +130,14 @@ def _gains(costs: _Costs, chosen: set[Key]) -> Iterator[tuple[Key, float]]:
                 graph.add_edge(source, key)
     for part in nx.connected_components(graph):
         around = set(part).union(*(readers.get(key, ()) for key in part))
-        near = sum(costs.of(costs.items[key], ()) for key in around)
-        far = sum(costs.of(costs.items[key], chosen) for key in around)
-        yield from ((key, near / far) for key in part)
+        as_is = sum(costs.of(costs.items[key], ()) for key in around)
+        moved = sum(costs.of(costs.items[key], chosen) for key in around)
+        yield from ((key, as_is / moved) for key in part)
 
 
 def _stored(graph: Graph, chosen: Mapping[Key, tuple[Layout, float]]) -> Graph:
-    """``graph`` with the results of ``chosen`` operations in their layouts, and what these gain."""
+    """``graph`` with the results of ``chosen`` operations in their layouts, and the gain in their
+    notes."""
     stored: dict[str, Layout] = {}
     nodes: list[Node] = []
     for number, node in enumerate(graph.nodes):
@@ -155,8 +161,8 @@ def _stored(graph: Graph, chosen: Mapping[Key, tuple[Layout, float]]) -> Graph:
 def _said(value: Value, layout: Layout, gain: float) -> str:
     before, after = (" x ".join(map(str, s)) for s in (value.shape, layout.shape(value.shape)))
     return (
-        f"{value.name}, {before}, is stored as {after} (dimensions {layout}): all around it takes "
-        f"an estimated {gain:.3g} times less time so"
+        f"{value.name}, {before}, is stored as {after} (dimensions {layout}): the operations "
+        f"around it are an estimated {gain:.3g} times as fast"
     )
 
 
@@ -170,34 +176,35 @@ def _laid(node: Node, layouts: Layouts) -> Node:
     return replace(node, inputs=inputs, outputs=outputs, program=program)
 
 
-# ---- What an operation takes with its result and its operands in given layouts: closed forms.
+# ---- Cycles of an operation in given layouts, in closed form.
 #
-# Vectors run along one loop, or along several that memory walks together; what they do not fill
-# is lost. An operand that they do not run along is broadcast; one that is contiguous along them
-# is a load, more where windows slide over it or strides leave gaps; others are copied, one
-# element after the other. Loads serve all rows, or all vectors, of a register tile. Sums that lie
-# across the vectors are transposed in registers. In cycles of one core: ``polyhedral/policy``
-# decides about the code later, by finer forms of the same kind.
+# Vectors run along one loop, or along several that all accesses walk contiguously; a partial vector
+# costs a whole one. An operand that does not move along the vector is broadcast; a contiguous one
+# is a load, more where windows slide over it or strides leave gaps; others are packed, one element
+# after the other. A load serves all rows, or all vectors, of a register tile. Sums that lie across
+# the vectors are transposed in registers. In cycles of one core: ``polyhedral/policy`` decides
+# about the code later, by finer models of the same kind.
 
 
 ROWS, VECTORS = 8, 4  # of a register tile
-SHIFTED = 2.5  # times a load whose vectors cross lines
+SHIFTED = 2.5  # times a load, where vectors straddle lines
 GAPS = 4  # the longest stride that is loaded in whole vectors
-TURN = 4.0  # cycles to transpose a vector of sums
-COPY = 1.0  # cycles for an element that is copied
-FAR = 4.0  # … that vectors of a window, or of what has no sum, store or load across memory
+TRANSPOSE = 4.0  # cycles to transpose a vector of sums
+COPY = 1.0  # cycles to pack an element
+# cycles for a strided element that a window or an operation without a reduction loads or stores
+STRIDED = 4.0
 
 Order = Sequence[int]  # dims of a tensor as they are stored
 
 
 def cycles(item: Item, order: Order, orders: Sequence[Order], machine: Machine) -> float:
-    """Of all of ``item``, its result stored by ``order``, what its reads load by ``orders``."""
+    """Cycles of all of ``item``, its result stored by ``order`` and its operands by ``orders``."""
     lanes = [d for d, size in enumerate(item.shape) if size > 1]
     return min((_along(item, d, order, orders, machine) for d in lanes), default=0.0)
 
 
 def _along(item: Item, lane: int, order: Order, orders: Sequence[Order], machine: Machine) -> float:
-    """With vectors along the loop of dim ``lane``."""
+    """The same, with vectors along the loop of dim ``lane``."""
     size = prod(item.shape[d] for d in _run(item, lane, order, orders))
     in_row = ceil(size / machine.lanes(item.dtype))
     vectors = in_row * prod(item.shape) // size
@@ -220,15 +227,15 @@ def _along(item: Item, lane: int, order: Order, orders: Sequence[Order], machine
         elif item.contraction:
             each, once = each + load / again, once + COPY * prod(read.shape)
         else:
-            each += FAR * machine.lanes(item.dtype) / again
+            each += STRIDED * machine.lanes(item.dtype) / again
     step = max(each, 1 / machine.fma_per_cycle if sums else 0.0)
-    across = TURN if item.contraction else FAR * machine.lanes(item.dtype)
+    across = TRANSPOSE if item.contraction else STRIDED * machine.lanes(item.dtype)
     stored = 1.0 if lane == order[-1] else across
     return vectors * (item.steps * step + stored) + once
 
 
 def _run(item: Item, lane: int, order: Order, orders: Sequence[Order]) -> list[int]:
-    """``lane`` and the dims outside of it that all accesses walk together with it."""
+    """``lane`` and the dims outside it with which all accesses are contiguous as with one."""
     run = [lane]
     for d in reversed(order[: order.index(lane)]):
         reads = zip(item.reads, orders, strict=True)
@@ -240,7 +247,7 @@ def _run(item: Item, lane: int, order: Order, orders: Sequence[Order]) -> list[i
 
 
 def _together(item: Item, read: Read, own: Order, outer: int, inner: int) -> bool:
-    """Whether ``read`` moves along both loops as along one, or along none of them."""
+    """Whether ``read`` moves along both loops as along one contiguous loop, or along neither."""
     one, other = item.loops[outer], item.loops[inner]
     if not read.moves(one) and not read.moves(other):
         return True
@@ -252,7 +259,8 @@ def _together(item: Item, read: Read, own: Order, outer: int, inner: int) -> boo
 
 
 def _stride(read: Read, own: Order, loop: str) -> int:
-    """Elements between what neighbours along ``loop`` read: 0 for the same, -1 for far ones."""
+    """Elements between what neighbours along ``loop`` read: 0 for the same one, -1 for no constant
+    stride."""
     moving = [d for d in own if loop in read.loops[d]]
     if not moving:
         return 0

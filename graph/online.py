@@ -1,15 +1,15 @@
-"""Sums of exponentials in one pass over what they read, where that does not stay in a cache.
+"""Online softmax: sums of exponentials in one pass over their rows, if no cache holds these.
 
     m[i] = max_k x[i, k];  s[i] = Σ_k exp(x[i, k] - m[i]);  y[i, k] = exp(x[i, k] - m[i]) / s[i]
 
 reads x three times. In blocks of k, each relative to its own maximum, the first two are one pass
-(``in_blocks`` has the algebra, ``exponentials`` finds the sums by their accesses), and where x is a
-product (attention), no row of it is ever whole: a block of scores is used where it is made. Rows
-that a cache holds are better off as they are. What is said about each maximum is in its node's
+(``in_blocks`` has the algebra, ``exponentials`` finds the sums by access relations). If x is a
+product (attention), no row of it is ever stored whole: each block of scores is used where it is
+made. Rows that fit into a cache stay as they are. The choice for each maximum is in its node's
 attribute "online", for ``explain``.
 
-What a user may want to know: each block is rounded once more, when it is rescaled; finite weights
-that are multiplied by infinite values may give an infinity where exp(x - m) alone is 0 already.
+What a user may want to know: each block is rounded once more, when it is rescaled; a finite factor
+times an infinite value may give an infinity where exp(x - m) alone is 0 already.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from weft.ir.tensor_expr import Compute, Operation, Program, Tensor, operations
 
 
 def online(graph: Graph, machine: Machine) -> Graph:
-    """``graph`` with the sums of exponentials in blocks that gain from it on ``machine``."""
+    """``graph`` with those sums of exponentials in blocks that are faster so on ``machine``."""
     if not any(_has_powers(node.program) for node in graph.nodes):
         return graph
     program = WholeProgram(graph)
@@ -69,8 +69,8 @@ def _noted(graph: Graph, notes: Mapping[int, str]) -> Graph:
 
 
 def _split(graph: Graph, numbers: Collection[int]) -> tuple[Graph, set[str]]:
-    """``graph`` with the nodes of ``numbers`` in nodes of one operation each; the values that are
-    new."""
+    """``graph`` with the nodes of ``numbers`` split into one per operation, and the names of new
+    values."""
     taken = set(graph.constants) | {v.name for v in graph.inputs}
     taken |= {v.name for node in graph.nodes for v in node.outputs}
     before = set(taken)
@@ -81,8 +81,8 @@ def _split(graph: Graph, numbers: Collection[int]) -> tuple[Graph, set[str]]:
 
 
 def _joined(graph: Graph, parts: Collection[str]) -> Graph:
-    """``graph`` with what computes the values ``parts`` element by element in the one node that
-    reads it, so that it needs no memory."""
+    """``graph`` with elementwise producers of the values ``parts`` merged into their only reader,
+    so that these need no memory."""
     final = {v.name for v in graph.outputs}
     readers = graph.consumers
     makers: dict[str, Node] = {}
@@ -101,7 +101,7 @@ def _joined(graph: Graph, parts: Collection[str]) -> Graph:
 
 
 def _rewritten(graph: Graph, machine: Machine) -> Graph:
-    """``graph``, each operation of whose families has a node of its own, in blocks that pay."""
+    """``graph``, where each operation of a family is a node, with those in blocks that pay."""
     program = WholeProgram(graph)
     cores: dict[int, _Core] = {}
     gone: set[int] = set()
@@ -130,7 +130,7 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
 
 
 def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """``nodes``, producers first, else as they come."""
+    """``nodes`` in topological order, otherwise as they come."""
     maker = {v.name: k for k, node in enumerate(nodes) for v in node.outputs}
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(nodes)))
@@ -142,8 +142,8 @@ def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """One node for a family: ``results``, by the values that they are; ``last``: the node that
-    computed the last of them before; ``note``: why it is so."""
+    """One node for a family: ``results`` by the values that they replace; ``last``: the node that
+    computed the last of these; ``note``: why."""
 
     last: Node
     note: str
@@ -177,7 +177,7 @@ class _Core:
 
 
 def _in_order(results: Iterable[Tensor], known: Collection[Key]) -> tuple[Operation, ...]:
-    """The operations of ``results`` and those that they need, down to tensors that are known."""
+    """The operations that ``results`` need, down to ``known`` tensors, in topological order."""
     done: dict[Operation, None] = {}
     stack = [(t, False) for t in results]
     while stack:

@@ -1,10 +1,10 @@
-"""Whether sums of exponentials gain from blocks, and of which size: closed forms over bytes.
+"""Whether sums of exponentials gain from blocks, and of which size: an analytical model of traffic.
 
-Rows that are in memory anyway are read again and again where a cache does not hold one of them.
-Rows of scores, which a product makes and another one uses, go through memory where the second
-cache does not hold enough of them together (``analysis/row_tiles``) and the last one not all of
-them. A block takes a quarter of a cache: of the second one for what all rows read along it (of
-attention: keys and values), or else of the first one, which keeps it from the maximum to the sum.
+Rows that are in memory anyway are read again and again if no cache holds one. Rows of scores, which
+one product makes and another uses, go through memory unless L2 holds enough of them at a time
+(``analysis/work``) or L3 all of them. A block takes a quarter of a cache: of L2, for the operands
+that all rows read along it (in attention, keys and values), or else of L1, which keeps it from the
+maximum to the sum.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from weft.graph.whole_program import WholeProgram, computed, reduces, sources
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Load, Var, walk
 from weft.ir.tensor_expr import Compute, Operation, Tensor, constant_size
-from weft.polyhedral.analysis.work import rows_together
+from weft.polyhedral.analysis.work import rows_in_cache
 
-STEP = 64  # what sizes of blocks are multiples of: a few vectors
+STEP = 64  # block sizes are multiples of this: a few vectors
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What lies around a family: ``alone``, operations that compute x for it alone, up to the first
-    sums, if one of the family's sums is a product with x as an operand; ``between``, those that
-    compute factors of its sums from others of its results."""
+    """What surrounds a family. ``alone``: operations that compute x for it alone, up to the first
+    sums, if one of the family's sums is a product with x as an operand. ``between``: operations
+    that compute factors of its sums from others of its results."""
 
     alone: frozenset[Operation]
     between: frozenset[Operation]
 
 
 def around(family: Family, program: WholeProgram) -> Around | None:
-    """What lies around ``family``; None where terms of one of its sums depend on another."""
+    """What surrounds ``family``; None if terms of one of its sums depend on another."""
     between = _between(family, program)
     if between is None:
         return None
@@ -47,7 +47,7 @@ def around(family: Family, program: WholeProgram) -> Around | None:
 
 
 def _is_product(s: Sum) -> bool:
-    """Whether the exponentials of a row are used for several results."""
+    """Whether each exponential of a row is used for several results."""
     rows = {n for index in s.at for n in variables(index)}
     own = {a.name for a in s.operation.axes} - rows
     return any(not own.isdisjoint(variables(e)) for e in s.along)
@@ -110,9 +110,9 @@ def choose(
     if length is None:
         return None, "whole rows, since how long they are is not known"
     scores = _scores(family, near_by.alone)
-    row, near = length * m.fold.dtype.itemsize, machine.near
+    row, l2 = length * m.fold.dtype.itemsize, machine.l2
     if scores is None:
-        why = f"each of {size_text(row)}" if 2 * row <= near else ""
+        why = f"each of {size_text(row)}" if 2 * row <= l2 else ""
     elif scores.rows is None:
         return None, "whole rows, since how many there are is not known"
     else:
@@ -121,7 +121,7 @@ def choose(
         return None, f"whole rows, {why}, which stay in a cache"
     room = machine.caches[0].size // 4 // m.fold.dtype.itemsize
     if scores is not None:
-        room = near // 4 // scores.shared
+        room = l2 // 4 // scores.shared
     size = _block(length, room)
     if size is None:
         return None, "whole rows, since one block is all of a row"
@@ -129,22 +129,22 @@ def choose(
     made = "" if scores is None else ", of scores that are made block by block"
     return blocks, (
         f"{blocks.count} blocks of {size} along {m.axis.name}, since rows of {size_text(row)} do "
-        f"not stay in a cache of {size_text(near)}: one pass for the maximum and "
+        f"not stay in a cache of {size_text(l2)}: one pass for the maximum and "
         f"{len(family.sums)} sum{'s' * (len(family.sums) > 1)}{made}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """x, where sums make it for ``rows`` that all read the same operands (None: not known), of
-    these ``shared`` bytes for one element of a row."""
+    """x, if sums make it: ``rows`` that read the same operands (None: unknown), ``shared`` bytes of
+    these for one element of a row."""
 
     rows: int | None
     shared: int
 
 
 def _scores(family: Family, alone: Collection[Operation]) -> _Scores | None:
-    """x as it is made; None where no sum makes it."""
+    """x as it is made; None if no sum makes it."""
     along = _along(family, alone)
     sums = [(o, name) for o, name in along.items() if reduces(o)]
     if not sums:
@@ -183,7 +183,7 @@ def _along(family: Family, alone: Collection[Operation]) -> dict[Compute, str]:
 
 
 def _loads(expr: Expr, name: str) -> list[Load]:
-    """The loads of ``expr`` that the loop ``name`` moves."""
+    """The loads of ``expr`` that move with the loop ``name``."""
     return [n for n in walk(expr) if isinstance(n, Load) and name in variables(n)]
 
 
@@ -199,18 +199,18 @@ def _bytes(load: Load, without: Collection[str]) -> int:
 
 
 def _stays(rows: int, row: int, held: int, machine: Machine, *, cut: bool) -> str:
-    """Why scores, and what is made of them, stay in a cache from product to product; '' if they do
-    not. What the last one holds is as fast as blocks, which rescale their sums, if it is all of x:
-    it waits there, all of it, for another loop."""
+    """Why scores stay in a cache from product to product; '' if they do not. If L3 holds all of
+    them, that is as fast as blocks, which rescale their sums, unless constants ``cut`` them: what
+    is ruled out would still be stored and read."""
     if not cut and 2 * rows * row <= machine.caches[-1].size:
         return f"{size_text(rows * row)} in all"
-    together = rows_together(machine.near, rows, 2 * row, held)
+    together = rows_in_cache(machine.l2, rows, 2 * row, held)
     return f"{together} at a time" if together else ""
 
 
 def _block(length: int, room: int) -> int | None:
-    """The size of blocks of no more than ``room`` elements, not much less, that leaves the fewest
-    behind the last. None for one block."""
+    """The block size of at most ``room`` elements and more than half of that with the smallest
+    remainder; None if one block is the whole row."""
     most = max(room // STEP, 1) * STEP
     if length <= most:
         return None

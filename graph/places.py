@@ -1,4 +1,4 @@
-"""Names and places that a correlation's operands are indexed by, once its slides have one index."""
+"""Index variables of a correlation's operands once each slide, i + k, is one index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.ir.tensor_expr import Axis, Compute, Size, Tensor, as_size
 
 
 class Names:
-    """Axes from 0 whose names ``c`` does not use."""
+    """Fresh axes, from 0, with names that ``c`` does not use."""
 
     def __init__(self, c: Correlation) -> None:
         self.taken = {v for value in c.operation.values for v in variables(value)}
@@ -29,10 +29,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The indices of x by name, as its dimensions come.
+    """The indices of x by name, in the order of its dimensions.
 
-    ``places``: where each window is; ``axes``: own axes for a tensor of them all; ``read``: the
-    values that they have in the sum; ``shifted``: what the other loops are in terms of own axes.
+    ``places``: the position of each window; ``axes``: the axes of a tensor with all of them;
+    ``read``: their values in the sum; ``shifted``: the other loops in terms of these axes.
     """
 
     places: Mapping[Slide, Axis]
@@ -54,15 +54,16 @@ def places_of(c: Correlation, names: Names) -> Places:
 
 
 def within(s: Slide) -> Expr:
-    """Where in the window of ``s`` x is, counted from 0."""
+    """The position of x in the window of ``s``, counted from 0."""
     return simplify((s.axis + s.tap if s.sign > 0 else s.axis - s.tap) - s.base)
 
 
 def from_0(axis: Axis) -> Expr:
+    """``axis`` counted from 0."""
     return simplify(axis - axis.lower)
 
 
 def tensor_of(name: str, axes: Sequence[Axis], value: Expr) -> Tensor:
-    """The tensor of ``value`` over ``axes``."""
+    """The tensor computed by ``value`` over ``axes``."""
     operation = Compute(name, tuple(axes), (value,))
     return Tensor(name, shape_of([a.extent for a in axes]), value.dtype, operation)

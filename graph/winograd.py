@@ -1,14 +1,15 @@
-"""Correlations by fewer multiplications, where a closed form of the costs says that it pays.
+"""Winograd convolution: correlations by fewer multiplications, where a cost model says that it
+pays.
 
     Y = conv(X, W)     →     V = windows(X);  U = weights(W);  P = V · U;  Y = result(P)
 
 ``correlation`` finds them, whatever they are called; ``derive`` has the algebra,
-``minimal_filtering`` the numbers and their proof. What is said about each is in its node's
-attribute "winograd", for ``explain``.
+``minimal_filtering`` the matrices and their proof. The choice for each is in its node's attribute
+"winograd", for ``explain``.
 
-What a user may want to know: rounding errors are larger, for random data by no more than
-``MAX_AMPLIFICATION``; an infinity or NaN reaches all outputs of its tile, as NaN; windows and
-products need memory, which ``Effort.memory`` bounds.
+What a user may want to know: rounding errors grow, for random data by no more than
+``MAX_AMPLIFICATION``; an infinity or NaN reaches all outputs of its tile, as NaN; transformed
+windows and products need memory, which ``Effort.memory`` bounds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from math import prod
 
 from weft.graph.access_pattern import extent
 from weft.graph.correlation import Correlation, correlation_of, variables
-from weft.graph.derive import Steps, derive, summed_last, turned_back
+from weft.graph.derive import Steps, derive, transpose_back, transpose_operand
 from weft.graph.minimal_filtering import (
     Filter,
     amplification,
@@ -31,15 +32,15 @@ from weft.graph.split_node import split_node
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.tensor_expr import Operation, Program, Tensor, operations, tensors_read
 
-MAX_POINTS = 8  # of a filter: more lose more digits than they save work
+MAX_POINTS = 8  # of a filter: more points amplify rounding more than they save
 MAX_AMPLIFICATION = 8.0  # of rounding errors: three bits
-ALIKE = 1.05  # times as costly as the cheapest form that a more accurate one may be
-ENOUGH = 1.15  # times as costly as the derived form the direct sum must be
-SMALL = 1 << 20  # multiply-adds that are not worth two kernels more
+ALIKE = 1.05  # a more accurate form may cost up to 5% more than the cheapest
+ENOUGH = 1.15  # use a derived form only if it is estimated 1.15 times as fast as the direct sum
+SMALL = 1 << 20  # multiply-adds; smaller sums are not worth two more kernels
 
 # Costs in vectorised multiply-adds, measured on ResNet's layers; see decision 024.
-MOVED = 12.0  # a float32 of windows or products: transformed, stored and read in order
-TURNED = 25.0  # a float32 of x or of the result, copied with its dimensions in another order
+MOVED = 12.0  # a float32 of windows or products: transformed, stored and loaded in order
+TURNED = 25.0  # a float32 of x or of the result, transposed
 WEIGHT = 10.0  # a float32 of weights from main memory
 
 
@@ -52,11 +53,11 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A correlation done by ``steps``, one after the other; with none, as it is.
+    """A correlation by ``steps``, one after the other; with none, the direct sum.
 
-    ``cost`` in vectorised multiply-adds, ``products`` those of the sums alone, ``bytes`` of what
-    lies between x and the result, if none of it is fused, ``amplification`` of rounding errors;
-    ``bound``: of the error itself, where |x| and |w| are at most 1.
+    ``cost`` in vectorised multiply-adds; ``products``: multiplications of the sums alone; ``bytes``
+    of all intermediates, if none is fused; ``amplification`` of rounding errors; ``bound`` on the
+    error, for |x| and |w| of at most 1.
     """
 
     steps: Steps
@@ -68,7 +69,7 @@ class Form:
 
 
 def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
-    """``graph`` with the correlations that are cheaper so in their derived form.
+    """``graph`` with those correlations in derived form that are faster so.
 
     Constant weights are transformed when compiling, others in each call. Linear in the graph.
     """
@@ -89,7 +90,7 @@ def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
 def _rewritten(
     node: Node, known: Sequence[bool], effort: Effort, taken: set[str]
 ) -> tuple[Node, ...]:
-    """What computes ``node``; ``known``: of which of its inputs the data is."""
+    """The nodes that compute ``node``; ``known``: which of its inputs are constant."""
     if not any(correlation_of(operation) for operation in operations(node.program)):
         return (node,)
     constant = {t for t, k in zip(node.program.inputs, known, strict=True) if k}
@@ -116,18 +117,18 @@ def _rewritten(
 
 
 def _derived(c: Correlation, steps: Steps) -> Operation:
-    """What computes ``c.operation``; on x with another order of dimensions where that is better."""
-    if not is_turned(steps):
+    """What computes ``c.operation``; via a transposed copy of x where slides are contiguous."""
+    if not transposes_x(steps):
         return derive(c, steps)
-    sums = summed_last(c)
+    sums = transpose_operand(c)
     assert sums.operation is not None
     turned = correlation_of(sums.operation)
     assert turned is not None, "it slides as before"
-    return turned_back(c, replace(sums, operation=derive(turned, steps)))
+    return transpose_back(c, replace(sums, operation=derive(turned, steps)))
 
 
-def is_turned(steps: Steps) -> bool:
-    """Whether a slide would gather from contiguous memory, or scatter to it."""
+def transposes_x(steps: Steps) -> bool:
+    """Whether a slide gathers from, or scatters to, contiguous memory: x is transposed first."""
     return any(slide.inner for slide, _ in steps)
 
 
@@ -147,9 +148,9 @@ def _sources(c: Correlation) -> Iterator[Tensor]:
 
 
 def choose(c: Correlation, effort: Effort, *, fixed: bool = True) -> tuple[Form, str]:
-    """The cheapest form of ``c`` and, for people, why; of those about as cheap, the most accurate.
+    """The most accurate of the forms of ``c`` that are about as cheap as the cheapest, and why.
 
-    ``fixed``: the weights are known.
+    ``fixed``: the weights are constant.
     """
     direct = estimate(c, (), fixed=fixed)
     if direct.products < SMALL:
@@ -180,7 +181,7 @@ def _said(form: Form, direct: Form) -> str:
 
 
 def steps_for(c: Correlation) -> Iterator[Steps]:
-    """Filters along each slide of ``c``, and along each two."""
+    """Filters along each slide of ``c``, and along each two of them."""
     options = {s: [(s, f) for f in _filters(s.taps)] for s in c.slides}
     for slide, steps in options.items():
         yield from ((step,) for step in steps)
@@ -190,12 +191,12 @@ def steps_for(c: Correlation) -> Iterator[Steps]:
 
 
 def _filters(taps: int) -> list[Filter]:
-    """Those of 0, infinity and pairs of points, which need the smallest numbers."""
+    """Filters at 0, infinity and pairs of opposite points, which have the smallest coefficients."""
     return [minimal_filter(m, taps) for m in range(2, MAX_POINTS + 2 - taps) if (m + taps) % 2]
 
 
 def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
-    """What ``c`` costs by ``steps``: products, what is moved for them, and the weights."""
+    """``c`` by ``steps``: its cost, memory and accuracy."""
     loops = {a.name: extent(a.extent) for a in (*c.operation.axes, *c.fold.axes)}
     places = {s.axis.name: s.outputs + s.taps - 1 for s in c.windows}
     inside = {s.tap.name for s in c.windows}  # of a window, which has places instead
@@ -205,7 +206,7 @@ def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
     results = float(prod(extent(a.extent) for a in c.operation.axes))
     products = float(prod(loops.values()))
     size = c.fold.dtype.itemsize / 4
-    stored = (windows + results) * is_turned(steps)
+    stored = (windows + results) * transposes_x(steps)
     cost, amplified = stored * TURNED * size, 1.0
     for slide, f in steps:
         padded = f.n * -(-slide.outputs // f.m)

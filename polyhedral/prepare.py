@@ -1,4 +1,4 @@
-"""What happens to a Scop before it is scheduled: pointwise producers move into their readers."""
+"""Rewrites of a Scop before it is scheduled: producers are inlined into their readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import extent, hull, mentions
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product import find_product, find_window
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.transform.edit import accesses_of
@@ -21,7 +21,7 @@ MAX_READS = 64  # of one statement, so that bodies stay small
 
 
 def prepare(scop: Scop) -> Scop:
-    """``scop`` with producers inlined that their readers recompute at no loss."""
+    """``scop`` with pointwise producers inlined where their readers recompute them at no loss."""
     for pays in (_is_copy, _pays):  # so that readers see what is stored before it is converted
         for name in [s.name for s in scop.statements]:
             producer = scop.statement(name)
@@ -34,7 +34,7 @@ def prepare(scop: Scop) -> Scop:
 
 
 def _few(scop: Scop, producer: Statement) -> bool:
-    """Whether its readers, which come later, have not too many reads then."""
+    """Whether its readers, all in later nests, still have at most ``MAX_READS`` reads."""
     uses = _uses(scop, producer)
     if not uses or any(len(s.reads) + len(producer.reads) > MAX_READS for s, _ in uses):
         return False
@@ -42,17 +42,14 @@ def _few(scop: Scop, producer: Statement) -> bool:
 
 
 def _is_copy(scop: Scop, producer: Statement) -> bool:
-    """Whether ``producer`` copies, or converts: to read through it always pays."""
+    """Whether ``producer`` only copies or converts: inlining that always pays."""
     plain = not any(a.guard or a.may for a in producer.reads)
     return plain and operations(producer) == 0
 
 
 def _pays(scop: Scop, producer: Statement) -> bool:
-    """Whether reading through the body costs no more than storing and loading the value.
-
-    A mere copy always pays. Otherwise each value must be read about once: one access in one reader
-    with no more instances than the producer, or a few cheap operations.
-    """
+    """Whether recomputing the body costs no more than storing and loading the value: copies always;
+    otherwise each value is read about once, in one place, or is a few cheap operations."""
     if _is_copy(scop, producer):
         return True
     uses = _uses(scop, producer)
@@ -64,7 +61,7 @@ def _pays(scop: Scop, producer: Statement) -> bool:
 
 
 def _uses(scop: Scop, producer: Statement) -> list[tuple[Statement, Access]]:
-    """The reads of what ``producer`` writes, each with its statement."""
+    """The reads of what ``producer`` writes, with their statements."""
     tensor = producer.writes[0].tensor
     return [(s, a) for s, a, is_write in accesses_of(scop, tensor) if not is_write]
 
@@ -74,25 +71,26 @@ def _instances(s: Statement) -> int:
     return prod(extent(bounds[d]) if d in bounds else 16 for d in s.dims)
 
 
-# ---- Windows over edges: what surrounds an operand is not stored where vectors know about it.
+# ---- Implicit padding: no padded copy of an operand is stored if windows can guard their reads.
 #
 #     P[i, l] = 0 <= i - 1 < n ? x[i - 1, l] : 0
-#     y[i, l] += P[i + r, l] * w[r, l]                 →    y[i, l] += (0 <= i + r - 1 < n ?
-# x[i + r - 1, l] : 0) * w[r, l]
+#     y[i, l] += P[i + r, l] * w[r, l]
+#     →
+#     y[i, l] += (0 <= i + r - 1 < n ? x[i + r - 1, l] : 0) * w[r, l]
 #
-# Along the lanes l the condition is the same, and where a register tile is written out, most of
-# its steps know it. So the copy P, as large as x, costs more than what it saves.
+# The guard does not change along the lanes l, and in an unrolled register tile most steps know it
+# at compile time. The copy P, as large as x, costs more than the guards.
 #
-# Images of at most a vector's width have their lanes along the width, and cross the edges; but
-# each step crosses them in the same lanes, which a constant mask leaves out. The copy would be
-# waited for: rows of P are loaded one element beside those that have just been stored (7 by 7
-# images under 3 by 3 taps take 3 times as long).
+# Images at most one vector wide have their lanes along the width, across the edges; but each step
+# meets the edge in the same lanes, which a constant mask leaves out. With a copy, loads would stall
+# on stores that they overlap by all but one element (7 x 7 images, 3 x 3 taps: 3 times as long).
 
 
-def edged_windows(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
-    """``scop`` without the copies that windows read through as well, but for tensors ``kept``."""
+def implicit_padding(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
+    """``scop`` without padded copies that only one window reads, but for tensors that are
+    ``kept``."""
     for producer in scop.statements:
-        if not _surrounds(scop, producer) or producer.writes[0].tensor in kept:
+        if not _pads(scop, producer) or producer.writes[0].tensor in kept:
             continue
         uses = accesses_of(scop, producer.writes[0].tensor)
         readers = [s for s, _, is_write in uses if not is_write]
@@ -103,15 +101,15 @@ def edged_windows(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset
     return scop
 
 
-def _surrounds(scop: Scop, producer: Statement) -> bool:
-    """Whether it copies one element under a condition, and may be done without."""
+def _pads(scop: Scop, producer: Statement) -> bool:
+    """Whether it copies one element under a guard, and can be inlined."""
     one = len(producer.reads) == 1 and bool(producer.reads[0].guard)
     return one and not producer.reads[0].may and not why_not_inline(scop, producer)
 
 
 def _is_window(scop: Scop, s: Statement, machine: Machine) -> bool:
-    """Whether ``s`` is a window in tiles of several rows that are written out, no condition of
-    which changes along the lanes, or each in the same way."""
+    """Whether ``s`` is a window in unrolled tiles of several rows, with guards that do not change
+    along the lanes or, in one vector, change in the same way at each step."""
     if s.update is None or find_product(scop, s, s.dims, machine) is not None:
         return False
     window, sizes = find_window(scop, s, s.dims, machine), extents(s)
@@ -121,37 +119,37 @@ def _is_window(scop: Scop, s: Statement, machine: Machine) -> bool:
     if prod(rows) * lanes * prod(sizes[d] for d in window.stream) > WRITTEN_OUT:
         return False
     if sizes[window.lanes] <= machine.lanes(scop.tensor(s.writes[0].tensor).dtype):
-        return not any(read.guard and jumps(read, window.lanes) for read in s.reads)
+        return not any(read.guard and strided(read, window.lanes) for read in s.reads)
     guards = [c.expr for read in s.reads for c in read.guard]
     return not any(mentions(e, (window.lanes,)) for e in guards)
 
 
-# ---- Temporaries that only name a value are computed where they are used.
+# ---- Forward substitution: cheap values are computed where they are used, not stored.
 #
 #     for i: for j: { s = a[i] == b[j]; H[i, j] = f(H[i, j-1], s) }
 #     →
 #     for i: for j: H[i, j] = f(H[i, j-1], a[i] == b[j])
 #
-# Expansion has given every iteration an element of its own; a loop of its own for a few cheap
-# operations would write and read as many elements as there are iterations.
+# Expansion gave s an element for each iteration; a nest of its own for a few cheap operations would
+# write and read all of them.
 
 
 READERS = 2  # accesses that each compute the value anew
-CHEAP = 2  # operations of that: less than to store it and to load it again
+CHEAP = 2  # operations: cheaper than a store and a load
 
 
-def without_names(scop: Scop, kept: Collection[str] = ()) -> Scop:
-    """``scop`` with cheap values inlined that statements right beside them use, but for tensors
+def forward_substitution(scop: Scop, kept: Collection[str] = ()) -> Scop:
+    """``scop`` with cheap values substituted into statements of the same iteration, but for tensors
     that are ``kept``."""
     for name in [s.name for s in scop.statements]:
         producer = scop.statement(name)
         touched = {a.tensor for a in (*producer.reads, *producer.writes)}
-        if touched.isdisjoint(kept) and _is_name(scop, producer):
+        if touched.isdisjoint(kept) and _is_cheap(scop, producer):
             scop = inline_producer(scop, name)
     return scop
 
 
-def _is_name(scop: Scop, producer: Statement) -> bool:
+def _is_cheap(scop: Scop, producer: Statement) -> bool:
     if why_not_inline(scop, producer) or operations(producer) > CHEAP:
         return False
     if any(read.guard or read.may for read in producer.reads):
@@ -162,7 +160,7 @@ def _is_name(scop: Scop, producer: Statement) -> bool:
 
 
 def _beside(producer: Statement, reader: Statement, access: Access) -> bool:
-    """Whether ``reader`` uses the value of its own turn of the producer's innermost loop."""
+    """Whether ``reader`` uses the value of the same iteration of the producer's loops."""
     loops = producer.position[:-1]
     return (
         any(isinstance(p, str) for p in loops)

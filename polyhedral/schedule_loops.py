@@ -1,21 +1,21 @@
 """The automatic scheduler of loop programs: in place, triangular, iterated in time.
 
-Statements that depend on each other in a cycle are scheduled together, groups one after the other,
-sources first; neighbours that stream through the same memory share a loop (``policy/fuse``), and
-what uses a temporary larger than any argument runs in strips (``policy/confine``). The first
-of these strategies that has an answer decides on the loops of a group:
+Strongly connected components of the dependence graph are scheduled together, in topological order;
+neighbours that stream through the same memory share a loop (``policy/fuse``), and statements around
+a temporary larger than any argument run in strips (``policy/row_tiles``). The first of these
+strategies that has an answer decides on the loops of a group:
 
-    matrix        products, and sums over windows          register tiles over cache tiles
-    stencil       a time loop around uniform accesses      skewed tiles of time and rows
-    sweeps        the same, one step at a time             statements share their rows
-    slanted       nothing but recurrences                  a few rows side by side
-    single        one statement, its loops in any order    its best loop innermost, as a vector
-    serial        anything else                            a loop that carries dependences
-    source order  one statement                            its own loops, the outer ones shared
-    as written    what none of them has an answer to       its textual loops
+    matrix                 products, and sums over windows          register tiles in cache tiles
+    stencil                a time loop around uniform accesses      skewed tiles of time and rows
+    sweeps                 the same, one time step after the other  statements share their rows
+    skewed unroll-and-jam  every loop carries dependences           a few skewed rows, unrolled
+    single                 one statement, permutable loops          its best loop as a vector
+    serial                 anything else                            a loop that carries dependences
+    source order           one statement                            its loops, outer ones parallel
+    as written             what is left                             its textual loops
 
-Nothing here is trusted: ``legality`` and ``validation`` judge the result, and where they refuse it,
-the next one does without what it was refused for (``policy/limits``).
+Nothing here is trusted: ``legality`` and ``validation`` check the result, and what they refuse is
+scheduled again without what it was refused for (``Limits``).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.dependences import dependences, folding
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.matrix import matrix
-from weft.polyhedral.policy.operand_transposition import turned_products
+from weft.polyhedral.policy.operand_transposition import operand_transposition
 from weft.polyhedral.policy.planner import At, Group, Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
-from weft.polyhedral.policy.stencil import slanted, stencil, sweeps
+from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
 from weft.polyhedral.policy.tile_ends import storage_order
-from weft.polyhedral.prepare import edged_windows, prepare, without_names
+from weft.polyhedral.prepare import forward_substitution, implicit_padding, prepare
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.edit import accesses_of
@@ -61,12 +61,12 @@ from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tile import point_name, tile_name
 from weft.polyhedral.transform.unroll import unroll
 
-TOGETHER = 8  # narrow panels that are written side by side
+TOGETHER = 8  # panels narrower than a cache line that are written side by side
 STRATEGIES = (
     ("matrix", matrix),
     ("stencil", stencil),
     ("sweeps", sweeps),
-    ("slanted", slanted),
+    ("skewed unroll-and-jam", skewed_unroll_and_jam),
     ("single", single),
     ("serial", serial),
     ("source order", in_source_order),
@@ -84,8 +84,8 @@ def schedule_loops(
     """``scop`` with a schedule for ``threads`` cores of ``machine`` within ``limits``; without
     ``time_tile``, no tiles over time steps.
 
-    What a budget does not suffice for stays as it is written, with a warning: where not even the
-    dependences can be found, everything.
+    Where a budget is exceeded, a group keeps its textual loops, with a warning; where it does not
+    even suffice for the dependences, all of ``scop`` does.
     """
     try:
         return _loops(scop, machine, threads, time_tile, limits or Limits())
@@ -100,7 +100,7 @@ def _loops(
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
-    tensors = edged_windows(prepare(scop), machine, kept).tensors
+    tensors = implicit_padding(prepare(scop), machine, kept).tensors
     large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
     while True:
@@ -124,17 +124,17 @@ def _scheduled(
     threads: int,
     limits: Limits,
 ) -> tuple[Scheduled, dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """``scop`` scheduled; the temporaries that arrays among ``large`` were detached to; and what a
-    budget did not suffice for."""
+    """The schedule of ``scop``; the temporaries that each of the arrays ``large`` was detached to;
+    and what exceeded a budget."""
     detached: dict[str, tuple[str, ...]] = {}
     kept = limits.kept(scop)
-    inner = edged_windows(prepare(scop), machine, kept)
-    inner = private_results(turned_products(inner, machine, kept), kept)
+    inner = implicit_padding(prepare(scop), machine, kept)
+    inner = private_results(operand_transposition(inner, machine, kept), kept)
     for tensor in large:
         inner, names = detach(inner, tensor)
         if names:
             detached[tensor] = names
-    inner = without_names(expand_all(inner, kept), kept)
+    inner = forward_substitution(expand_all(inner, kept), kept)
     planner = Planner(
         inner, machine, strategies, fuse, share, as_written, threads, plain=limits.plain
     )
@@ -151,7 +151,8 @@ def _scheduled(
 
 
 def _unmarked(scheduled: Scheduled) -> Scheduled:
-    """``scheduled`` without marks of register tiles that cannot stand, with a note of each."""
+    """``scheduled`` without the marks of register tiles that cannot be emitted, and a note for
+    each."""
     tiles = marked_tiles(scheduled.tree)
     reasons = {name: why_not_register_tile(scheduled.scop, t) for name, t in tiles.items()}
     refused = {name: why for name, why in reasons.items() if why}
@@ -169,8 +170,7 @@ def _unmarked(scheduled: Scheduled) -> Scheduled:
 
 
 def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
-    """Whether each of the temporaries takes less memory than ``tensor``, by an order of magnitude
-    for large sizes."""
+    """Whether each of the temporaries has fewer dimensions of unknown size than ``tensor``."""
 
     def rank(name: str) -> int:
         found = [t for t in scheduled.scop.tensors if t.name == name]
@@ -183,8 +183,8 @@ def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
 def _packed(
     scheduled: Scheduled, p: Packing, kept: Collection[str], machine: Machine, threads: int
 ) -> Scheduled:
-    """``scheduled`` with one operand in panels; as it is where the operand cannot be copied, or its
-    tensor is ``kept``. What ``threads`` wait for they copy together."""
+    """``scheduled`` with one operand packed; as it is where the operand cannot be copied, or its
+    tensor is ``kept``. Packing before everything runs on all ``threads``."""
     read = scheduled.scop.statement(p.statement).reads[p.operand]
     if read.tensor in kept:
         return scheduled
@@ -226,10 +226,10 @@ def _packed(
 
 
 def _row_by_row(scheduled: Scheduled, copy: str, p: Packing, machine: Machine) -> Scheduled:
-    """``scheduled`` with the loop over panels inside of those over the rows of memory that ``copy``
-    reads, around those over what lies side by side in ``p``: processors foresee the lines of a row,
-    but not where the next row is. Of panels narrower than a line, a few at a time: each is written
-    line by line, and a cache has few lines as far apart as panels may be."""
+    """``scheduled`` with the loop over panels inside those over the rows of memory that ``copy``
+    reads, which hardware prefetchers follow within a row, not from one to the next. Of panels
+    narrower than a cache line, a few at a time: each is written line by line, and lines as far
+    apart as panels may map to one set of a cache."""
     (made,) = scheduled.scop.statement(copy).writes
     panels = scheduled.scop.tensor(made.tensor)
     own = len(panels.shape) - panels.contracted
@@ -245,7 +245,7 @@ def _row_by_row(scheduled: Scheduled, copy: str, p: Packing, machine: Machine) -
 
 
 def _in_order(scheduled: Scheduled, copy: str, p: Packing, kept: Collection[str]) -> Scheduled:
-    """``scheduled`` with constants in the order in which ``copy`` reads them for panels."""
+    """``scheduled`` with constants packed in the order in which ``copy`` reads them for panels."""
     statement = scheduled.scop.statement(copy)
     inner = [loop.at[copy] for loop in loops_above(scheduled.tree, copy)][-1:]
     lanes = [d for d in statement.dims if any(mentions(last, (d,)) for last in inner)]
@@ -271,13 +271,14 @@ def _in_order(scheduled: Scheduled, copy: str, p: Packing, kept: Collection[str]
 
 
 def _around(scheduled: Scheduled, p: Packing) -> str | None:
-    """The loop whose iterations each make the panels: the innermost around those that use them
-    again, or one further outside where the operand stays the same, on the same thread; '' for none,
-    where it is known how much that is and nothing else writes it; None: there is no such loop."""
+    """The loop in whose iterations panels are packed: the innermost around all that reuse them, or
+    further outside while the operand stays the same and the thread, too. '' for packing before
+    everything, where its size is known and nothing writes the operand; None if there is no such
+    loop."""
     scop = scheduled.scop
     statement = scop.statement(p.statement)
     read = statement.reads[p.operand]
-    moving = {d for d in statement.dims if any(mentions(i, (d,)) for i in read.indices)}
+    moving = {d for d in statement.dims if moves(read, d)}
     writers = {s.name for s in scop.statements if read.tensor in {w.tensor for w in s.writes}}
     above = loops_above(scheduled.tree, p.statement)
     place = [loop.name for loop in above].index(p.loop) - 1
@@ -295,8 +296,8 @@ def _around(scheduled: Scheduled, p: Packing) -> str | None:
 
 
 def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:
-    """``scheduled`` with temporaries as small as its order allows; those of whole nests stay, and
-    so do those that are ``kept``. What several versions of a nest use, each has for itself."""
+    """``scheduled`` with temporaries contracted as far as the order allows, but those of packed
+    panels and those that are ``kept``. Each version of a nest gets temporaries of its own."""
     for tensor in scheduled.scop.tensors:
         if tensor.role == "temp" and tensor.scope == "global" and tensor.name not in kept:
             scheduled, names = _apart(scheduled, tensor.name)
@@ -309,11 +310,9 @@ def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:
 
 
 def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...]]:
-    """``scheduled`` with a temporary for each version of a nest that uses ``tensor``; their names.
-
-    There is but one where no statement is there in several versions, where statements without a
-    textual place use it, or where it is none of the program's own.
-    """
+    """``scheduled`` with a temporary for each version of a nest that uses ``tensor``, and their
+    names. Only one where no statement has versions, one that uses it has no textual position, or
+    the scheduler made the tensor itself."""
     if tensor not in {t.name for t in scheduled.original.tensors}:
         return scheduled, (tensor,)
     users = {s.name: s for s, _, _ in accesses_of(scheduled.scop, tensor)}
@@ -327,16 +326,17 @@ def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...
     return replace(scheduled, scop=scop), names
 
 
-# ---- Last strategy: the statements of a group in their textual order, which is always legal.
+# ---- The last strategy: the statements of a group in their textual order, which is always legal.
 #
-# Whatever is left to order inside the loops around the group, the program's own loops order it.
+# Dependences that the loops around the group leave are satisfied by the program's own loops.
 
 
 _Item = tuple[Statement, tuple[int | str, ...]]  # a statement and what is left of its position
 
 
 def as_written(planner: Planner, group: Group) -> Tree:
-    """All textual loops of ``group``, serial; those that the loops above fix run once."""
+    """All textual loops of ``group``, serial; those that the loops above determine have one
+    iteration."""
     inside = set(group.names)
     statements = [s for s in planner.scop.statements if s.name in inside]
     return _sequence(planner, [(s, s.position) for s in statements])
@@ -357,7 +357,7 @@ def _shared(planner: Planner, items: Sequence[_Item]) -> Tree:
     return Band((loop,), _sequence(planner, [(s, position[1:]) for s, position in items]))
 
 
-# ---- Partial results: a serial nest that only folds runs on threads, each with results of its own.
+# ---- Partial results: a serial reduction is split among threads, each with its own partial result.
 #
 #     for i: for j: y[j] += A[i, j] · x[i]
 #     →
@@ -365,17 +365,16 @@ def _shared(planner: Planner, items: Sequence[_Item]) -> Tree:
 #     parallel i_t: for i_p: for j: P[i_t, j] += A[i, j] · x[i]
 #     for i_t: y[:] += P[i_t, :]
 #
-# Done where all that stands between the iterations of an outermost loop is the order of sums,
-# which is free. The pieces are long, so that the results of all of them are short beside what
-# they read.
+# Done where an outermost loop carries reduction dependences only. The pieces are long, so that
+# their partial results are small beside what they read.
 
 
-PIECE = 128  # iterations that fold into one set of partial results
+PIECE = 128  # iterations that reduce into one set of partial results
 
 
 def partial_results(scheduled: Scheduled, kept: Collection[str] = ()) -> Scheduled:
-    """``scheduled``, whose outermost serial loops that only fold run in parallel pieces, without
-    those that fold into a tensor that is ``kept``."""
+    """``scheduled`` with the outermost serial loops that carry reductions only split into parallel
+    pieces, without those that reduce into a tensor that is ``kept``."""
     for loop in _outermost(scheduled.tree):
         if loop.kind == "serial":
             try:
@@ -386,7 +385,7 @@ def partial_results(scheduled: Scheduled, kept: Collection[str] = ()) -> Schedul
 
 
 def _outermost(tree: Tree) -> list[Loop]:
-    """The first loop of every top-level nest with further loops inside."""
+    """The first loop of each top-level nest that has further loops inside."""
     nests = tree.children if isinstance(tree, TreeSequence) else (tree,)
     return [
         nest.loops[0]
@@ -422,7 +421,7 @@ def _in_pieces(scheduled: Scheduled, loop: Loop, kept: Collection[str]) -> Sched
 
 
 def _independent(scheduled: Scheduled, loop: Loop) -> bool:
-    """Whether only the order of sums stands between the iterations of ``loop``."""
+    """Whether ``loop`` carries reduction dependences only."""
     inside = set(loop.at)
     hard = [
         Distances(d)
@@ -433,26 +432,25 @@ def _independent(scheduled: Scheduled, loop: Loop) -> bool:
     return plane is not None and plane.coincident
 
 
-# ---- What the scheduler does without, once the checkers have refused what it chose.
+# ---- Limits: what the scheduler does without, once the checkers have refused its schedule.
 #
 #     everything
-#     → without what it did to the statements of the violated dependence: these keep their textual
-#       loops and their storage, all others have what they had
-#     → without changes of storage
-#     → without threads
+#     → the statements of the violated dependence keep their textual loops and their storage
+#     → no tensor changes its storage
+#     → one thread
 #
-# What is refused even then runs as it is written. Each step is told to the user.
+# A program that is refused even then keeps its textual order. The user is told of each step.
 
 
-STEPS = 3  # refusals after each of which the statements named are set aside
+STEPS = 3  # refusals, of which each sets the statements that it names aside
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a schedule may not do, and why, in the order in which it was given up."""
+    """What a schedule may not do; ``given_up``: why, in the order in which it was given up."""
 
-    plain: frozenset[str] = frozenset()  # statements that stay as they are written
-    storage: bool = True  # whether any tensor may change
+    plain: frozenset[str] = frozenset()  # statements that keep their textual loops
+    storage: bool = True  # whether tensors may change
     one_thread: bool = False
     given_up: tuple[str, ...] = ()
 
@@ -465,7 +463,7 @@ class Limits:
 
     def after(self, error: CompileError, scop: Scop, threads: int) -> Limits | None:
         """What to do without next, where a schedule of ``scop`` for ``threads`` was refused; None
-        where nothing is left."""
+        if nothing is left."""
         about = error.statements if isinstance(error, IllegalScheduleError) else ()
         named = [s.name for s in scop.statements if s.name in about and s.name not in self.plain]
         if named and len(self.given_up) < STEPS:

@@ -38,12 +38,12 @@ def host_machine() -> Machine:
 
 
 def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, ...]:
-    """``caches`` with what the record of such a processor has of the last one, if there is one.
+    """``caches`` with the last one completed from the record of such a processor, if there is one.
 
-    Its rate, which kernels do not tell, and in which makers differ by a factor of five, and whether
-    it foresees what is read. And its size, where the one that is told is many times as large:
-    hypervisors tell that of the whole package, which other machines fill as well (of 480 MiB, two
-    cores were found to have 60 to 90).
+    Its bandwidth, which kernels do not report and in which makers differ by a factor of five, and
+    whether it has a sequential prefetcher. And its size, if the reported one is many times as
+    large: hypervisors report the whole package, which other machines share (of 480 MiB, two cores
+    were found to have 60 to 90).
     """
     record = _record_of(caches, target)
     if record is None:
@@ -51,7 +51,9 @@ def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, .
     *inner, last = caches
     like = record.caches[-1]
     size = like.size if last.size > _PACKAGE * like.size else last.size
-    told = replace(last, size=size, bandwidth=like.bandwidth, foresees=like.foresees)
+    told = replace(
+        last, size=size, bandwidth=like.bandwidth, sequential_prefetcher=like.sequential_prefetcher
+    )
     return (*inner, told)
 
 

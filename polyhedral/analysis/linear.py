@@ -171,6 +171,14 @@ def known_extent(statement: Statement, dim: str) -> int | None:
     return None
 
 
+def hull_extent(statement: Statement, dim: str) -> int | None:
+    """The same of the ``hull``: at most how many values, for choices and costs alone."""
+    match hull(statement).get(dim):
+        case Literal() as begin, Literal() as end:
+            return max(1, int(end.value) - int(begin.value))
+    return None
+
+
 def expression_moves(statement: Statement, expr: Expr, dim: str) -> bool:
     """Whether ``expr``, over the reads of ``statement``, may have other values along ``dim``."""
     return any(
@@ -191,9 +199,7 @@ def operand_number(load: Load) -> int:
     return load.source
 
 
-def moves(access: Access, dim: str) -> bool:
-    """Whether ``access`` may touch other elements along ``dim``."""
-    return any(
-        split is None or bool(split.coefficients.get(dim))
-        for split in (linear(index, (dim,)) for index in access.indices)
-    )
+def moves(access: Access, *dims: str) -> bool:
+    """Whether ``access`` may touch other elements along one of ``dims``."""
+    splits = (linear(index, dims) for index in access.indices)
+    return any(split is None or any(split.coefficients.values()) for split in splits)

@@ -14,7 +14,7 @@ from weft.ir.machine import Machine, outer_product
 from weft.ir.scalar_expr import Expr, Literal, Var, walk
 from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, children
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.linear import box, moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _costs(
     words = instruction.depth // instruction.word  # vectors of them, for each of a step's lanes
     loads = 0.0
     for read in s.reads:
-        moved = {dim for dim in (*rows, lane) if any(mentions(i, (dim,)) for i in read.indices)}
+        moved = {dim for dim in (*rows, lane) if moves(read, dim)}
         each = vectors * words if lane in moved else 1
         loads += each * prod(rows[dim] for dim in moved - {lane})
     kept = _kept(s, lane, payload.lanes, width)

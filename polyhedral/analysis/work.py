@@ -27,23 +27,23 @@ def _weight(node: Expr) -> float:
     return _CHEAP.get(node.op, FUNCTION)
 
 
-# ---- Row tiles: how many rows of an intermediate go together so that they stay in a cache.
+# ---- Row tiles: how many rows of an intermediate stay in a cache from producer to consumer.
 #
 #     S = A * B; T = f(S); Y = T * C   →   for i_t: { S[i_t] = A[i_t] * B; … ; Y[i_t] = T[i_t] * C }
 #
-# Closed forms over bytes: what a tile leaves in the cache does not go through memory, what every
-# tile reads (``held``: B and C) has to stay there as well, or comes again for each of them.
+# In bytes: the rows of a tile do not go through memory; what every tile reads (``held``: B and C)
+# has to stay in the cache as well, or is read again for each of them.
 
 
-LEAST_ROWS = 16  # of a tile: fewer and operands are hardly used again
+LEAST_ROWS = 16  # of a tile: with fewer, operands are hardly reused
 
 
-def rows_together(near: int, rows: int, row: int, held: int) -> int:
-    """How many of ``rows``, each of ``row`` bytes, go through a cache of ``near`` bytes at once,
-    while all of them use the same ``held`` bytes; 0 where that moves no less than all rows
-    written once and read once do."""
-    stays = 2 * held <= near
-    room = near - near // 4 - held if stays else near // 2
+def rows_in_cache(cache: int, rows: int, row: int, held: int) -> int:
+    """How many of ``rows``, each of ``row`` bytes, stay in a ``cache`` of so many bytes at a time,
+    while all of them read the same ``held`` bytes; 0 if that moves no fewer bytes than writing and
+    reading all rows once."""
+    stays = 2 * held <= cache
+    room = cache - cache // 4 - held if stays else cache // 2
     most = min(rows, room // max(row, 1))
     if most < min(rows, LEAST_ROWS):
         return 0

@@ -1,11 +1,11 @@
-"""Register tiles of a product over tiles for the caches.
+"""The loops of a product: register tiles in cache tiles.
 
-parallel i_t: for j_t:
-  C = …                                    what comes before the sums of a tile
-  for k_t:
-    pack                                   what jumps along the lanes
-    for j_r: for i_r: registers            a row of tiles uses the same lanes (or `rows_stay`)
-  … = C                                    what comes after them
+    parallel i_t: for j_t:
+      C = …                                  prologue of a tile, before its sums
+      for k_t:
+        pack                                 operands that are strided along the lanes
+        for j_r: for i_r: registers          tiles that use the same lanes (or `jr_inside_ir`)
+      … = C                                  epilogue of a tile
 
 Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.
 """
@@ -20,44 +20,47 @@ from weft.ir.scalar_expr import Expr, Var, substitute
 from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import hull_extent, mentions
 from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
     cache_tiles,
     even,
+    kc_of,
     nearest,
     sharers_of,
-    steps_at_once,
 )
-from weft.polyhedral.policy.lanes import from_first, size_of
-from weft.polyhedral.policy.operand_panels import from_panels
-from weft.polyhedral.policy.pack_per_tile import panels_of
+from weft.polyhedral.policy.lanes import from_lower_bound
+from weft.polyhedral.policy.matrix_vector import STEPS, read_once, streamed_weights, strip_width
+from weft.polyhedral.policy.operand_panels import worth_packing
+from weft.polyhedral.policy.pack_per_tile import pack_per_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import Product, shape, sums_of
+from weft.polyhedral.policy.product import Product, Tile, shape, sums_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
-from weft.polyhedral.policy.stationary_operand import lanes_stay, rows_stay, that_stay
-from weft.polyhedral.policy.streamed import STEPS, far_rows, read_once, strip_of
-from weft.polyhedral.policy.streamed_operand import FarLanes, far_lanes
-from weft.polyhedral.policy.tile_ends import turned_ends
-from weft.polyhedral.policy.weight_stationary import inside_panels
+from weft.polyhedral.policy.stationary_operand import (
+    jr_inside_ir,
+    lane_operand_stationary,
+    stationary_extent,
+)
+from weft.polyhedral.policy.streamed_operand import StreamedOperand, streamed_operand
+from weft.polyhedral.policy.tile_ends import transposed_epilogue
+from weft.polyhedral.policy.weight_stationary import weight_stationary_loops
 
-SHARED_OUT = 240  # rows of a tile that threads share out: few enough to come out even
-AGAIN = 16  # register tiles that use the same lanes one after the other: copies of these pay
-BESIDE = 64  # iterations that share panels of what none of them moves through
+SHARED_OUT = 240  # rows of a cache tile that threads share out: few enough to come out even
+AGAIN = 16  # register tiles that use the same lanes in a row: packing for these pays
+BESIDE = 64  # iterations that share packed panels that none of them moves through
 
 _SERIAL: Kind = "serial"
 _PARALLEL: Kind = "parallel"
-Tile = tuple[tuple[int, ...], int]  # rows and lanes
 Step = tuple[str, Expr, Kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The loops of a product down to its register ``tile``, each with a hint for its name, its
-    value and its kind: ``around`` all of the stream, for one part of it (``stream``), and ``near``,
-    inside of which operands are used again. ``steps``: how many steps at a time go through a tile,
-    all of them if 0. ``panels``: the numbers of reads that come from panels although they lie along
-    the lanes. ``shared``: tiles that read the same lanes ask for the next ones."""
+    """The loops of a product down to its register ``tile``, each as a hint for its name, its value
+    and its kind: ``around`` the reduction; over parts of it (``stream``); over register tiles
+    (``near``), which reuse operands. ``steps``: of the reduction at a time through a tile, all if
+    0. ``panels``: numbers of the reads that are packed although contiguous along the lanes.
+    ``shared``: tiles that read the same lanes prefetch the next ones."""
 
     tile: Tile
     around: tuple[Step, ...]
@@ -69,7 +72,7 @@ class Tiling:
 
 
 def blocked(planner: Planner, p: Product) -> Tree:
-    """Register tiles of ``p`` over tiles for the caches."""
+    """``p`` in register tiles over cache tiles."""
     tiling = _cache_tiles(planner, p)
     steps = (*tiling.around, *tiling.stream, *tiling.near)
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
@@ -77,14 +80,14 @@ def blocked(planner: Planner, p: Product) -> Tree:
 
 
 def within_tile(planner: Planner, p: Product, size: int) -> Tree:
-    """Register tiles of ``p`` in a tile of ``size`` rows and lanes, for all rows of which operands
-    that jump along the lanes come from panels, and others as well where the rows are many."""
+    """Register tiles of ``p`` in a tile of ``size`` rows and lanes. For all of its rows, operands
+    that are strided along the lanes are packed, and others as well where the rows are many."""
     tile = shape(planner, p, whole=True)
     sizes = zip((p.lanes, *p.rows), (tile[1], *tile[0]), strict=True)
     steps = [_part(planner, p), *((f"{d}_r", Var(d) // size, _SERIAL) for d, size in sizes)]
     loops = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
     again = size >= AGAIN * prod(tile[0])
-    planner.packings += panels_of(planner, p, loops[2].name, tile, again=again)
+    planner.packings += pack_per_tile(planner, p, loops[2].name, tile, again=again)
     points = {
         d: Var(d) % size for d, size in zip((*p.rows, p.lanes), (*tile[0], tile[1]), strict=True)
     }
@@ -93,8 +96,8 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
 
 
 def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane]) -> Tree:
-    """``group``, as ``together`` found it, in cache tiles: what comes before and after the sums of
-    a tile, and the sums in register tiles."""
+    """``group`` in cache tiles, with the ``planes`` of ``fusable_epilogue``: prologue and epilogue
+    of a tile, and its sums in register tiles."""
     (p,) = sums_of(planner, group)
     tiling = _cache_tiles(planner, p, shared=True)
     shared = tiling.around if tiling.stream else (*tiling.around, *tiling.near)
@@ -112,7 +115,7 @@ def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane
     points = [_for_all(dims, value) for value in in_tile]
     near = [_for_all(dims, value) for _, value, _ in tiling.near] if tiling.stream else []
     elements = prod(tiling.tile[0]) * tiling.tile[1]
-    planner.planned |= turned_ends(planner, inside, p.statement, points, elements, near)
+    planner.planned |= transposed_epilogue(planner, inside, p.statement, points, elements, near)
     return _with_loops(loops, planner.nest(inside))
 
 
@@ -123,22 +126,22 @@ def _for_all(dims: Mapping[str, At], value: Expr) -> At:
 
 
 def _registers(planner: Planner, p: Product, tiling: Tiling, loops: Sequence[Loop]) -> Tree:
-    """One register tile of ``p`` inside of ``loops``, and what is copied for its neighbours."""
+    """One register tile of ``p`` inside ``loops``, and the packing that its neighbours share."""
     s = planner.scop.statement(p.statement)
     near = loops[len(loops) - len(tiling.near) :]
-    p = replace(p, jumping=(*p.jumping, *tiling.panels))
+    p = replace(p, needs_packing=(*p.needs_packing, *tiling.panels))
     inside = _points(planner, p, _in_tile(s, p, tiling.tile), tiling.steps)
     first = (*near, *inside)[0]
-    rows = far_rows(planner, p, tiling.tile[1]) if tiling.steps else {}
-    planner.packings += panels_of(planner, p, first.name, tiling.tile, in_rows=rows)
+    rows = streamed_weights(planner, p, tiling.tile[1]) if tiling.steps else {}
+    planner.packings += pack_per_tile(planner, p, first.name, tiling.tile, in_rows=rows)
     return _marked(planner, p, tiling, inside)
 
 
 def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
-    """Rows and lanes of ``tile``, counted from its first: by dim, lanes last."""
+    """The points of ``tile`` by dim, counted from its first; lanes last."""
     found: dict[str, Expr] = {}
     for dim, size in (*zip(p.rows, tile[0], strict=True), (p.lanes, tile[1])):
-        value = from_first(s, dim)
+        value = from_lower_bound(s, dim)
         found[dim] = value % size if _cut(s, dim, size) else value
     return found
 
@@ -146,8 +149,8 @@ def _in_tile(s: Statement, p: Product, tile: Tile) -> dict[str, Expr]:
 def _points(
     planner: Planner, p: Product, points: Mapping[str, Expr], steps: int = 0
 ) -> tuple[Loop, ...]:
-    """The loops of a register tile: its stream, so many ``steps`` of it at a time (0: in any
-    parts), then the ``points`` of its rows and lanes."""
+    """The loops of a register tile: its reduction, ``steps`` at a time (0: in any parts), then the
+    ``points`` of its rows and lanes."""
     at = [Var(d) % steps if steps else Var(d) for d in p.stream]
     stream = [planner.loop(d, {p.statement: e}) for d, e in zip(p.stream, at, strict=True)]
     inside = (planner.loop(f"{d}_p", {p.statement: e}) for d, e in points.items())
@@ -155,179 +158,201 @@ def _points(
 
 
 def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ...]) -> Tree:
-    """The register tile. Lanes on other pages with each step are asked for, unless what tiles read
-    is foreseen as they lie one after the other; so are those that come from memory, of a few rows.
-    """
+    """The register tile. Unpacked lanes that are on another page at each step are prefetched,
+    unless tiles read what is contiguous or prefetch for each other; so are few rows that come from
+    memory."""
     foreseen = tiling.shared or tiling.steps > 0
     s, machine = planner.scop.statement(p.statement), planner.machine
-    panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {*p.jumping}
+    panels = {n for n, read in enumerate(s.reads) if read.tensor in planner.operands} | {
+        *p.needs_packing
+    }
     panels |= {n for n in range(len(s.reads)) if planner.prepared(s, n)}
     far = set(on_new_pages(planner.scop, s, p.lanes, p.stream)) - panels
     ahead = machine.misses if far and not foreseen and p.instruction is None else 0
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
         lines = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine)
-        ahead = (0 if machine.caches[-1].foresees else lines) if lines else ahead
+        ahead = (0 if machine.caches[-1].sequential_prefetcher else lines) if lines else ahead
     payload = RegisterTile(*tiling.tile, p.instruction, ahead, tiling.shared)
     return Mark(payload, Band(points, Leaf(p.statement)))
 
 
-def _copies(planner: Planner, p: Product, tile: Tile, width: int) -> tuple[int, ...]:
-    """The reads, by number, that come from panels for ``width`` lanes."""
+def _worth_packing(planner: Planner, p: Product, tile: Tile, width: int) -> tuple[int, ...]:
+    """The reads, by number, for which packing pays if ``width`` lanes share it."""
     s, scop = planner.scop.statement(p.statement), planner.scop
-    found = from_panels(scop, p, tile, width, planner.machine)
+    found = worth_packing(scop, p, tile, width, planner.machine)
     return tuple(n for n in found if not planner.prepared(s, n))
 
 
 def _cut(s: Statement, dim: str, size: int) -> bool:
     """Whether ``dim`` has more than ``size`` values."""
-    return (size_of(s, dim) or size + 1) > size
+    return (hull_extent(s, dim) or size + 1) > size
 
 
-def _near(planner: Planner, p: Product, tile: Tile) -> list[Step]:
-    """The loops over register tiles, lanes first."""
+def _register_loops(planner: Planner, p: Product, tile: Tile) -> list[Step]:
+    """The loops over register tiles, jr outside."""
     s = planner.scop.statement(p.statement)
     sizes = ((p.lanes, tile[1]), *zip(p.rows, tile[0], strict=True))
-    return [(f"{d}_r", from_first(s, d) // size, _SERIAL) for d, size in sizes if _cut(s, d, size)]
+    return [
+        (f"{d}_r", from_lower_bound(s, d) // size, _SERIAL) for d, size in sizes if _cut(s, d, size)
+    ]
 
 
 def _rows_first(p: Product, near: Sequence[Step]) -> tuple[Step, ...]:
-    """``near`` with the loop over register tiles along the lanes inside of all others."""
+    """``near`` with jr, the loop along the lanes, innermost."""
     return tuple(sorted(near, key=lambda step: mentions(step[1], (p.lanes,))))
 
 
 def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tiling:
-    """The loops of ``p``; those of which there would be one iteration are left out. The sums of a
-    window are in no other cache than registers. ``shared``: other statements use those of a tile.
-    """
+    """The loops of ``p``, but those of one iteration. The sums of a window are kept in registers
+    only. ``shared``: other statements use the sums of a tile."""
     s = planner.scop.statement(p.statement)
     rows, lanes = tile = shape(planner, p)
     best = _sizes(planner, p)
-    width = nearest(best.width, lanes)
-    beside = _beside(planner, p)
-    inside = () if beside else inside_panels(planner, p, lanes)
+    width = nearest(best.nc, lanes)
+    beside = _panel_reusing(planner, p)
+    inside = () if beside else weight_stationary_loops(planner, p, lanes)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
-    block = best.shared_rows if shared else best.rows
+    block = best.mc_shared if shared else best.mc
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
     block = block if sharers == 1 else min(block, SHARED_OUT)
     stream = _part(planner, p)
-    copies = _copies(planner, p, tile, width)
+    copies = _worth_packing(planner, p, tile, width)
     known = p.window or planner.short_streams.get(p.statement, False)
     short = known or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in (*beside, *inside))
     if p.statement in planner.row_tiles:  # all of its rows are in a cache
-        near = (*again, *_near(planner, p, tile))
+        near = (*again, *_register_loops(planner, p, tile))
         return Tiling(tile, tuple(around), () if short else (stream,), near)
     if not beside and read_once(planner, p, tile):
-        return _streamed_tiles(planner, p, tile, around)
-    far = far_lanes(planner, p, tile)
-    if far is not None:
-        return _far_tiles(planner, p, tile, far)
-    if lanes_stay(planner, p):
-        return _staying_tiles(planner, p, tile)
-    stay = rows_stay(planner, p, (lanes, width), (*p.jumping, *copies), whole=short)
+        return _matrix_vector_tiles(planner, p, tile, around)
+    streamed = streamed_operand(planner, p, tile)
+    if streamed is not None:
+        return _streamed_operand_tiles(planner, p, tile, streamed)
+    if lane_operand_stationary(planner, p):
+        return _stationary_tiles(planner, p, tile)
+    jr_inside = jr_inside_ir(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
     sizes: list[tuple[str, int, Kind]] = []
     if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
         if short:
-            near = tuple((hint, value, _PARALLEL) for hint, value, _ in _near(planner, p, tile))
+            near = tuple(
+                (hint, value, _PARALLEL) for hint, value, _ in _register_loops(planner, p, tile)
+            )
             return Tiling(tile, (), (), near)
-        sizes.append((p.lanes, even(sharers, size_of(s, p.lanes), lanes, width), _PARALLEL))
+        sizes.append((p.lanes, even(sharers, hull_extent(s, p.lanes), lanes, width), _PARALLEL))
     else:
         for row, size in zip(p.rows, rows, strict=True):
-            total = size_of(s, row)
-            # Rows that go by once, with sums of no cache tile, need no end.
-            most = total + size if total and stay and short else block
+            total = hull_extent(s, row)
+            # With jr inside and an unblocked reduction, rows pass once: mc does not limit them.
+            most = total + size if total and jr_inside and short else block
             sizes.append((row, even(sharers, total, size, most), _PARALLEL))
         kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
-            around.append((f"{dim}_t", from_first(s, dim) // size, kind))
+            around.append((f"{dim}_t", from_lower_bound(s, dim) // size, kind))
     if beside and not around:
-        size = even(sharers, size_of(s, beside[0]), 1, BESIDE)
+        size = even(sharers, hull_extent(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
-    near = (*again, *_near(planner, p, tile))
-    if stay:
+    near = (*again, *_register_loops(planner, p, tile))
+    if jr_inside:
         near = _rows_first(p, near)
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
     return Tiling(tile, tuple(around), () if short else (stream,), near, panels=copies)
 
 
-def _far_tiles(planner: Planner, p: Product, tile: Tile, far: FarLanes) -> Tiling:
-    """The loops of ``p`` where lanes come in part by part, for all rows."""
+def _streamed_operand_tiles(
+    planner: Planner, p: Product, tile: Tile, streamed: StreamedOperand
+) -> Tiling:
+    """The loops of ``p`` where its lane operand is streamed, each panel once for all rows."""
     s, lanes = planner.scop.statement(p.statement), tile[1]
-    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in far.inside]
+    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in streamed.inside]
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
-    width = even(sharers, size_of(s, p.lanes), lanes, far.width) if far.steps else lanes
+    width = (
+        even(sharers, hull_extent(s, p.lanes), lanes, streamed.width) if streamed.steps else lanes
+    )
     if _cut(s, p.lanes, width):
-        around.append((f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL))
-    across = [step for step in _near(planner, p, tile) if mentions(step[1], (p.lanes,))]
-    down = [step for step in _near(planner, p, tile) if not mentions(step[1], (p.lanes,))]
-    rows = (*((d, Var(d), _SERIAL) for d in far.inside), *down)
-    part: Step = (f"{far.cut}_t", from_first(s, far.cut) // max(1, far.steps), _SERIAL)
-    outer = ((part, *across) if far.copied else (part,)) if far.steps else ()
-    near = rows if far.copied or not far.steps else (*across, *rows)
-    shared = not far.copied
-    return Tiling(tile, tuple(around), outer, near, panels=far.copied, shared=shared)
+        around.append((f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL))
+    across = [step for step in _register_loops(planner, p, tile) if mentions(step[1], (p.lanes,))]
+    down = [step for step in _register_loops(planner, p, tile) if not mentions(step[1], (p.lanes,))]
+    rows = (*((d, Var(d), _SERIAL) for d in streamed.inside), *down)
+    part: Step = (
+        f"{streamed.cut}_t",
+        from_lower_bound(s, streamed.cut) // max(1, streamed.steps),
+        _SERIAL,
+    )
+    outer = ((part, *across) if streamed.copied else (part,)) if streamed.steps else ()
+    near = rows if streamed.copied or not streamed.steps else (*across, *rows)
+    shared = not streamed.copied
+    return Tiling(tile, tuple(around), outer, near, panels=streamed.copied, shared=shared)
 
 
-def _staying_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
-    """The loops of ``p`` where lanes stay in the second cache while all rows go by."""
-    s, block = planner.scop.statement(p.statement), that_stay(planner, p)
-    width = even(sharers_of(planner, s, ()), size_of(s, p.lanes), tile[1], block)
-    lanes: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
-    near = _rows_first(p, _near(planner, p, tile))
+def _stationary_tiles(planner: Planner, p: Product, tile: Tile) -> Tiling:
+    """The loops of ``p`` where lanes stay in L2 while all rows pass."""
+    s, block = planner.scop.statement(p.statement), stationary_extent(planner, p)
+    width = even(sharers_of(planner, s, ()), hull_extent(s, p.lanes), tile[1], block)
+    lanes: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
+    near = _rows_first(p, _register_loops(planner, p, tile))
     return Tiling(tile, (lanes,) if _cut(s, p.lanes, width) else (), (), near)
 
 
-def _streamed_tiles(planner: Planner, p: Product, tile: Tile, around: Sequence[Step]) -> Tiling:
+def _matrix_vector_tiles(
+    planner: Planner, p: Product, tile: Tile, around: Sequence[Step]
+) -> Tiling:
     """The loops of ``p`` where what it reads along the lanes is used once: strips of sums that stay
-    in the first cache, through which a few steps go at a time."""
+    in L1, and a few steps of the reduction at a time through each."""
     s, (step,) = planner.scop.statement(p.statement), p.stream
-    sharers, strip = sharers_of(planner, s, [d for d, _, _ in around]), strip_of(planner, p, tile)
-    width = even(sharers, size_of(s, p.lanes), tile[1], strip)
-    strips: Step = (f"{p.lanes}_t", from_first(s, p.lanes) // width, _PARALLEL)
+    sharers, strip = (
+        sharers_of(planner, s, [d for d, _, _ in around]),
+        strip_width(planner, p, tile),
+    )
+    width = even(sharers, hull_extent(s, p.lanes), tile[1], strip)
+    strips: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
     cut = (strips,) if _cut(s, p.lanes, width) else ()
     part: Step = (f"{step}_t", Var(step) // STEPS, _SERIAL)
-    return Tiling(tile, (*around, *cut), (part,), tuple(_near(planner, p, tile)), steps=STEPS)
+    return Tiling(
+        tile, (*around, *cut), (part,), tuple(_register_loops(planner, p, tile)), steps=STEPS
+    )
 
 
 def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
-    """Whether threads share out lanes, and each takes all rows: these are in one block, and fewer,
-    so that less is read by all threads."""
+    """Whether threads share out the lanes and each takes all rows: these fit into one block and are
+    fewer than the lanes, so that less is read by all threads."""
     s = planner.scop.statement(p.statement)
     if planner.threads == 1 or not p.rows:
         return False
-    rows, lanes = [size_of(s, row) for row in p.rows], size_of(s, p.lanes)
+    rows, lanes = [hull_extent(s, row) for row in p.rows], hull_extent(s, p.lanes)
     known = [n for n in rows if n is not None and n <= block]
     return len(known) == len(rows) and lanes is not None and prod(known) <= lanes
 
 
 def _part(planner: Planner, p: Product) -> Step:
-    """A loop over parts of the stream."""
+    """The loop over parts of the reduction."""
     dim = p.stream[-1]
-    return f"{dim}_t", Var(dim) // steps_at_once(planner.machine), "serial"
+    return f"{dim}_t", Var(dim) // kc_of(planner.machine), "serial"
 
 
 def _sizes(planner: Planner, p: Product) -> CacheTiles:
-    """For elements as wide as the sums, or their operands where these are wider; as wide as the
-    operands where a matrix unit has the sums."""
+    """The cache tiles for elements as wide as the sums or the operands, whichever are wider; a
+    matrix unit holds its sums, so there as wide as the operands."""
     s, unit = planner.scop.statement(p.statement), p.instruction and p.instruction.unit
     accesses = s.reads if unit else (*s.writes, *s.reads)
     sizes = [planner.scop.tensor(a.tensor).dtype.itemsize for a in accesses]
-    best, stay = cache_tiles(planner.machine, max(sizes)), that_stay(planner, p)
+    best, stay = cache_tiles(planner.machine, max(sizes)), stationary_extent(planner, p)
     if not stay:
         return best
-    return replace(best, rows=stay, shared_rows=stay, width=max(1, stay // 2))
+    return replace(best, mc=stay, mc_shared=stay, nc=max(1, stay // 2))
 
 
-def _beside(planner: Planner, p: Product) -> tuple[str, ...]:
-    """The outer dims that operands in panels do not move along: their loops go inside, around the
-    register tiles, so that panels are used again. Those of constants are always there."""
+def _panel_reusing(planner: Planner, p: Product) -> tuple[str, ...]:
+    """The outer dims that packed operands do not move along: their loops go inside, around the
+    register tiles, so that panels are reused. Panels of constants are always there."""
     reads = planner.scop.statement(p.statement).reads
     if p.window:
         return ()
-    made = [reads[n] for n in p.jumping if planner.scop.tensor(reads[n].tensor).role != "constant"]
+    made = [
+        reads[n] for n in p.needs_packing if planner.scop.tensor(reads[n].tensor).role != "constant"
+    ]
     indices = [i for read in made for i in read.indices]
     return tuple(d for d in p.outer if made and not any(mentions(i, (d,)) for i in indices))
 

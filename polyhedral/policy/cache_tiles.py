@@ -1,20 +1,19 @@
-"""Sizes of cache tiles of a product, from the record of the machine.
+"""Sizes of the cache tiles of a product, from the record of the machine.
 
-    C[i, j] += A[i, k] * B[k, j]      rows i, lanes j, stream k
+    C[i, j] += A[i, k] * B[k, j]      rows i, lanes j, reduction k
 
-What Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008) found by
-hand and Low et al. ("Analytical modeling is enough for high-performance BLIS", 2016) by formulas,
-for register tiles as wide as several vectors, whose lanes come from the second cache:
+BLIS's kc, nc and mc: what Goto and van de Geijn ("Anatomy of high-performance matrix
+multiplication", 2008) found by hand and Low et al. ("Analytical modeling is enough for
+high-performance BLIS", 2016) by formulas, here for register tiles several vectors wide, whose lanes
+come from L2:
 
-* ``steps``: each part of the stream brings the sums into registers and back, which is to take
-  little beside the part's arithmetic;
-* ``width``: while a tile's lanes are used, rows come from beyond the second cache, which is to
-  take little beside the arithmetic of those lanes;
-* ``rows``: the sums of a tile and the lanes of a part share the second cache with what else goes
-  through it;
-* where the last cache is slow, or few rows would be left, rows stay in the second one as well, and
-  are twice as many as the lanes, which are copied, so that little comes from beyond it;
-* ``shared_rows``: the same where other statements use the sums of a tile.
+* ``kc``: loading and storing the sums for each part of the reduction is to take little beside its
+  arithmetic;
+* ``nc``: reading the rows from L3 is to take little beside the arithmetic of a tile's lanes;
+* ``mc``: the sums of a tile and the lanes of a part share L2 with what passes through it;
+* where L3 is slow, or few rows would be left, the rows stay in L2, too, and are twice as many as
+  the lanes, which are packed, so that little comes from beyond L2;
+* ``mc_shared``: the same where other statements use the sums of a tile.
 """
 
 from __future__ import annotations
@@ -26,64 +25,64 @@ from math import gcd, isqrt, prod, sqrt
 from weft.ir.dtypes import float32
 from weft.ir.machine import Machine, register_tile
 from weft.ir.scop import Statement
-from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.policy.planner import Planner
 
-SELDOM = 128  # of the time of its arithmetic, what it may take to bring sums into registers
+SELDOM = 128  # arithmetic takes this many times as long as loading and storing the sums
 HIDDEN = 16  # the same of operands that arrive while others are computed with
-SUMS = 0.5  # of the second cache, for the sums of a tile and the lanes of a part
-TOGETHER = 0.75  # of the second cache, for sums, lanes and rows
-IN_PLACE = 0.28  # of the second cache, for a square tile of what is updated in place
+SUMS = 0.5  # of L2, for the sums of a tile and the lanes of a part
+TOGETHER = 0.75  # of L2, for sums, lanes and rows
+IN_PLACE = 0.28  # of L2, for a square tile that is updated in place
 
 
 @dataclass(frozen=True, slots=True)
 class CacheTiles:
-    """Numbers of elements, at least 1: see above; ``square``: a side of tiles that are updated in
-    place."""
+    """Numbers of elements, at least 1; see the top of the file. ``square``: the side of tiles that
+    are updated in place."""
 
-    steps: int
-    width: int
-    rows: int
-    shared_rows: int
+    kc: int
+    nc: int
+    mc: int
+    mc_shared: int
     square: int
 
 
 def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
-    """Sizes for operands and sums of ``itemsize`` bytes."""
-    steps = steps_at_once(machine)
+    """The sizes for operands and sums of ``itemsize`` bytes."""
+    kc = kc_of(machine)
     last = machine.caches[-1]
-    width = HIDDEN * machine.vector_bytes * machine.fma_per_cycle / last.bandwidth
-    rows = SUMS * machine.near / (width * itemsize) - steps
-    shared = rows / 2
-    if rows < width or not rows_from_last(machine, itemsize):
-        # The root of steps * (rows + width) + rows * width = elements, where rows = 2 * width.
-        elements = TOGETHER * machine.near / itemsize
-        width = (sqrt(9 * steps**2 + 8 * elements) - 3 * steps) / 4
-        rows = shared = 2 * width
+    nc = HIDDEN * machine.vector_bytes * machine.fma_per_cycle / last.bandwidth
+    mc = SUMS * machine.l2 / (nc * itemsize) - kc
+    shared = mc / 2
+    if mc < nc or not l3_feeds_rows(machine, itemsize):
+        # The root of kc * (mc + nc) + mc * nc = elements, where mc = 2 * nc.
+        elements = TOGETHER * machine.l2 / itemsize
+        nc = (sqrt(9 * kc**2 + 8 * elements) - 3 * kc) / 4
+        mc = shared = 2 * nc
     return CacheTiles(
-        steps,
-        max(1, int(width)),
-        max(1, int(rows)),
+        kc,
+        max(1, int(nc)),
+        max(1, int(mc)),
         max(1, int(shared)),
-        max(1, isqrt(int(IN_PLACE * machine.near / itemsize))),
+        max(1, isqrt(int(IN_PLACE * machine.l2 / itemsize))),
     )
 
 
-def rows_from_last(machine: Machine, itemsize: int) -> bool:
-    """Whether the last cache hands out rows at twice the rate at which register tiles use them."""
+def l3_feeds_rows(machine: Machine, itemsize: int) -> bool:
+    """Whether L3 delivers rows at twice the rate at which register tiles use them."""
     _, vectors = register_tile(machine, float32)
     return 2 * itemsize * machine.fma_per_cycle / vectors <= machine.caches[-1].bandwidth
 
 
-def lanes_from_last(machine: Machine) -> bool:
-    """Whether the last cache hands out lanes at the rate at which register tiles use them."""
+def l3_feeds_lanes(machine: Machine) -> bool:
+    """Whether L3 delivers lanes at the rate at which register tiles use them."""
     rows, _ = register_tile(machine, float32)
     return machine.vector_bytes * machine.fma_per_cycle / rows <= machine.caches[-1].bandwidth
 
 
-def steps_at_once(machine: Machine) -> int:
-    """Steps of a stream that run at once, where it is cut: a vector of sums is loaded and stored
-    once for each part of it, and multiplied and added once for each step."""
+def kc_of(machine: Machine) -> int:
+    """Steps of a reduction in a part: each vector of sums is loaded and stored once per part,
+    multiplied and added once per step."""
     moved = 1 / machine.loads_per_cycle + 1  # cycles; one store in each
     return max(1, int(SELDOM * moved * machine.fma_per_cycle))
 
@@ -93,16 +92,16 @@ def nearest(size: int, tile: int) -> int:
     return tile * max(1, round(size / tile))
 
 
-# ---- Tiles for the caches that come out even among threads.
+# ---- Cache tiles of even numbers among threads.
 
 
-AMPLE = 16  # iterations for each thread, one more of which is nothing
+AMPLE = 16  # iterations per thread of which one more does not matter
 
 
 def sharers_of(planner: Planner, s: Statement, around: Sequence[str]) -> int:
-    """How many threads have to share out what is inside of parallel loops along the dims
-    ``around`` of ``s``: 1 where each thread has as many iterations of these as any other."""
-    sizes = [size_of(s, dim) for dim in around]
+    """How many threads have to share out what is inside parallel loops along the dims ``around`` of
+    ``s``: 1 where these give each thread as many iterations as any other."""
+    sizes = [hull_extent(s, dim) for dim in around]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return planner.threads
@@ -111,8 +110,8 @@ def sharers_of(planner: Planner, s: Statement, around: Sequence[str]) -> int:
 
 
 def even(sharers: int, total: int | None, size: int, block: int) -> int:
-    """Rows of a cache tile, in whole register tiles of ``size`` rows: about ``block``, or less of a
-    known ``total``, so that ``sharers`` threads have equal shares of it."""
+    """Rows of a cache tile in whole register tiles of ``size`` rows: about ``block``, or fewer of a
+    known ``total``, so that ``sharers`` threads have equal shares."""
     most = max(1, block // size)
     if total is None or sharers == 1:
         return size * most

@@ -1,8 +1,8 @@
-"""Which neighbours share a loop: those that stream through the same large tensor.
+"""Loop fusion: neighbours that stream through the same large tensor share a loop.
 
 Fusion saves a pass over memory, and is done only where it costs no parallelism: no dependence
-crosses the shared loop, or every part is serial along it anyway. What has reuse of its own to gain
-from tiles stays alone.
+crosses the fused loop, or every part is serial along it anyway. Statements with reuse of their own
+to gain from tiles stay alone.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import networkx as nx
 from weft.ir.scalar_expr import Expr, Var
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.policy.lanes import choose_lanes, jumps, turns_of
+from weft.polyhedral.analysis.linear import linear, mentions, moves
+from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import products_of
-from weft.polyhedral.policy.row_tiles import confined, row_tiles, together
+from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
 from weft.polyhedral.policy.share import affine_form, recurs
-from weft.polyhedral.policy.strips import columns
+from weft.polyhedral.policy.strips import column_reduction
 
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
 
-TOGETHER = 64  # statements in a loop that is shared: a search over more takes too long
+TOGETHER = 64  # statements in a fused loop, at most: the search takes too long for more
 
 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
-    """The components of ``group``, sources first; neighbours with a common loop together."""
-    special = None if group.above else confined(planner, group)
-    special = special or row_tiles(planner, group) or columns(planner, group)
+    """The components of ``group`` in topological order, neighbours with a common loop together."""
+    special = None if group.above else strip_mined_temporaries(planner, group)
+    special = special or row_tiles(planner, group) or column_reduction(planner, group)
     if special is None:
         return _neighbours(planner, group)
     inside, plane = special
@@ -62,8 +62,8 @@ def _neighbours(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane 
 
 @dataclass(frozen=True, slots=True)
 class _Partner:
-    """The group at ``place`` and a later one share ``plane``, or the tiles of a product, once what
-    the later one needs, at the places ``needed`` between them, goes before both."""
+    """The group at ``place`` shares ``plane``, or the tiles of a product, with a later one, once
+    the groups at ``needed``, between the two, are moved before both."""
 
     place: int
     needed: tuple[int, ...]
@@ -77,15 +77,15 @@ def _partner(
     before: Sequence[tuple[Group, Hyperplane | None]],
     part: Group,
 ) -> _Partner | None:
-    """The last of the groups ``before`` that shares a loop with ``part``, with nothing in between
-    that uses the one for the other."""
+    """The last of the groups ``before`` that can share a loop with ``part``; groups in between that
+    only ``part`` depends on move before both."""
     edges = {(a.dependence.source.name, a.dependence.sink.name) for a in group.active}
 
     def feeds(one: Group, other: Group) -> bool:
         return any((a, b) in edges for a in one.names for b in other.names)
 
     def tiles(first: Group, both: Group) -> Choice:
-        return None if both.in_tile or together(planner, both) is None else (None,)
+        return None if both.in_tile or fusable_epilogue(planner, both) is None else (None,)
 
     def loop(first: Group, both: Group) -> Choice:
         plane = _common(planner, first, part, both)
@@ -109,7 +109,7 @@ def _partner(
 
 
 def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyperplane | None:
-    """The loop that two parts may share: along a dimension of a tensor of rank two or more."""
+    """The loop that two parts may share: along a dimension of a tensor that both use."""
     free = {n: planner.free(both, n) for n in both.names}
     if not all(free.values()) or any(n in planner.planned for n in both.names):
         return None
@@ -127,20 +127,22 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue  # within a strip, what nothing crosses stays for the vectors
             if planner.threads > 1 and _loses_threads(planner, both, plane):
                 continue
-            if _across(planner, both, plane) or _barely(planner, both, plane):
+            if _across(planner, both, plane) or _overlap_little(planner, both, plane):
                 continue
             if any(plane.at[p.statement] not in [Var(d) for d in p.outer] for p in products):
                 continue  # what has reuse of its own shares no loop but one around it
-            if _loses_nothing(planner, plane, first, second, tensor) and _meet(
+            if _loses_nothing(planner, plane, first, second, tensor) and _share_elements(
                 planner, both, plane, tensor, first
             ):
                 return plane
     return None
 
 
-def _meet(planner: Planner, both: Group, plane: Hyperplane, tensor: str, first: Group) -> bool:
-    """Whether the parts use the same elements of ``tensor`` in one iteration, as far as the loops
-    so far determine them."""
+def _share_elements(
+    planner: Planner, both: Group, plane: Hyperplane, tensor: str, first: Group
+) -> bool:
+    """Whether the parts use the same elements of ``tensor`` in an iteration, as far as loops
+    determine them."""
     inside = both.inside(plane.at)
     places: tuple[set[object], set[object]] = (set(), set())
     for s in planner.statements(both):
@@ -161,8 +163,8 @@ def _agree(one: object, two: object) -> bool:
 def _loses_nothing(
     planner: Planner, plane: Hyperplane, first: Group, second: Group, tensor: str
 ) -> bool:
-    """Whether each part is as parallel under ``plane`` as alone; for one thread, and to keep a
-    temporary in the cache, it is enough that its vectors are."""
+    """Whether each part is as parallel under ``plane`` as alone. On one thread, to keep a temporary
+    in a cache, it is enough that each is as good in vectors."""
     if plane.coincident:
         return True
     vectors = planner.threads == 1 and planner.scop.tensor(tensor).role == "temp"
@@ -176,7 +178,7 @@ def _loses_nothing(
 
 
 def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:
-    """Whether all statements run best in vectors along other loops than this one."""
+    """Whether all statements vectorise best along other loops."""
     for s in planner.statements(part):
         dims = planner.free(part, s.name)
         lanes = choose_lanes(planner.scop, s, dims, planner.machine)
@@ -186,7 +188,7 @@ def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:
 
 
 def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str]:
-    """Tensors of ``rank`` or more that both parts use, in the order of the Scop."""
+    """The tensors of ``rank`` or more that both parts use, in the order of the Scop."""
     uses = [
         {a.tensor for s in planner.statements(part) for a in (*s.reads, *s.writes)}
         for part in (first, second)
@@ -199,7 +201,7 @@ def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str
 
 
 def _along(s: Statement, tensor: str, place: int, free: Sequence[str]) -> Expr | None:
-    """The loop that moves ``s`` through dimension ``place`` of ``tensor``."""
+    """The loop along which ``s`` moves through dimension ``place`` of ``tensor``."""
     for access in (*s.writes, *s.reads):
         if access.tensor == tensor:
             form = linear(access.indices[place], free)
@@ -211,40 +213,38 @@ def _along(s: Statement, tensor: str, place: int, free: Sequence[str]) -> Expr |
 
 
 def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
-    """Whether a statement with more loops would run through its rows of memory as columns, other
-    than in strips of a recurrence."""
+    """Whether a statement with further loops would run across its rows of memory, other than in
+    strips of a recurrence."""
     if both.in_tile or not plane.coincident or recurs(planner, both.inside(plane.at)):
         return False
     for s in planner.statements(both):
         dims = planner.free(both, s.name)
         lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
         if lanes is not None and (
-            plane.at[s.name] == Var(lanes.dim) or _turns(s, plane, lanes.dim)
+            plane.at[s.name] == Var(lanes.dim) or _transposes(s, plane, lanes.dim)
         ):
             return True
     return False
 
 
-def _turns(s: Statement, plane: Hyperplane, lane: str) -> bool:
-    """Whether an access of ``s`` is contiguous along the loop, while its vectors run across the
-    rows: together the two are transposed in blocks."""
+def _transposes(s: Statement, plane: Hyperplane, lane: str) -> bool:
+    """Whether an access of ``s`` is contiguous along the loop while its vectors run across rows:
+    block transposes then serve both."""
     value = plane.at[s.name]
     if s.update is not None or not isinstance(value, Var):
         return False
     return any(
-        mentions(a.indices[-1], (value.name,))
-        and not jumps(a, value.name)
-        and any(mentions(i, (lane,)) for i in a.indices)
+        mentions(a.indices[-1], (value.name,)) and not strided(a, value.name) and moves(a, lane)
         for a in (*s.writes, *s.reads)
         if a.indices
     )
 
 
-def _barely(planner: Planner, both: Group, plane: Hyperplane) -> bool:
-    """Whether a part runs so much later than another that they share less than half of the loop."""
+def _overlap_little(planner: Planner, both: Group, plane: Hyperplane) -> bool:
+    """Whether parts overlap in less than half of the iterations of the loop."""
     begin, end, longest = None, None, 0
     for s in planner.statements(both):
-        turns = turns_of(s, plane.at[s.name])
+        turns = known_range(s, plane.at[s.name])
         if turns is None:
             return False
         first, size = turns
@@ -255,7 +255,7 @@ def _barely(planner: Planner, both: Group, plane: Hyperplane) -> bool:
 
 
 def _loses_threads(planner: Planner, both: Group, plane: Hyperplane) -> bool:
-    """Whether a statement folds along the loop that might run in parallel along another."""
+    """Whether a statement reduces along the loop that might run in parallel along another."""
     return bool(both.above and not both.in_tile) and any(
         s.update is not None
         and mentions(plane.at[s.name], s.update.dims)

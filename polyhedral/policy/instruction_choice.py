@@ -19,9 +19,8 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Load
 from weft.ir.schedule_tree import RegisterTile
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.analysis.linear import is_box
+from weft.polyhedral.analysis.linear import hull_extent, is_box
 from weft.polyhedral.map_instruction import Assignment, map_instruction
-from weft.polyhedral.policy.lanes import size_of
 
 
 def alternatives(machine: Machine, dtype: DType) -> Iterator[list[Instruction]]:
@@ -60,7 +59,7 @@ def unfit(statement: Statement, found: Assignment) -> str:
         return "its tiles have all steps for all of their rows and lanes"
     for name in own.summed:
         (dim, *_) = found.dims[name]
-        size = size_of(statement, dim)
+        size = hull_extent(statement, dim)
         if size is not None and size < own.depth:
             return f"an issue sums up {own.depth} steps of {dim}, which has {size}"
     return ""
@@ -76,14 +75,14 @@ def least(statement: Statement, fit: Iterable[Assignment]) -> Assignment | None:
 def _left_over(statement: Statement, found: Assignment) -> int:
     """Steps of the stream that make no full issue; where sizes are not known, none."""
     inner = [d for name in found.instruction.summed for d in found.dims[name]]
-    return sum((size_of(statement, d) or 0) % found.instruction.depth for d in inner)
+    return sum((hull_extent(statement, d) or 0) % found.instruction.depth for d in inner)
 
 
 def _issue_cycles(statement: Statement, found: Assignment) -> float:
     """Cycles of all issues, for each value of the dims whose sizes are not known."""
     own = found.instruction
     extents = {dim: own.extents[name] for name, dims in found.dims.items() for dim in dims}
-    sizes = [(size_of(statement, d), extents.get(d, 1)) for d in statement.dims]
+    sizes = [(hull_extent(statement, d), extents.get(d, 1)) for d in statement.dims]
     return own.cycles * prod(ceil(n / e) if n is not None else 1 / e for n, e in sizes)
 
 

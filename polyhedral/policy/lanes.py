@@ -1,9 +1,8 @@
 """Which loop runs as a vector.
 
-A loop is worth a vector if it moves through memory by one element (or not at all) in most accesses:
-each access costs 1 for a whole vector where it is contiguous, nothing where it is invariant, a
-vector and its shuffle for each step of a short stride that is read, and one load for each lane
-where it jumps.
+A loop is worth a vector if most accesses have stride 1 along it, or 0. Costs in vector accesses: 1
+for a contiguous access, 0 for an invariant one, a vector and its shuffle for each step of a short
+stride that is read, one scalar load per lane for other strides.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from dataclasses import dataclass
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, walk
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.linear import box, extent, hull, linear, mentions
+from weft.polyhedral.analysis.linear import box, extent, hull, linear, mentions, moves
 
 FEW = 4  # elements of the shortest vector
-JUMP = 1.0  # cost of one lane of an access that is not contiguous, in contiguous vectors
+JUMP = 1.0  # cost of one lane of a strided access, in contiguous vectors
 SHUFFLED = 4  # the longest stride of reads that are vectors and shuffles
 
 
@@ -41,7 +40,7 @@ def choose_lanes(
 ) -> Lanes | None:
     """The best of ``dims`` to run as a vector; None if scalars are no slower.
 
-    ``latency``: what scalars wait for each other, in a recurrence.
+    ``latency``: what scalars wait for each other in a recurrence, in vector accesses.
     """
     lanes = min(machine.lanes(scop.tensor(w.tensor).dtype) for w in statement.writes)
     found = []
@@ -64,7 +63,8 @@ def choose_lanes(
 
 
 def _along(statement: Statement, access: Access, dim: str) -> Access:
-    """``access`` as it moves along ``dim``: data that stay the same in its subscripts are any."""
+    """``access`` as it moves along ``dim``: subscripts of data that stay the same count as
+    constants."""
     if not access.may or _data_move(statement, access, dim):
         return access
     indices = tuple(
@@ -94,8 +94,8 @@ def _data_move(statement: Statement, access: Access, dim: str) -> bool:
 
 
 def _used(statement: Statement, dim: str, lanes: int) -> int:
-    """How many elements of a vector along ``dim`` are used, at most as many as ``dim`` has values:
-    one, where others fix it; 0 if they are too few."""
+    """How many lanes of a vector along ``dim`` are used, no more than ``dim`` has values; 0 if too
+    few, or if an equation fixes ``dim``."""
     equations = (linear(c.expr, statement.dims) for c in statement.domain if c.equality)
     if any(form is not None and form.coefficients.get(dim) in (1, -1) for form in equations):
         return 0
@@ -105,13 +105,13 @@ def _used(statement: Statement, dim: str, lanes: int) -> int:
 
 
 def _across(statement: Statement, dim: str, lanes: int) -> float:
-    """The steps that fold the elements of one vector into one, where the loop is a fold."""
+    """The shuffles that fold one vector into one element, where the loop is a reduction."""
     folds = statement.update is not None and dim in statement.update.dims
     return math.log2(lanes) if folds else 0.0
 
 
 def _moves(access: Access, dim: str) -> bool:
-    return access.may or any(mentions(i, (dim,)) for i in access.indices)
+    return access.may or moves(access, dim)
 
 
 def _cost(access: Access, dim: str, lanes: int, *, read: bool) -> float:
@@ -119,14 +119,14 @@ def _cost(access: Access, dim: str, lanes: int, *, read: bool) -> float:
         return lanes * JUMP
     if not _moves(access, dim):
         return 0.0
-    if not jumps(access, dim, backwards=True):
+    if not strided(access, dim, backwards=True):
         return 1.0
     step = _step(access, dim)
     return min(2.0 * step, lanes * JUMP) if read and 1 < step <= SHUFFLED else lanes * JUMP
 
 
 def _step(access: Access, dim: str) -> int:
-    """Elements of a row between neighbours along ``dim``; 0 if it moves through rows as well."""
+    """The stride along ``dim`` in elements; 0 if the access moves through rows as well."""
     *outer, last = access.indices
     form = linear(last, (dim,))
     return (
@@ -136,10 +136,10 @@ def _step(access: Access, dim: str) -> int:
     )
 
 
-def jumps(access: Access, dim: str, *, backwards: bool = False) -> bool:
-    """Whether ``access`` moves along ``dim`` other than by one element (or, if ``backwards``
-    counts as well, one element back)."""
-    if not any(mentions(i, (dim,)) for i in access.indices):
+def strided(access: Access, dim: str, *, backwards: bool = False) -> bool:
+    """Whether ``access`` moves along ``dim`` with a stride other than 1 (with ``backwards``: or
+    -1)."""
+    if not moves(access, dim):
         return False
     *outer, last = access.indices
     form = linear(last, (dim,))
@@ -148,8 +148,8 @@ def jumps(access: Access, dim: str, *, backwards: bool = False) -> bool:
 
 
 def by_locality(statement: Statement, dims: Sequence[str]) -> tuple[str, ...]:
-    """``dims`` ordered so that those in the leading indices of the accesses come first; of two that
-    are alike, those of the reads, which are waited for."""
+    """``dims`` in the order of the indices that they move, outermost first; ties are decided by the
+    reads, which are waited for."""
 
     def depth(dim: str, accesses: Sequence[Access]) -> float:
         places = [
@@ -164,18 +164,10 @@ def by_locality(statement: Statement, dims: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(dims, key=lambda d: (depth(d, (*writes, *reads)), depth(d, reads))))
 
 
-# ---- How many values dims and loops have, where that is known.
+# ---- Loops along a dim of a statement, where their bounds are constants.
 
 
-def size_of(statement: Statement, dim: str) -> int | None:
-    """How many values ``dim`` has, where that is a constant."""
-    match hull(statement).get(dim):
-        case Literal() as begin, Literal() as end:
-            return max(1, int(end.value) - int(begin.value))
-    return None
-
-
-def turns_of(statement: Statement, value: Expr) -> tuple[int, int] | None:
+def known_range(statement: Statement, value: Expr) -> tuple[int, int] | None:
     """First value and number of values of a loop along a dim, if both are constants."""
     form = linear(value, statement.dims)
     if form is None or not isinstance(form.rest, Literal) or len(form.coefficients) != 1:
@@ -188,8 +180,8 @@ def turns_of(statement: Statement, value: Expr) -> tuple[int, int] | None:
     return None
 
 
-def from_first(statement: Statement, dim: str) -> Expr:
-    """``dim`` counted from its first value, where that is a constant: tiles begin there."""
+def from_lower_bound(statement: Statement, dim: str) -> Expr:
+    """``dim`` counted from its lower bound, where that is a constant: tiles begin there."""
     match hull(statement).get(dim):
         case Literal() as begin, _:
             return Var(dim) - begin

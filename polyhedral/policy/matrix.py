@@ -1,17 +1,16 @@
 """Strategy for updates with reuse in two directions: register tiles of an outer product.
 
-    C[i, j] += A[i, k] * B[k, j]      rows i, lanes j, stream k
+    C[i, j] += A[i, k] * B[k, j]      rows i, lanes j, reduction k
 
-An operand that does not move along the lanes is loaded once for a whole row of them, one that does
-not move along the rows once for a whole column; with ``rows`` times ``lanes`` elements of C in
-registers, the arithmetic outweighs the loads.
+An element of A is loaded once for all lanes of a register tile, a vector of B once for all of its
+rows. With rows times lanes elements of C in registers, the arithmetic outweighs the loads.
 
-A sum over a window, y[i] += x[i + k] * w[k], has lanes alone (``policy/product``). What comes
-before and after the sums shares their tiles (``policy/blocked``).
+A sum over a window, y[i] += x[i + k] * w[k], has lanes only (``policy/product``). Statements before
+and after the sums share their tiles (``policy/blocked``).
 
 Where a group updates in place (LU, Cholesky, triangular products), rows and lanes are tiled first,
-and the part of the stream that keeps clear of the tile's own elements is isolated: that part is a
-register tile, what is left in the tile goes on to the other strategies.
+and the part of the reduction that reads no element of the tile itself is isolated: that part is a
+register tile, the rest goes to the other strategies.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Constraint
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, within_tile
-from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest, steps_at_once
-from weft.polyhedral.policy.lanes import size_of
-from weft.polyhedral.policy.operand_panels import dense_operands
-from weft.polyhedral.policy.pack_once import whole_panels
+from weft.polyhedral.policy.cache_tiles import cache_tiles, kc_of, nearest
+from weft.polyhedral.policy.matrix_vector import find_matrix_vector
+from weft.polyhedral.policy.operand_panels import strided_packing
+from weft.polyhedral.policy.pack_once import pack_once
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
-from weft.polyhedral.policy.row_tiles import together
-from weft.polyhedral.policy.streamed import find_streamed
+from weft.polyhedral.policy.row_tiles import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.panels import panels
 from weft.polyhedral.transform.precompute import precompute
 
-MANY = 256  # rows for which panels of all operands pay, wherever these lie
-FEW = 2  # register tiles that convert the same lanes, rather than read them from panels
-PANEL = 32  # steps of an update by its own rows and columns that go together
+MANY = 256  # rows from which on packing all operands pays, wherever they lie
+FEW = 2  # register tiles that convert the same lanes in place, rather than read converted panels
+PANEL = 32  # steps in a block of an update by its own rows and columns
 
 
 # ---- the strategy -------------------------------------------------------------------------------
@@ -58,25 +57,25 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
     sums = sums_of(planner, group)
     if sums and not group.in_tile:
         alone = len(group.names) == 1 and not group.active
-        if alone or (len(group.names) > 1 and together(planner, group) is not None):
+        if alone or (len(group.names) > 1 and fusable_epilogue(planner, group) is not None):
             return _sized(planner, group, sums[0])
     products = [p for p in sums if not p.window]
     if products and all(p.rows for p in products):
         return _in_place(planner, group, products)
     alone = len(group.names) == 1 and not group.active and not group.in_tile
-    streamed = find_streamed(planner, group) if alone and not sums else None
+    streamed = find_matrix_vector(planner, group) if alone and not sums else None
     return blocked(planner, streamed) if streamed else None
 
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
-    """Register tiles of ``p``, its operands in panels where its rows are so many that they pay, and
-    its sums begun in registers where its stream is short: where the numbers are not known, that is
-    decided when the program runs."""
+    """Register tiles of ``p``: operands are packed where its rows are many, and sums begin in
+    registers where its reduction is short. Where sizes are unknown, each is a version, chosen at
+    run time."""
     short = _where_short(planner, group, p)
     if short is not None:
         edges = planner.versions(group, short)
         planner.short_streams |= dict.fromkeys(group.names, True) | dict.fromkeys(edges, False)
-        planner.notes.append("few steps: sums begin in registers, chosen when it runs")
+        planner.notes.append("few steps: the reduction is not blocked, chosen when it runs")
         few = _prepared(planner, planner.group(group.names), p)
         return TreeSequence((few, planner.nest(planner.group(edges))))
     kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
@@ -84,42 +83,42 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
         return _prepared(planner, group, p)
     (row,) = p.rows
     statement = planner.scop.statement(p.statement)
-    size = size_of(statement, row)
+    size = hull_extent(statement, row)
     if planner.threads > 1:  # each has its share of the rows, and panels come from others' caches
         many = size is not None and size >= MANY * planner.threads
         return _prepared(planner, group, p, many=many or None)
     if size is not None:
         return _prepared(planner, group, p, many=size >= MANY)
     found = bounds(planner.scop, [(statement, Var(row))])
-    same = next(whole_panels(planner, p, many=True), None) is None
+    same = next(pack_once(planner, p, many=True), None) is None
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
     edges = planner.versions(group, where)
     planner.in_place |= set(edges)
     planner.short_streams |= dict.fromkeys(edges, planner.short_streams.get(p.statement, False))
-    planner.notes.append(f"fewer than {MANY} rows: operands in place, chosen when it runs")
+    planner.notes.append(f"fewer than {MANY} rows: operands are not packed, chosen when it runs")
     tree = _prepared(planner, planner.group(group.names), p, many=True)
     return TreeSequence((tree, planner.nest(planner.group(edges))))
 
 
 def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | None:
-    """Where all steps of ``p`` run at once, if something goes before its sums and it is not known
-    how many steps there are."""
+    """Where the reduction of ``p`` needs no blocking, if something precedes its sums and its length
+    is unknown; else None."""
     if p.window or group.above or len(p.stream) != 1 or len(group.names) == 1:
         return None
     s = planner.scop.statement(p.statement)
-    if p.statement in planner.short_streams or size_of(s, p.stream[0]) is not None:
+    if p.statement in planner.short_streams or hull_extent(s, p.stream[0]) is not None:
         return None
     found = bounds(planner.scop, [(s, Var(p.stream[0]))])
     if found is None or to_affine(found.size) is None:
         return None
-    return Constraint(literal(steps_at_once(planner.machine)) - found.size)
+    return Constraint(literal(kc_of(planner.machine)) - found.size)
 
 
 def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None = None) -> Tree:
-    """Register tiles of ``p``, whose operands are worked out before where they take arithmetic, and
-    come from panels unless nothing is known about ``many``."""
+    """Register tiles of ``p``. Operands that take arithmetic are computed before, once; operands
+    are packed as ``many`` says, or only where they must be if it is None."""
     made: tuple[str, ...] = ()
     if not group.above and not p.window and p.instruction is None:
         planner.scop, made = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
@@ -128,10 +127,10 @@ def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None =
         if not plain or not _few(planner, p):
             planner.scop, made = scop, (*made, *lanes)
         planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
-        planner.scop, dense = dense_operands(planner, p)
+        planner.scop, dense = strided_packing(planner, p)
         made = (*made, *dense)
     if many is not None:
-        planner.packings += whole_panels(planner, p, many=many)
+        planner.packings += pack_once(planner, p, many=many)
     if not made:
         return _tiled(planner, group)
     before = planner.nest(planner.group(made))
@@ -139,15 +138,15 @@ def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None =
 
 
 def _few(planner: Planner, p: Product) -> bool:
-    """Whether lanes are used by so few register tiles that it takes less to convert them there."""
+    """Whether so few register tiles use each lane that converting operands in place takes less."""
     statement = planner.scop.statement(p.statement)
-    sizes = [size_of(statement, row) for row in p.rows]
+    sizes = [hull_extent(statement, row) for row in p.rows]
     tiles = [-(-n // size) for n, size in zip(sizes, shape(planner, p)[0], strict=True) if n]
     return len(tiles) == len(sizes) and prod(tiles) <= FEW
 
 
 def _tiled(planner: Planner, group: Group) -> Tree:
-    planes = together(planner, group) if len(group.names) > 1 else None
+    planes = fusable_epilogue(planner, group) if len(group.names) > 1 else None
     if planes is not None:
         return shared_tiles(planner, group, planes)
     (p,) = sums_of(planner, group)
@@ -190,7 +189,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
 
 
 def _panels(planner: Planner, group: Group) -> Tree | None:
-    """The one statement of ``group`` in blocks of steps, if its rows and columns feed it."""
+    """The one statement of ``group`` in blocks of steps, if its own rows and columns feed it."""
     if len(group.names) != 1:
         return None
     found = panels(planner.scop, group.names[0], PANEL)

@@ -1,12 +1,13 @@
-"""Whether a product reads its operands where they lie, or from panels.
+"""When packing an operand of a product pays: what reading it in place costs.
 
     for j_t: for k_t:                         for j_t: for k_t:
                                           →     for n: for k: for l < 48: P[n, k, l] = B[k, …]
       for j_r: for i_r: … B[k, j] …             for j_r: for i_r: … P[j_r, k, l] …
 
-The steps of a stream lie rows of memory apart. Rows on more pages than the processor remembers are
-looked up again by every tile, and vectors that begin in the middle of a line are two accesses. A
-panel lies as it is read, on few pages, and is copied once for all rows of a tile for the caches.
+In place, the steps of the reduction are rows of memory apart. Rows on more pages than the TLB holds
+are looked up again by every register tile, and a vector that straddles two cache lines is two
+accesses. A panel is contiguous in the order of reading, on few pages, and is packed once for all
+rows of a cache tile.
 """
 
 from __future__ import annotations
@@ -18,51 +19,50 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.linear import hull_extent, linear, mentions, moves
 from weft.polyhedral.analysis.tile_domain import MarkedTile, marked_tiles
-from weft.polyhedral.policy.cache_tiles import lanes_from_last
-from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
-from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.product import Product, Tile
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
-from weft.polyhedral.policy.streamed_operand import far_lanes
-from weft.polyhedral.policy.weight_stationary import LINE, bytes_beside, bytes_touched, moves
+from weft.polyhedral.policy.streamed_operand import streamed_operand
+from weft.polyhedral.policy.weight_stationary import LINE, compact_bytes, footprint_bytes
 from weft.polyhedral.transform.cache_read import copy_read
 
-NEAR_PAGES, FAR_PAGES = 200, 1024  # that processors find at once; that they find soon
-NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step on one of more pages than that
-ACROSS = 1.0  # cycles for a vector on two lines
+NEAR_PAGES, FAR_PAGES = 200, 1024  # pages of the first-level TLB, and of the second-level one
+NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step that misses the first TLB, and both
+ACROSS = 1.0  # cycles for a vector on two cache lines
 
 
-def from_panels(
-    scop: Scop, p: Product, tile: tuple[tuple[int, ...], int], width: int, machine: Machine
+def worth_packing(
+    scop: Scop, p: Product, tile: Tile, width: int, machine: Machine
 ) -> tuple[int, ...]:
-    """The reads of ``p``, by number, that are to come from panels, where register tiles are of
-    these rows and lanes, and ``width`` lanes share what is copied: none where sizes are unknown."""
+    """The reads of ``p``, by number, for which packing pays, in register tiles of shape ``tile``
+    where ``width`` lanes share a packed panel; none where sizes are unknown."""
     s = scop.statement(p.statement)
     rows, lanes = tile
-    sizes = [size_of(s, d) or 1 for d in p.rows]
+    sizes = [hull_extent(s, d) or 1 for d in p.rows]
     down = prod(ceil(n / size) for n, size in zip(sizes, rows, strict=True))
     found = []
     for number, read in enumerate(s.reads):
-        if number in p.jumping or not in_rows(scop, p, read):
+        if number in p.needs_packing or not steps_over_rows(scop, p, read):
             continue
         size = scop.tensor(read.tensor).dtype.itemsize
-        if any(mentions(index, (p.lanes,)) for index in read.indices):
+        if moves(read, p.lanes):
             again, vectors = down - 1, ceil(lanes * size / machine.vector_bytes)
             across = ACROSS * vectors
         else:
             again, vectors = ceil(width / lanes) - 1, ceil(rows[-1] * size / machine.vector_bytes)
             across = 0.0
         copy = vectors * (1 / machine.loads_per_cycle + 1)
-        if again * waits(scop, s, read, p, machine, across) > copy:
+        if again * placement_cycles(scop, s, read, p, machine, across) > copy:
             found.append(number)
     return tuple(found)
 
 
-def in_rows(scop: Scop, p: Product, read: Access) -> bool:
-    """Whether ``read`` moves along the lanes or along one dim of rows, and, in rows of memory,
-    with each step of the stream."""
+def steps_over_rows(scop: Scop, p: Product, read: Access) -> bool:
+    """Whether ``read`` is an A or a B whose steps along the reduction are rows of memory apart: it
+    moves along the lanes or one dim of rows, and the reduction does not move its last index."""
     if p.window or len(p.stream) != 1 or scop.tensor(read.tensor).role == "constant":
         return False
     moving = [sum(mentions(i, (d,)) for i in read.indices) for d in (p.lanes, *p.rows, *p.stream)]
@@ -70,7 +70,7 @@ def in_rows(scop: Scop, p: Product, read: Access) -> bool:
     return sum(inside) == stream == 1 and not mentions(read.indices[-1], p.stream)
 
 
-def waits(
+def placement_cycles(
     scop: Scop,
     s: Statement,
     read: Access,
@@ -80,9 +80,9 @@ def waits(
     *,
     page: float = NEXT,
 ) -> float:
-    """Cycles of one step of a register tile that come of where its elements lie; ``across``: of
-    vectors on two lines; ``page``: of one of more pages than processors find at once."""
-    steps, apart = size_of(s, p.stream[0]), stride(scop.tensor(read.tensor), read, p.stream[0])
+    """Cycles of one step of a register tile that are due to where the elements of ``read`` lie;
+    ``across``: what vectors on two lines add; ``page``: what a miss of the first TLB adds."""
+    steps, apart = hull_extent(s, p.stream[0]), stride(scop.tensor(read.tensor), read, p.stream[0])
     if steps is None or apart == 1:
         return 0.0
     pages = steps * min(apart, PAGE) / PAGE
@@ -90,26 +90,31 @@ def waits(
     return found + (LOOKED_UP if pages > FAR_PAGES else page if pages > NEAR_PAGES else 0.0)
 
 
-# ---- Operands of a product that lie in memory with gaps go through copies without these.
+# ---- Strided packing: operands whose elements lie a stride apart are copied without the gaps.
 #
 #     for i: for j: for k:                      for k: for i: T[k, i] = A[k, 2*i]
 #       C[i, j] += A[k, 2*i] * B[k, j]    →     for i: for j: for k:
 #                                                 C[i, j] += T[k, i] * B[k, j]
 #
-# Where lanes come from far, panel by panel for all rows (``far_lanes``), rows are read again for
-# each panel, and a line of memory that is half read takes all of its place in the caches and all
-# of its time on the way there. The copy is made once, of lines that come one after the other.
-# Done where panels are so many that the bytes that they save outweigh those of the copy, and the
-# last cache is slow: copies for a fast one took up to 1.15 times as long.
+# Where the lane operand is streamed (``streamed_operand``), the rows are read again for each of its
+# panels, and a cache line of which half is used still takes a whole line of space and bandwidth.
+# The copy is made once, of contiguous lines. Done where the panels are so many that the bytes saved
+# outweigh those of the copy, and L3 is slow: with a fast one, copies took up to 1.15 times as long.
 
 
-WRITTEN = 3  # times the bytes of a copy move: its lines come in, go out, and come in again
+# times the bytes of a copy move: its lines are read for ownership, written, and read again
+WRITTEN = 3
 
 
-def dense_operands(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
-    """The Scop with copies of what ``p`` reads with gaps, where they pay; their statements."""
+def strided_packing(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
+    """The Scop with contiguous copies of the strided operands of ``p`` for which they pay, and the
+    statements that copy."""
     scop, made = planner.scop, list[str]()
-    if p.tile is None or lanes_from_last(planner.machine) or far_lanes(planner, p, p.tile) is None:
+    if (
+        p.tile is None
+        or l3_feeds_lanes(planner.machine)
+        or streamed_operand(planner, p, p.tile) is None
+    ):
         return scop, ()
     for number, read in enumerate(scop.statement(p.statement).reads):
         s = scop.statement(p.statement)
@@ -127,7 +132,7 @@ def _pays(scop: Scop, s: Statement, read: Access, p: Product) -> bool:
     if p.lanes in dims:
         return False
     dense = prod(sizes[d] for d in dims) * tensor.dtype.itemsize
-    touched = bytes_touched(scop, read, {d: sizes[d] for d in dims})
+    touched = footprint_bytes(scop, read, {d: sizes[d] for d in dims})
     panels = ceil(sizes[p.lanes] / p.tile[1])
     return panels * dense + WRITTEN * dense + touched < panels * touched
 
@@ -138,8 +143,7 @@ def _dims(s: Statement, read: Access) -> tuple[str, ...]:
 
 
 def _has_gaps(s: Statement, read: Access) -> bool:
-    """Whether neighbours in rows of memory are left out, and no element is read at two points of
-    the dims that move."""
+    """Whether ``read`` skips elements along its last index, and reads none twice."""
     if read.may or read.guard or not read.indices:
         return False
     moving = [[d for d in s.dims if mentions(i, (d,))] for i in read.indices]
@@ -150,40 +154,40 @@ def _has_gaps(s: Statement, read: Access) -> bool:
     return form is not None and any(abs(c) > 1 for c in form.coefficients.values())
 
 
-# ---- Arguments whose lines register tiles load again and again, so that it matters where these
-# begin.
+# ---- Aligned copies: inputs that register tiles load again and again, copied to a line's start.
 #
-#     for i_r: for j_r:                            each vector of B is loaded by every tile of rows:
-#       for k: for 8 rows i: for 48 lanes j        two lines instead of one, where B begins within a
-#         C[i, j] += A[i, k] * B[k, j]             line, as NumPy's larger arrays do
+#     for i_r: for j_r:                            every tile of rows loads each vector of B:
+#       for k: for 8 rows i: for 48 lanes j        two lines instead of one, where B does not
+#         C[i, j] += A[i, k] * B[k, j]             begin at a cache line (large NumPy arrays)
 #
-# Who calls may put arguments anywhere. If the rows of one are whole lines, all of its vectors
-# begin at a line where the first does: it is copied there first, as it lies, unless it does
-# already (``program.Aligned``). That costs less than a load for each of its lines.
+# Callers may put arguments anywhere. If the rows of one are whole lines, aligning its first element
+# aligns all of its vectors: the argument is copied, as it lies, unless it is aligned already
+# (``program.Aligned``). That costs less than one more load for each of its lines.
 
 
-BLOCKS = 1.75  # cycles more for a row of a matrix unit's register on two lines
-NEAREST = 0.25  # cycles more for a vector on two lines of the first cache
-COPIED = 10.0  # cycles for a vector, to a place near and back
-TRANSFERS = 4  # of a line from and to a cache further away: read, taken over, written, read again
+BLOCKS = 1.75  # extra cycles for a row of a matrix unit's register on two lines
+NEAREST = 0.25  # extra cycles for a vector on two lines of L1
+COPIED = 10.0  # cycles to copy a vector, within L2
+TRANSFERS = 4  # transfers of a line copied beyond L2: read, read for ownership, written, read again
 
 
-def read_again(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
-    """The inputs of ``scop`` that are worth copying to where a line begins."""
+def worth_aligning(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:
+    """The inputs of ``scop`` for which an aligned copy pays."""
     found = set[str]()
     for tile in marked_tiles(tree).values():
         statement = scop.statement(tile.statement)
         for read in statement.reads:
             if scop.tensor(read.tensor).role == "input":
-                waits = _waits(scop, tile, read, machine)
-                if waits > _copied(scop, tile, read, machine):
+                placement_cycles = _waits(scop, tile, read, machine)
+                if placement_cycles > _copied(scop, tile, read, machine):
                     found.add(read.tensor)
     return frozenset(found)
 
 
 def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
-    """Cycles that all tiles wait longer for a vector of ``read`` on two lines, along the lanes or,
-    of a matrix unit, the steps; 0 where sizes are not known, or it begins anywhere by itself."""
+    """Extra cycles, over all tiles, for a vector of ``read`` on two lines: along the lanes or, on a
+    matrix unit, the reduction. 0 where sizes are unknown, or it would not be aligned in an aligned
+    copy."""
     statement, tensor = scop.statement(tile.statement), scop.tensor(read.tensor)
     sizes = extents(statement)
     inside, payload = [loop.at[tile.statement] for loop in tile.loops], tile.payload
@@ -196,21 +200,26 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
     held = zip(inside[tile.streams :], (*payload.rows, payload.lanes), strict=True)
     at_once = prod(size for at, size in held if mentions(at, beside))
     tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
-    near = bytes_beside(scop, read, tiles) <= machine.caches[0].size  # until the next rows
+    near = compact_bytes(scop, read, tiles) <= machine.caches[0].size  # until the next rows
     far = BLOCKS if unit else ACROSS
     return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else far)
+
+
+def far_copy(machine: Machine) -> float:
+    """Cycles to copy a vector to and from L3."""
+    return TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
 
 
 def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> float:
     """Cycles for each vector of ``read`` that is copied."""
     sizes = extents(scop.statement(tile.statement)) or {}
-    near = bytes_beside(scop, read, sizes) <= machine.near
-    far = TRANSFERS * machine.vector_bytes / machine.caches[-1].bandwidth
-    return COPIED if near else max(COPIED, far)
+    near = compact_bytes(scop, read, sizes) <= machine.l2
+    return COPIED if near else max(COPIED, far_copy(machine))
 
 
 def _in_lines(tensor: Tensor, read: Access, dim: str) -> bool:
-    """Whether ``dim`` moves ``read`` along rows of whole lines, from the beginning of one."""
+    """Whether ``dim`` moves ``read`` along rows that are whole cache lines, from the start of
+    one."""
     line = LINE // tensor.dtype.itemsize
     if not read.indices or read.may or any(mentions(i, (dim,)) for i in read.indices[:-1]):
         return False

@@ -1,5 +1,5 @@
-"""Turned operands and sums: what lies scattered about the register tiles of a product goes through
-temporaries.
+"""Operand transposition: operands and sums of a product that no loop of its tiles reads in order
+are copied to and from temporaries in another order of dimensions.
 
     for h: for i: for d: O[i, d, h] = 0             for j: for d: for h: B[h, j, d] = V[j, d, h]
     for h: for i: for d: for j:              →      for h: for i: for d: T[h, i, d] = 0
@@ -7,10 +7,11 @@ temporaries.
                                                       T[h, i, d] += A[h, i, j] * B[h, j, d]
                                                     for i: for d: for h: O[i, d, h] = T[h, i, d]
 
-Where neither rows nor lanes nor the stream of a tile move along the rows of memory, each element is
-a line of its own, and every tile touches it again. Copies before and after the product go through
-transposed blocks (``codegen/tile_transposes``), once. So do sums over windows that lie across the
-rows of what they read. Done where closed forms say that it pays.
+Where neither rows nor lanes nor the reduction run along the last dimension, every element is on a
+cache line of its own, and every tile touches it again. The copies before and after the product are
+block transposes. All ways to transpose are compared by the costs of register tiles
+(``product_costs``), beside the elements that they copy. Sums over windows are transposed where the
+target is contiguous along dims in which all that they read is strided.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from math import prod
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.scop import Access, Body, Scop, Statement
-from weft.polyhedral.analysis.linear import box, mentions
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.analysis.linear import box, moves
+from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.product import sum_cycles
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.transform.cache_read import copy_read
 from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
 from weft.polyhedral.transform.scheduled import fresh
 
-COPY = 1.0  # cycles for an element that is copied through transposed blocks
-WORTH = 0.9  # of the cycles that it took
-MOST = 3  # accesses of a product that are turned
+COPY = 1.0  # cycles to copy an element in a block transpose
+WORTH = 0.9  # of the cycles before: what must be left
+MOST = 3  # accesses of a product that are transposed
 
 
-def turned_products(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
-    """``scop`` with temporaries for what lies scattered about its products, but for tensors that
-    are ``kept``."""
+def operand_transposition(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
+    """``scop`` with temporaries for transposed operands and sums of its products, but for tensors
+    that are ``kept``."""
     for name in [s.name for s in scop.statements if s.update is not None]:
         s = scop.statement(name)
         if kept.isdisjoint(a.tensor for a in (*s.reads, *s.writes)):
-            scop = _turned(scop, s, machine)
+            scop = _transposed(scop, s, machine)
     return scop
 
 
-def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
-    """``scop`` with the best of all ways in which operands and sums of ``s`` may be turned."""
+def _transposed(scop: Scop, s: Statement, machine: Machine) -> Scop:
+    """``scop`` with the cheapest of all ways to transpose operands and sums of ``s``."""
     accesses, sizes = (*s.reads, *s.writes), extents(s)
     if sizes is None or len(s.writes) != 1:
         return scop
-    outer = [d for d in s.dims if all(_moves(a, d) for a in accesses)]
+    outer = [d for d in s.dims if all(moves(a, d) for a in accesses)]
     numbers = [n for n, a in enumerate(accesses) if _scattered(a, outer) and _fits(scop, s, n)]
     if not numbers and not _across(s):
         return scop
@@ -77,15 +78,11 @@ def _turned(scop: Scop, s: Statement, machine: Machine) -> Scop:
 def _window_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
     """What vectors along the target of ``statement`` take for their accesses, at one a cycle."""
     sizes = extents(statement)
-    moving = [d for d in statement.dims if _moves(statement.writes[0], d)]
+    moving = [d for d in statement.dims if moves(statement.writes[0], d)]
     lanes = choose_lanes(scop, statement, moving, machine)
     if sizes is None or lanes is None:
         return None
     return lanes.cost * prod(sizes.values()) / lanes.lanes
-
-
-def _moves(access: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in access.indices)
 
 
 def _scattered(access: Access, outer: Sequence[str]) -> bool:
@@ -95,15 +92,16 @@ def _scattered(access: Access, outer: Sequence[str]) -> bool:
 
 
 def _across(s: Statement) -> bool:
-    """Whether nothing that ``s`` reads lies as its target does."""
+    """Whether all reads of ``s`` that move along the last dimension of its target are strided along
+    it."""
     (target,) = s.writes
     last = _names(target)[-1:]
-    along = [r for r in s.reads for d in last if _moves(r, d)]
-    return bool(along) and all(jumps(r, *last) for r in along)
+    along = [r for r in s.reads for d in last if moves(r, d)]
+    return bool(along) and all(strided(r, *last) for r in along)
 
 
 def _fits(scop: Scop, s: Statement, number: int) -> bool:
-    """Whether that access may be one of a temporary: of a whole input, or of sums of an output."""
+    """Whether that access can be transposed: a read of a whole input, or the sums of an output."""
     if number == len(s.reads):
         return scop.tensor(s.writes[0].tensor).role == "output" and _start(scop, s) is not None
     read = s.reads[number]
@@ -113,7 +111,8 @@ def _fits(scop: Scop, s: Statement, number: int) -> bool:
 
 
 def _orders(access: Access, outer: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """Orders of its dims: the ``outer`` ones first, any of the others last."""
+    """Orders of the dims of ``access``: the ``outer`` ones first, each of the others in
+    turn last."""
     names = _names(access)
     first = [k for k, d in enumerate(names) if d in outer]
     rest = [k for k, d in enumerate(names) if d not in outer]
@@ -131,8 +130,8 @@ def _with_order(scop: Scop, s: Statement, number: int, order: tuple[int, ...]) -
 
 
 def _start(scop: Scop, s: Statement) -> Statement | None:
-    """The statement before ``s`` that sets all elements that ``s`` updates, where no other uses
-    these; None where there is none, or the elements are not one for each point."""
+    """The statement that initialises all elements that ``s`` updates, if only these two use them;
+    None if there is none, or the elements are not one for each point."""
     users = list({u.name: u for u, _, _ in accesses_of(scop, s.writes[0].tensor)}.values())
     if len(users) != 2 or len(s.writes) != 1 or users[1].name != s.name:
         return None
@@ -146,7 +145,7 @@ def _start(scop: Scop, s: Statement) -> Statement | None:
 
 
 def _names(access: Access) -> tuple[str, ...]:
-    """The dims that are the indices; () where these are anything else."""
+    """The dims that are the indices; () if these are anything else."""
     found = tuple(index.name for index in access.indices if isinstance(index, Var))
     return found if len(set(found)) == len(access.indices) else ()
 

@@ -1,5 +1,7 @@
-"""Panels of the operands of a product's register tiles: which of them are copied for each tile for
-the caches, and how they lie. Those that are made once are ``whole_panels``."""
+"""Pack per tile: which operands of a product are packed for each cache tile, and in which order.
+
+Those that are packed before the whole product are ``pack_once``.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,14 @@ from types import MappingProxyType
 
 from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Statement
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.lanes import size_of
+from weft.polyhedral.analysis.linear import hull_extent, mentions
 from weft.polyhedral.policy.planner import Packing, Planner
-from weft.polyhedral.policy.product import Product
+from weft.polyhedral.policy.product import Product, Tile
 
-Tile = tuple[tuple[int, ...], int]  # rows and lanes
 NO_ROWS: Mapping[int, int] = MappingProxyType({})
 
 
-def panels_of(
+def pack_per_tile(
     planner: Planner,
     p: Product,
     loop: str,
@@ -26,13 +26,14 @@ def panels_of(
     again: bool = False,
     in_rows: Mapping[int, int] = NO_ROWS,
 ) -> Iterator[Packing]:
-    """Operands that jump along the lanes come from panels, made once for each tile; constants lie
-    in the order in which they are read, from the beginning. ``in_rows``: the numbers of those that
-    are read as rows of memory, and how long these have to be made (0: they lie so)."""
+    """The packings of ``p`` in register tiles of shape ``tile``: an operand that needs packing, or
+    any with ``again``, is packed inside ``loop``, once per cache tile; constants once, before
+    everything. ``in_rows``: numbers of the reads to keep as rows of memory, and the length to pad
+    their rows to (0: they are as they should be)."""
     s = planner.scop.statement(p.statement)
     rows, lanes = tile
     for number, read in enumerate(s.reads):
-        across, down = _dims_along(read, (p.lanes,)), _dims_along(read, p.rows)
+        across, down = tensor_dims_along(read, (p.lanes,)), tensor_dims_along(read, p.rows)
         inner = interleaved(p, s, read)
         if len(across) + len(down) != 1 and (across or not down or not inner):
             continue
@@ -50,35 +51,38 @@ def panels_of(
         maker = planner.operands.get(read.tensor, "")
         if across and maker:
             yield Packing(p.statement, number, loop, dim, lanes, maker)
-            continue  # worked out tile by tile, where the next rows find it in the second cache
+            continue  # computed tile by tile, so that the next rows find it in L2
         spread = planner.row_tiles.get(p.statement) and role == "input" and across
         made = "" if constant or p.window or spread else loop
-        if across and (constant or number in p.jumping or again):
+        if across and (constant or number in p.needs_packing or again):
             # Windows lie across panels: what slides is contiguous as it is.
             width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes
             yield Packing(p.statement, number, made, dim, width, inner=inner)
-        elif down and p.instruction and (constant or number in p.jumping):
+        elif down and p.instruction and (constant or number in p.needs_packing):
             yield Packing(p.statement, number, made, dim, 1, inner=inner)
-        elif down and (constant or number in p.jumping):
+        elif down and (constant or number in p.needs_packing):
             yield Packing(p.statement, number, made, dim, rows[-1])
 
 
 def _slides(s: Statement, index: Expr, dim: str) -> bool:
-    """Whether ``index`` moves with other dims besides ``dim``."""
+    """Whether ``index`` moves with other dims besides ``dim``, as under a window."""
     return any(mentions(index, (d,)) for d in s.dims if d != dim)
 
 
 def interleaved(p: Product, s: Statement, read: Access) -> tuple[tuple[int, int], ...]:
-    """The panels of ``read`` in which the steps that one instruction takes lie side by side: those
-    of a word, or all of them for a row of a matrix unit's register, if it is known how many rows
-    and steps there are (else nothing turns whole blocks around: the copy has a store for each
-    element of several vectors, and LLVM takes minutes)."""
-    along = _dims_along(read, p.stream[-1:])
-    rows = p.instruction is not None and p.instruction.unit and not _dims_along(read, (p.lanes,))
-    known = rows and all(size_of(s, d) is not None for d in (*p.rows, p.stream[-1]))
+    """The innermost panels of ``read``: steps that one instruction takes, side by side. That is a
+    word; or, for a row of a matrix unit's register, all its steps, if rows and steps have known
+    numbers. (Otherwise no block transpose applies: the copy stores element by element, and LLVM
+    takes minutes.)"""
+    along = tensor_dims_along(read, p.stream[-1:])
+    rows = (
+        p.instruction is not None and p.instruction.unit and not tensor_dims_along(read, (p.lanes,))
+    )
+    known = rows and all(hull_extent(s, d) is not None for d in (*p.rows, p.stream[-1]))
     steps = p.instruction.depth if p.instruction and known else p.word
     return ((along[0], steps),) if p.word > 1 and len(along) == 1 else ()
 
 
-def _dims_along(access: Access, moving: Sequence[str]) -> list[int]:
+def tensor_dims_along(access: Access, moving: Sequence[str]) -> list[int]:
+    """The dimensions of the tensor in which ``access`` moves along any of ``moving``."""
     return [d for d, i in enumerate(access.indices) if mentions(i, moving)]

@@ -31,24 +31,24 @@ from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances, Quota
 from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
-from weft.polyhedral.analysis.linear import linear
+from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
 T = TypeVar("T")
-STEPS = 150_000  # of ``Quota``: about 5 s, ten times what the largest of PolyBench takes
+STEPS = 150_000  # of ``Quota``: about 5 s, ten times what the largest PolyBench kernel takes
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Statements to schedule together: ``active``, the dependences among them that the loops
-    ``above`` (outermost first) leave to be ordered; none of them is a free reduction."""
+    """Statements to schedule together: ``active``, the dependences among them, without those of
+    free reductions, that the loops ``above`` (outermost first) do not satisfy."""
 
     names: tuple[str, ...]
     active: tuple[Distances, ...]
     above: tuple[At, ...]
-    strips: int = 0  # of the outermost loops above: they only bound what is alive, like a program
+    strips: int = 0  # outermost loops of ``above`` that are strip-mined only to limit live ranges
 
     @property
     def in_tile(self) -> bool:
@@ -57,11 +57,11 @@ class Group:
 
     @property
     def outermost(self) -> bool:
-        """Whether no loop is around but strips."""
+        """Whether no loop is around but strip-mined ones."""
         return len(self.above) == self.strips
 
     def part(self, names: Sequence[str]) -> Group:
-        """The same place, for some of the statements."""
+        """Some of the statements, in the same place."""
         inside = (
             a
             for a in self.active
@@ -70,7 +70,8 @@ class Group:
         return replace(self, names=tuple(names), active=tuple(inside))
 
     def inside(self, *loops: At) -> Group:
-        """What is left to order inside further ``loops``."""
+        """The group inside further ``loops``: dependences that these satisfy are no longer
+        active."""
         active: Sequence[Distances] = self.active
         for at in loops:
             active = Hyperplanes(active).inside(at)
@@ -90,10 +91,10 @@ Share = Callable[["Planner", Group, Hyperplane], Tree]
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Read ``operand`` of ``statement`` is to come from panels of ``width`` along dimension ``dim``
-    of its tensor, made where all of ``loop`` can read them ('': once, before everything): by
-    copying, or, of a temporary, by what its ``maker`` does. ``inner``: further panels (dim, width),
-    inside of these."""
+    """A request to pack a read: ``operand`` of ``statement`` in panels of ``width`` along dimension
+    ``dim`` of its tensor, inside ``loop`` ('': once, before everything). A temporary is computed
+    into its panels by ``maker`` instead of copied. ``inner``: further panels (dim, width) inside of
+    these."""
 
     statement: str
     operand: int
@@ -106,30 +107,39 @@ class Packing:
 
 @dataclass(slots=True)
 class Planner:
-    """What is known while one Scop is scheduled; see above."""
+    """What is known while one Scop is scheduled."""
 
     scop: Scop
     machine: Machine
     strategies: Sequence[tuple[str, Strategy]]
-    fuse: Fusion  # a group in parts, one after the other; some share a loop
-    share: Share  # the loops of such a part
-    last: Callable[[Planner, Group], Tree]  # what always has an answer
+    # a group in parts, one after the other, and the loop that the statements of each share
+    fuse: Fusion
+    share: Share  # the loops of a part that shares one
+    last: Callable[[Planner, Group], Tree]  # the strategy that always has an answer
     threads: int = 1
-    plain: frozenset[str] = frozenset()  # statements that stay as they are written
+    plain: frozenset[str] = frozenset()  # statements that keep their textual loops
+    # statements that a strategy has decided on already
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
-    packings: list[Packing] = field(default_factory=list)  # once the tree is complete
+    packings: list[Packing] = field(default_factory=list)  # applied once the tree is complete
+    # levels of in-place tiles around a statement
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
-    row_tiles: dict[str, bool] = field(default_factory=dict)  # statements → if threads share these
-    row_blocks: list[Hyperplane] = field(default_factory=list)  # serial loops in tiles of rows
-    untiled: set[str] = field(default_factory=set)  # statements for sizes that a cache holds
-    operands: dict[str, str] = field(default_factory=dict)  # their tensors and what makes them
-    in_place: set[str] = field(default_factory=set)  # products too small for copies of operands
-    short_streams: dict[str, bool] = field(default_factory=dict)  # by statement, where decided
-    notes: list[str] = field(default_factory=list)  # which strategy took which statements
-    blocks: list[At] = field(default_factory=list)  # loops over blocks of steps: serial, no tiles
+    # by statement in row tiles, whether threads share these
+    row_tiles: dict[str, bool] = field(default_factory=dict)  # whether threads share these
+    row_blocks: list[Hyperplane] = field(default_factory=list)  # serial loops inside row tiles
+    # versions of statements for sizes that fit into a cache
+    untiled: set[str] = field(default_factory=set)  # versions for small sizes
+    # precomputed operands and the statements that compute them
+    operands: dict[str, str] = field(default_factory=dict)  # precomputed → its statement
+    in_place: set[str] = field(default_factory=set)  # products with too few rows for packing
+    # by statement, whether its reduction is one part, where that was decided
+    short_streams: dict[str, bool] = field(default_factory=dict)  # where that was decided
+    # which strategy took which statements, for ``explain``
+    notes: list[str] = field(default_factory=list)  # for ``explain``
+    # serial loops over blocks of steps, which count as no tiles
+    blocks: list[At] = field(default_factory=list)  # serial loops over blocks of steps: no tiles
     spread: list[At] = field(default_factory=list)  # parallel loops that statements share
-    given_up: list[str] = field(default_factory=list)  # what a budget did not suffice for
+    given_up: list[str] = field(default_factory=list)  # what a budget was exceeded for, and why
     quota: Quota = field(default_factory=lambda: Quota(STEPS))
     _taken: set[str] = field(default_factory=set)
     _found: dict[tuple[Any, ...], tuple[Scop, Any]] = field(default_factory=dict)
@@ -139,13 +149,13 @@ class Planner:
         return self.group([s.name for s in self.scop.statements])
 
     def group(self, names: Sequence[str], above: Sequence[At] = ()) -> Group:
-        """``names`` inside the loops ``above``, dependences worked out anew."""
+        """``names`` inside the loops ``above``, with dependences computed anew."""
         found = dependences(self.scop, implied=False)
         hard = tuple(Distances(d, quota=self.quota) for d in found if not d.reduction)
         return Group((), hard, ()).part(names).inside(*above)
 
     def nest(self, group: Group) -> Tree:
-        """The loops of ``group``: its components one after the other, sources first."""
+        """The loops of ``group``: its components one after the other in topological order."""
         try:
             parts = self.fuse(self, group)
         except BudgetError as error:
@@ -158,7 +168,8 @@ class Planner:
     def _set_aside(
         self, group: Group, plane: Hyperplane | None
     ) -> list[tuple[Group, Hyperplane | None]]:
-        """``group`` in its components, where some statements in it share no loops of its making."""
+        """``group`` in its components if one of its statements keeps its textual loops, so that
+        none shares a loop with it."""
         if self.plain.isdisjoint(group.names):
             return [(group, plane)]
         return [(group.part(names), None) for names in group.components()]
@@ -185,7 +196,7 @@ class Planner:
         return self.last(self, group)
 
     def attempt(self, strategy: Strategy, group: Group) -> Tree | None:
-        """What ``strategy`` answers; where it has no answer, nothing has changed."""
+        """What ``strategy`` answers; if None, the planner is as it was before."""
         kept = self.scop, len(self.packings), list(self.notes)
         known = dict(self.planned), dict(self.copies), dict(self.tiled), dict(self.row_tiles)
         tree: Tree | None = None
@@ -203,17 +214,16 @@ class Planner:
         self.given_up.append(f"{what}, because {error.what}")
 
     def split(self, scop: Scop, statement: str, parts: Sequence[str], group: Group) -> None:
-        """``scop``, in which ``statement`` is in several ``parts``, takes the place of the Scop.
-
-        The parts run in the loops of the whole.
-        """
+        """Take ``scop``, in which ``statement`` is split into ``parts``, as the Scop. The parts run
+        in the loops of the whole."""
         self.scop = scop
         self.copies |= dict.fromkeys(parts, statement)
         for at in group.above:
             at |= dict.fromkeys(parts, at[statement])
 
     def versions(self, group: Group, where: Constraint) -> list[str]:
-        """New statements for those of ``group`` where the sizes do not meet ``where``."""
+        """Split the statements of ``group`` where the sizes violate ``where``; the names of these
+        versions."""
         others: list[str] = []
         for name in group.names:
             scop, parts = isolate(self.scop, name, [where])
@@ -222,7 +232,7 @@ class Planner:
         return others
 
     def completed(self, tree: Tree) -> Tree:
-        """``tree`` with values for all parts of statements in the loops around them."""
+        """``tree`` with each loop's values for the parts of split statements."""
 
         def change(loop: Loop, below: Sequence[str]) -> Loop:
             return replace(loop, at={s: loop.at[self._known(s, loop)] for s in below})
@@ -252,15 +262,15 @@ class Planner:
     # ---- what strategies ask -------------------------------------------------------------------
 
     def prepared(self, statement: Statement, number: int) -> bool:
-        """Whether that read comes from panels that are made before everything else, as those of
-        constants are."""
+        """Whether that read comes from panels that are packed before everything else, as constants
+        are."""
         if self.scop.tensor(statement.reads[number].tensor).role == "constant":
             return True
         once = ((p.statement, p.operand) for p in self.packings if not p.loop)
         return (statement.name, number) in once
 
     def once(self, find: Callable[..., T], name: str, free: tuple[str, ...]) -> T:
-        """``find(scop, statement, free, machine)``: several strategies ask the same."""
+        """``find(scop, statement, free, machine)``, memoised: several strategies ask the same."""
         key = (find, id(self.scop), name, free)
         if key not in self._found:  # together with the Scop, whose id is then nobody else's
             found = find(self.scop, self.scop.statement(name), free, self.machine)
@@ -271,7 +281,7 @@ class Planner:
         return [self.scop.statement(name) for name in group.names]
 
     def free(self, group: Group, name: str) -> tuple[str, ...]:
-        """The dims of a statement, in textual order, that the loops above leave open."""
+        """The dims of a statement, in textual order, that the loops above do not determine."""
         known = self.solved(group, name)
         position = self.scop.statement(name).position
         return tuple(p for p in position if isinstance(p, str) and p not in known)
@@ -292,20 +302,23 @@ class Planner:
         return known
 
     def spreads(self, group: Group) -> bool:
-        """Whether threads may share loops of ``group``: outermost, or right inside one serial loop,
-        in each turn of which they meet."""
+        """Whether the loops of ``group`` may be parallel: outermost, or right inside one serial
+        loop, with a barrier in each of its iterations."""
         if not group.above:
             return True
         above = group.above[0]
         block = any(at is above for at in self.blocks)
         return len(group.above) == 1 and (block or (self.threads > 1 and not group.in_tile))
 
-    def point(self, group: Group, at: At) -> At:
-        """``at`` as a loop within the tiles of ``group.above`` that run over the same values.
+    def folds(self, group: Group, at: At) -> bool:
+        """Whether a statement reduces along the loop ``at``, so that its iterations meet in an
+        element."""
+        return any(mentions(at[s.name], s.update.dims) for s in self.statements(group) if s.update)
 
-        The same tiles for all statements, and as far from their values: else ``at`` as it is,
-        since values of different kinds say nothing about which comes first.
-        """
+    def point(self, group: Group, at: At) -> At:
+        """``at`` as the point loop of the tiles of ``group.above`` that run over the same values.
+        If these tiles differ among the statements, ``at`` as it is: values within different tiles
+        are not comparable."""
         for tile in reversed(group.above):
             found: dict[str, Expr] = {}
             shifts: set[tuple[Affine, int]] = set()  # over the loops above, and the tile's size
@@ -327,7 +340,7 @@ class Planner:
         return Loop(fresh(hint, self._taken), at, kind)
 
     def name(self, at: At) -> str:
-        """What a loop is called after: the dim that it is of the first statement that has one."""
+        """The name for a loop: the dim that it is of the first statement of which it is one."""
         return next((e.name for e in at.values() if isinstance(e, Var)), "w")
 
 

@@ -1,8 +1,8 @@
-"""Updates that gain from sums in registers, and the register tiles that fit them.
+"""Sums of products that gain from register tiles, and the shape of the tiles.
 
-C[i, j] += A[i, k] * B[k, j]      a product: reuse in two directions, rows i and lanes j
-y[i] += x[i + k] * w[k]           a window: lanes i; what k brings is in the cache already
-y[i, j, g] += x[i, k, g] * w[k, j, g]      upright: lanes g are of all of them (``vertical``)
+C[i, j] += A[i, k] * B[k, j]      outer product: reuse along rows i and lanes j
+y[i] += x[i + k] * w[k]           window: lanes i; the taps k read what L1 holds already
+y[i, j, g] += x[i, k, g] * w[k, j, g]      vertical: all operands are vectors along g
 """
 
 from __future__ import annotations
@@ -14,48 +14,51 @@ from weft.ir.instruction import Instruction
 from weft.ir.machine import Machine, register_tile
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.instruction_choice import alternatives, fitting, least, unfit
-from weft.polyhedral.policy.lanes import choose_lanes, jumps, size_of
+from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import Choice, cheapest
 from weft.polyhedral.policy.reuse import in_one_part
 from weft.polyhedral.policy.window_costs import vertical, window_tile
 
-TAPS = 16  # rows of memory that a window may come from
+TAPS = 16  # steps of a window that are rows of memory of their own
 WINDOW = 4  # vectors of sums
+
+Tile = tuple[tuple[int, ...], int]  # rows, by dim, and lanes
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``rows`` (of most windows none), ``lanes``: the dims of the register tile; ``outer``: more
-    dims of the target; ``jumping``: the numbers of the reads that are not contiguous along the
-    lanes and may be copied; ``tile``: rows and lanes, where all sizes are known. ``instruction``:
-    one that takes several steps of the innermost stream at once, so that operands have to be
-    interleaved. ``window``: it is no outer product."""
+    """A sum of products and its register tile. ``rows`` (none in most windows) and ``lanes``: the
+    dims of the tile; ``stream``: the dims of the reduction, innermost last; ``outer``: further dims
+    of the target. ``needs_packing``: numbers of the reads that are strided along the lanes and may
+    be packed. ``tile``: its shape, where all sizes are known. ``instruction``: one that takes
+    several steps of the innermost reduction at once, for which operands are interleaved.
+    ``window``: no outer product."""
 
     statement: str
     rows: tuple[str, ...]
     lanes: str
     stream: tuple[str, ...]
     outer: tuple[str, ...]
-    jumping: tuple[int, ...]
+    needs_packing: tuple[int, ...]
     instruction: Instruction | None = None
-    tile: tuple[tuple[int, ...], int] | None = None
+    tile: Tile | None = None
     window: bool = False
 
     @property
     def word(self) -> int:
-        """Steps of the innermost stream that lie side by side in panels."""
+        """Steps of the innermost reduction that are side by side in panels."""
         return self.instruction.word if self.instruction else 1
 
 
 def find_product(
     scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
 ) -> Product | None:
-    """How ``statement``, whose dims ``free`` are open, is an outer product over a stream that may
-    be reordered, its target contiguous along the lanes."""
+    """``statement``, of which the dims ``free`` are open, as an outer product: its reduction may be
+    reordered, and its target is contiguous along the lanes. None where it is none."""
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
@@ -85,8 +88,8 @@ def _cheapest(
 
 
 def sum_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
-    """What the best register tile of multiply-adds takes for all of ``statement``; None where there
-    is none, or a size is not known."""
+    """Cycles of all of ``statement`` in its best register tiles of multiply-adds; None where there
+    are none, or a size is not known."""
     upright = vertical(scop, statement, statement.dims, machine)
     found = [_product_cycles(scop, statement, machine), upright.cycles if upright else None]
     return min((cycles for cycles in found if cycles is not None), default=None)
@@ -106,13 +109,13 @@ def _product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float
 
 
 def row_and_lane(found: Assignment) -> tuple[str, str]:
-    """The dims of the statement that are rows and lanes."""
+    """The dims of the statement along the rows and along the lanes."""
     row, lane = _results(found)
     return row, lane
 
 
 def _results(found: Assignment) -> list[str]:
-    """The dims of the statement that tell an issue's results apart, the lanes last."""
+    """The dims of the statement that index an issue's results, the lanes last."""
     own = found.instruction
     names = [d for d in own.semantics.dims if d not in own.summed]
     return [dim for name in names for dim in found.dims[name]]
@@ -120,7 +123,7 @@ def _results(found: Assignment) -> list[str]:
 
 def _product(statement: Statement, found: Assignment) -> Product:
     *rows, lane = _results(found)
-    jumping = dict.fromkeys(m.number for m in found.packs if m.number is not None)
+    needs_packing = dict.fromkeys(m.number for m in found.packs if m.number is not None)
     instruction = found.instruction if found.instruction.emission else None
     return Product(
         statement.name,
@@ -128,7 +131,7 @@ def _product(statement: Statement, found: Assignment) -> Product:
         lane,
         _inner_last(found),
         found.outer,
-        tuple(jumping),
+        tuple(needs_packing),
         instruction,
     )
 
@@ -137,19 +140,20 @@ def _tiled(statement: Statement, found: Assignment, choice: Choice) -> Product:
     outer = tuple(d for d in found.outer if d not in choice.rows)
     sizes = tuple(choice.rows.values()), choice.lanes[1]
     p = _product(statement, found)
-    jumping = tuple(n for n in p.jumping if n not in choice.mixed)
-    return replace(p, rows=tuple(choice.rows), outer=outer, tile=sizes, jumping=jumping)
+    needs_packing = tuple(n for n in p.needs_packing if n not in choice.mixed)
+    return replace(p, rows=tuple(choice.rows), outer=outer, tile=sizes, needs_packing=needs_packing)
 
 
 def _stays(scop: Scop, statement: Statement, found: Assignment, machine: Machine) -> bool:
-    """Whether the sums may lie as registers do. Where their elements jump along the lanes, blocks
-    of them are transposed on the way from and to memory: once, if the stream is in one part."""
+    """Whether the sums may be laid out as registers are. Where the target is strided along the
+    lanes, blocks of it are transposed when loaded and stored: once, if the reduction is not
+    blocked."""
     contiguous = all(misfit.number is not None for misfit in found.packs)
     return contiguous or in_one_part(scop, statement, _inner_last(found), machine)
 
 
 def _inner_last(found: Assignment) -> tuple[str, ...]:
-    """The streams, the one that the instruction sums up over innermost."""
+    """The reduction dims, those that the instruction itself sums over innermost."""
     inner = [d for name in found.instruction.summed for d in found.dims[name]]
     return (*(d for d in found.streams if d not in inner), *inner)
 
@@ -157,9 +161,9 @@ def _inner_last(found: Assignment) -> tuple[str, ...]:
 def find_row(
     scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
 ) -> Product | None:
-    """How ``statement`` is one row of a product, by an instruction whose operands lie in memory as
-    it takes them, in rows that registers interleave, or are constants that can be made to: to copy
-    others takes longer."""
+    """``statement`` as one row of a product, by an instruction whose operands need no packing at
+    run time: they lie as it takes them, in rows that registers interleave, or are constants. None
+    where it is none; packing others would take longer than it saves."""
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
@@ -181,28 +185,28 @@ def find_row(
     if first is None:
         return None
     p = _product(statement, first)
-    return replace(p, jumping=tuple(n for n in p.jumping if n in constant))
+    return replace(p, needs_packing=tuple(n for n in p.needs_packing if n in constant))
 
 
 def _in_rows(statement: Statement, found: Assignment) -> set[int]:
     """The numbers of the reads that registers interleave: contiguous along the lanes."""
     *_, lane = _results(found)
     numbers = {m.number for m in found.packs if m.number is not None}
-    return {n for n in numbers if not jumps(statement.reads[n], lane)}
+    return {n for n in numbers if not strided(statement.reads[n], lane)}
 
 
 def find_window(
     scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
 ) -> Product | None:
-    """How ``statement`` sums up a window: vectors run best along its target, and what its stream
-    brings in along the lanes is either near, or little."""
+    """``statement`` as a sum over a window: vectors run along its target, and what the taps bring
+    in is in L1 already, or few rows of memory. None where it is none."""
     update = statement.update
     if update is None or len(statement.writes) != 1:
         return None
     (target,) = statement.writes
     if target.guard or any(a.may for a in (target, *statement.reads)):
         return None
-    moving = [d for d in free if any(mentions(i, (d,)) for i in target.indices)]
+    moving = [d for d in free if moves(target, d)]
     stream = tuple(d for d in free if d not in moving)
     lanes = choose_lanes(scop, statement, free, machine)
     if (
@@ -212,23 +216,25 @@ def find_window(
         or not set(stream) <= set(update.dims)
     ):
         return None
-    if jumps(target, lanes.dim):
+    if strided(target, lanes.dim):
         return None
     for read in statement.reads:
         along = [i for i in read.indices if mentions(i, stream)]
-        if any(mentions(i, (lanes.dim,)) for i in read.indices):
+        if moves(read, lanes.dim):
             far = {d for i in along if not mentions(i, moving) for d in stream if mentions(i, (d,))}
             packed = scop.tensor(read.tensor).role == "constant"
-            if not packed and any((size_of(statement, d) or TAPS + 1) > TAPS for d in far):
+            if not packed and any((hull_extent(statement, d) or TAPS + 1) > TAPS for d in far):
                 return None
     outer = tuple(d for d in moving if d != lanes.dim)
-    jumping = tuple(n for n, r in enumerate(statement.reads) if _again(scop, r, lanes.dim, outer))
-    found = Product(statement.name, (), lanes.dim, stream, outer, jumping, window=True)
+    needs_packing = tuple(
+        n for n, r in enumerate(statement.reads) if _again(scop, r, lanes.dim, outer)
+    )
+    found = Product(statement.name, (), lanes.dim, stream, outer, needs_packing, window=True)
     return _with_rows(scop, statement, found, machine)
 
 
 def _with_rows(scop: Scop, statement: Statement, p: Product, machine: Machine) -> Product:
-    """The window ``p`` in tiles of several rows, where these use vectors of an operand again."""
+    """The window ``p`` in tiles of several rows, where these reuse vectors of an operand."""
     best = window_tile(scop, statement, p.lanes, p.outer, p.stream, machine)
     if best is None or not best.row:
         return p
@@ -237,9 +243,9 @@ def _with_rows(scop: Scop, statement: Statement, p: Product, machine: Machine) -
 
 
 def _again(scop: Scop, read: Access, lane: str, outer: Sequence[str]) -> bool:
-    """Whether all turns of ``outer`` read the same elements, which jump along the lanes."""
+    """Whether all iterations of ``outer`` read the same elements, strided along the lanes."""
     known = all(isinstance(size, Literal) for size in scop.tensor(read.tensor).shape)
-    return known and jumps(read, lane) and not any(mentions(i, outer) for i in read.indices)
+    return known and strided(read, lane) and not moves(read, *outer)
 
 
 def sums_of(planner: Planner, group: Group) -> list[Product]:
@@ -256,8 +262,8 @@ def products_of(planner: Planner, group: Group) -> list[Product]:
 def find_vertical(
     scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
 ) -> Product | None:
-    """How ``statement``, no loop of which is around it yet, sums up products of vectors, where no
-    outer product takes less time."""
+    """``statement``, with no loop around it yet, as products of vectors summed lane by lane; None
+    where it is none, or an outer product takes less time."""
     if set(free) != set(statement.dims):
         return None
     best = vertical(scop, statement, free, machine)
@@ -267,7 +273,7 @@ def find_vertical(
     if other is not None and other <= best.cycles:
         return None
     (target,) = statement.writes
-    moving = [d for d in free if any(mentions(i, (d,)) for i in target.indices)]
+    moving = [d for d in free if moves(target, d)]
     return Product(
         statement.name,
         tuple(best.rows),
@@ -281,8 +287,8 @@ def find_vertical(
 
 
 def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
-    """The statement ``name`` as an outer product, else as a window, else in upright tiles; these
-    also where an outer product of multiply-adds takes longer."""
+    """The statement ``name`` as an outer product, else as a window, else as a vertical sum; as the
+    last also where that takes less time than an outer product of multiply-adds."""
     return planner.once(_best_sum, name, planner.free(group, name))
 
 
@@ -299,11 +305,11 @@ def _best_sum(
     return None
 
 
-def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[int, ...], int]:
-    """Rows and lanes of a register tile for ``p``.
+def shape(planner: Planner, p: Product, *, whole: bool = False) -> Tile:
+    """The register tile of ``p``: rows by dim, and lanes.
 
-    Where the product is smaller than the largest tile, or its edge would be mostly empty, the tiles
-    are smaller and share it out evenly; ``whole``: whatever its size.
+    If the product is smaller than the largest tile, or would leave edge tiles mostly empty, its
+    tiles are smaller and of even size; with ``whole``, its size plays no part.
     """
     if p.tile is not None and not whole:
         return p.tile
@@ -314,24 +320,26 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> tuple[tuple[i
     vector = machine.lanes(dtype)
     most, vectors = register_tile(machine, dtype) if p.rows else (1, WINDOW)
     if not whole:
-        across = size_of(statement, p.lanes)
+        across = hull_extent(statement, p.lanes)
         if across is not None:
             vectors = _shared_out(-(-across // vector), vectors)
         most, _ = register_tile(machine, dtype, vectors)
     lanes = vectors * vector
     if not whole:
-        lanes = min(lanes, size_of(statement, p.lanes) or lanes)
-    rows = tuple(_shared_out((not whole and size_of(statement, d)) or most, most) for d in p.rows)
+        lanes = min(lanes, hull_extent(statement, p.lanes) or lanes)
+    rows = tuple(
+        _shared_out((not whole and hull_extent(statement, d)) or most, most) for d in p.rows
+    )
     return rows, lanes
 
 
 def _two_by_two(instruction: Instruction) -> tuple[tuple[int], int]:
-    """Rows and lanes of a tile of a matrix unit's blocks that uses each operand twice."""
+    """A tile of 2 x 2 blocks of a matrix unit, so that each operand is used twice."""
     (lane,) = instruction.across
     return (2 * instruction.rows,), 2 * instruction.extents[lane]
 
 
 def _shared_out(total: int, most: int) -> int:
-    """``total`` in the fewest parts of ``most`` at most: what the largest of even parts has."""
+    """The largest of the even parts of ``total``, in as few parts of ``most`` as possible."""
     parts = max(1, -(-total // most))
     return max(1, -(-total // parts))

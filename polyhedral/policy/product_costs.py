@@ -1,9 +1,9 @@
-"""The cheapest register tile for a product whose sizes are known: closed forms, no isl, no timing.
+"""The cheapest register tile for a product of known sizes: an analytical model, no isl, no timing.
 
-A tile of rows times vectors of lanes takes one step of its stream in as many cycles as its
-multiply-adds, its loads or the latency of one of its chains need, whichever is most. Tiles at the
-edges are smaller ones, of whole vectors; operands that jump along the lanes are copied first,
-constants before the program runs, or, where few tiles use them, interleaved in registers. In the
+A tile of rows by vectors of lanes takes one step of the reduction in as many cycles as its
+multiply-adds, its loads or the latency of one accumulator need, whichever is most. Edge tiles are
+smaller, in whole vectors. Operands that are strided along the lanes are packed first: constants
+when compiling, others at run time, or, where few tiles use them, interleaved in registers. In the
 spirit of the analytical BLIS model (Low et al., 2016).
 """
 
@@ -19,28 +19,28 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import hull, mentions
+from weft.polyhedral.analysis.linear import hull, mentions, moves
 from weft.polyhedral.map_instruction import Assignment
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 
 MAX_ROWS, MAX_VECTORS = 16, 4
-BROADCAST = 0.5  # of a vector load: it folds into the arithmetic
-STEP, LOAD = 0.5, 0.125  # cycles of loop control in a step, and by which a load delays it
-COPY = 1.0  # cycles for an element that is copied into panels
-FAR = 2.0  # … whose neighbours in memory other panels take
-MIXED = 4.0  # cycles for a vector of an instruction's words that a tile interleaves of rows
-EDGE = 4.0  # accesses to each accumulator before and after the sums
+BROADCAST = 0.5  # of a vector load: the arithmetic takes it as a memory operand
+STEP, LOAD = 0.5, 0.125  # cycles of loop control per step, and of delay per load
+COPY = 1.0  # cycles to pack an element
+FAR = 2.0  # the same, where its neighbours in memory go to other panels
+MIXED = 4.0  # cycles to interleave a vector of an instruction's words from rows
+EDGE = 4.0  # accesses to each accumulator before and after the reduction
 TURN = 4.0  # cycles to transpose an accumulator where the sums lie along the rows
-PAGE = 4096  # bytes: what one way of a first cache holds
-WAYS_OF_LANES = 2
-CONFLICT = 0.5  # cycles for a row whose lines are pushed out by others
-ALONE = 3.0  # cycles for an element whose neighbours in memory other tiles take: a line for itself
+PAGE = 4096  # bytes: one way of a typical L1
+WAYS_OF_LANES = 2  # ways of L1 that the lane operand takes
+CONFLICT = 0.5  # cycles for a row whose lines conflict misses evict
+ALONE = 3.0  # cycles for an element whose cache line no other element of the tile uses
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """``rows``: sizes of the tile by dim; ``lanes``: its dim, and how many of them; ``mixed``: the
-    numbers of the reads that are interleaved in registers."""
+    """A register tile: ``rows``, sizes by dim; ``lanes``, their dim and number; ``cycles`` of the
+    whole statement; ``mixed``, numbers of the reads that are interleaved in registers."""
 
     rows: Mapping[str, int]
     lanes: tuple[str, int]
@@ -55,8 +55,8 @@ def cheapest(
     dims: tuple[str, str],
     machine: Machine,
 ) -> Choice | None:
-    """The best tile for ``statement`` mapped by ``assignment``, whose row and lane are ``dims``;
-    None where a size is not known."""
+    """The best tile for ``statement``, mapped by ``assignment`` with these two dims as row and
+    lane; None where a size is not known."""
     sizes = extents(statement)
     if sizes is None:
         return None
@@ -68,7 +68,7 @@ def cheapest(
 
 
 def extents(statement: Statement) -> dict[str, int] | None:
-    """How many values each dim has; None unless all are constants."""
+    """The extent of each dim; None unless all are constants."""
     found = {}
     for dim, (low, high) in hull(statement).items():
         if isinstance(low, Literal) and isinstance(high, Literal):
@@ -78,7 +78,7 @@ def extents(statement: Statement) -> dict[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Moving:
-    """The dims along which an access moves at all, and through a row of memory."""
+    """The dims along which an access moves at all, and along its last index."""
 
     dims: frozenset[str]
     last: frozenset[str]
@@ -100,7 +100,7 @@ class _Cost:
 
     @property
     def inside(self) -> frozenset[str]:
-        """The row and the lane."""
+        """The row and lane dims."""
         own = self.assignment.instruction
         names = [d for d in own.semantics.dims if d not in own.summed]
         return frozenset(d for name in names for d in self.assignment.dims[name])
@@ -111,7 +111,7 @@ class _Cost:
         return self.assignment.instruction.lanes
 
     def depth(self, dim: str) -> int:
-        """How many steps of a stream one issue takes."""
+        """How many steps of a reduction along ``dim`` one issue takes."""
         instruction, dims = self.assignment.instruction, self.assignment.dims
         inside = any(dim in dims[name] for name in instruction.summed)
         return instruction.depth if inside else 1
@@ -125,7 +125,7 @@ class _Cost:
         )
 
     def tiles(self, c: Choice) -> Iterator[tuple[int, Choice]]:
-        """How many there are of each kind: of the ``Choice``, and of what is left at the edges."""
+        """The number of tiles of each shape: of the full one and of those at the edges."""
         dim, lanes = c.lanes
         parts = [_parts(self.sizes[d], n) for d, n in (*c.rows.items(), c.lanes)]
         for kind in product(*parts):
@@ -154,7 +154,7 @@ class _Cost:
         return step * steps + (EDGE + turned) * accumulators + self.alone(c)
 
     def alone(self, c: Choice) -> float:
-        """Cycles that a tile takes for elements whose neighbours are not in it."""
+        """Cycles of a tile for cache lines of which it uses one element."""
         packed = {misfit.number for misfit in self.assignment.packs}
         inside = {**c.rows, c.lanes[0]: c.lanes[1]}
         inside |= {d: self.sizes[d] for d in self.assignment.streams}
@@ -165,9 +165,9 @@ class _Cost:
         return total
 
     def conflicts(self, c: Choice) -> float:
-        """Cycles that a step takes longer where rows lie whole pages apart, so that their lines
-        fall into one set of the first cache: of its ways, lanes need some as well. A matrix unit
-        takes all that it wants of a line at once."""
+        """Extra cycles of a step for rows that are whole pages apart, whose lines map to one set of
+        L1, beside those of the lanes. None on a matrix unit, which takes all that it wants of a
+        line at once."""
         if self.assignment.instruction.unit:
             return 0.0
         ways = self.machine.caches[0].size // PAGE - WAYS_OF_LANES
@@ -183,34 +183,33 @@ class _Cost:
         return total
 
     def mixed(self, c: Choice) -> tuple[int, ...]:
-        """The reads that tiles interleave, which takes less time than copies. No tile is chosen for
-        that: narrow ones would read pieces of lines.
-        """
+        """The reads for which interleaving in registers is cheaper than packing. No tile shape is
+        chosen for that: narrow ones would read pieces of lines."""
         return tuple(n for n in self.packed() if self.mix(n, c) < self.copy(n))
 
     def packed(self) -> list[int]:
-        """The reads that jump along the lanes and cannot be made beforehand."""
+        """The reads that are strided along the lanes and no constants."""
         numbers = dict.fromkeys(misfit.number for misfit in self.assignment.packs)
         tensors = {n: self.statement.reads[n].tensor for n in numbers if n is not None}
         return [n for n, name in tensors.items() if self.scop.tensor(name).role != "constant"]
 
     def copy(self, number: int) -> float:
-        """Cycles to copy a read, once."""
+        """Cycles to pack a read once."""
         near = self.accesses[number].last & {*self.inside, *self.assignment.streams}
         return (COPY if near else FAR) * self.words(number)
 
     def mix(self, number: int, c: Choice) -> float:
-        """Cycles to interleave a read in all tiles that use it, where an instruction takes words of
-        what lies in rows along the lanes."""
+        """Cycles to interleave a read in all tiles that use it; infinite unless an instruction
+        takes words of an operand that is contiguous along the lanes."""
         own = self.assignment.instruction
-        if own.emission is None or own.unit or jumps(self.statement.reads[number], c.lanes[0]):
+        if own.emission is None or own.unit or strided(self.statement.reads[number], c.lanes[0]):
             return inf
         other = self.sizes.keys() - self.accesses[number].dims
         again = prod(ceil(self.sizes[d] / c.rows.get(d, 1)) for d in other)
         return MIXED * again * self.words(number) / self.vector
 
     def words(self, number: int) -> int:
-        """How many words, of elements that lie side by side in panels, a read has."""
+        """How many words, of elements that are side by side in panels, a read has."""
         own, dims = self.assignment.instruction, self.accesses[number].dims
         return prod(ceil(self.sizes[d] / min(self.depth(d), own.word)) for d in dims)
 
@@ -237,8 +236,8 @@ def stride(tensor: Tensor, read: Access, dim: str) -> int:
 
 
 def _blocks(cost: _Cost, unit: Tiles, row: str, lane: str) -> Iterator[Choice]:
-    """Tiles of a matrix unit's blocks, which share its registers: for their sums, for one block of
-    rows, and for the lanes of all blocks if several rows use them."""
+    """Tiles of a matrix unit's blocks within its registers: for the sums, one block of rows, and
+    the lanes of all blocks if several rows use them."""
     rows = cost.assignment.instruction.rows
     down, across = ceil(cost.sizes[row] / rows), ceil(cost.sizes[lane] / cost.vector)
     for r, c in product(range(1, unit.registers), repeat=2):
@@ -267,8 +266,8 @@ def _tiles(cost: _Cost, row: str, lane: str) -> Iterator[Choice]:
 
 
 def _more_rows(cost: _Cost, lane: str) -> Iterator[str]:
-    """Outer dims that could be rows as well: no operand along the lanes moves along them."""
-    across = [r for r in cost.statement.reads if any(mentions(i, (lane,)) for i in r.indices)]
+    """Outer dims that could be rows as well: the lane operand does not move along them."""
+    across = [r for r in cost.statement.reads if moves(r, lane)]
     for dim in cost.assignment.outer:
         if not any(mentions(i, (dim,)) for read in across for i in read.indices):
             yield dim

@@ -1,4 +1,5 @@
-"""What of the operands of a product is still in a cache when it is read again."""
+"""What of the operands of a product is still in a cache when it is read again, and what to
+prefetch."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ from math import prod
 from weft.ir.machine import MAX_VECTORS, Machine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.cache_tiles import steps_at_once
-from weft.polyhedral.policy.lanes import jumps, size_of
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
+from weft.polyhedral.policy.cache_tiles import kc_of
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
 
-LEAST = 8  # lines of a row that are worth asking for
-SHARE = 0.7  # of the second cache that a stream's operands may take
+LEAST = 8  # lines of a row that are worth prefetching
+SHARE = 0.7  # of L2, for the operands of a reduction
 
 
 def in_one_part(
@@ -25,10 +26,10 @@ def in_one_part(
     *,
     again: bool = True,
 ) -> bool:
-    """Whether all of ``stream`` runs at once: its innermost dim is short, or what it brings in
-    along the lanes of a tile stays in the second cache until the next rows need it. Not
-    ``again``: that is copied first, which is best done in small parts."""
-    last, most = size_of(statement, stream[-1]), steps_at_once(machine)
+    """Whether the reduction ``stream`` needs no blocking: its innermost dim is no longer than kc,
+    or the lane operand of a tile stays in L2 until the next rows. Without ``again``, that operand
+    is packed first, which is best done in small parts."""
+    last, most = hull_extent(statement, stream[-1]), kc_of(machine)
     if last is not None and last <= most:
         return True
     sizes = extents(statement)
@@ -40,16 +41,15 @@ def in_one_part(
 
 
 def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine: Machine) -> int:
-    """How many lines to ask for of what a sum over a few rows of memory reads next in each of them:
-    half of the first cache, where the caches do not hold the rows but as many lines whole pages
-    apart; 0 where that is not so."""
-    size, near = size_of(statement, stream), machine.caches[:2][-1]
+    """How many lines to prefetch of each row for a sum over a few long rows of memory: half of L1.
+    0 where the caches hold the rows, or not as many lines whole pages apart."""
+    size, near = hull_extent(statement, stream), machine.caches[:2][-1]
     held = machine.caches[0].size // 2 // machine.caches[0].line
     if size is None or not 2 <= size <= held // LEAST:
         return 0
     for read in statement.reads:
         tensor = scop.tensor(read.tensor)
-        along = any(mentions(i, (lane,)) for i in read.indices[-1:]) and not jumps(read, lane)
+        along = any(mentions(i, (lane,)) for i in read.indices[-1:]) and not strided(read, lane)
         across = any(mentions(i, (stream,)) for i in read.indices[:-1]) if along else False
         sizes = [int(n.value) if isinstance(n, Literal) else 0 for n in tensor.shape]
         large = across and not read.may and prod(sizes) * tensor.dtype.itemsize > near.size
@@ -61,12 +61,12 @@ def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine
 def on_new_pages(
     scop: Scop, statement: Statement, lane: str, stream: Sequence[str]
 ) -> tuple[int, ...]:
-    """The reads, by number, that move along ``lane``, and are on another page with each step of
-    ``stream``, where no prefetcher follows; constants, which may lie in any order, are none."""
+    """The reads, by number, that move along ``lane`` and are on another page at each step of the
+    reduction, where no hardware prefetcher follows. Constants are none: they can be packed."""
     found = []
     for number, read in enumerate(statement.reads):
         tensor = scop.tensor(read.tensor)
-        across = any(mentions(index, (lane,)) for index in read.indices)
+        across = moves(read, lane)
         known = not across or tensor.role == "constant"
         if not known and abs(stride(tensor, read, stream[-1])) >= PAGE:
             found.append(number)

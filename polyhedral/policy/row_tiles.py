@@ -1,12 +1,12 @@
-"""Row tiles of what is handed from product to product: a tile of rows stays in the second cache.
+"""Row tiles: products that hand results on run a tile of rows at a time, which stays in L2.
 
     for i: for j: for d: S[i, j] += A[i, d] * B[d, j]         for i_t:
     for i: for j: T[i, j] = f(S[i, …])                    →     S, T, Y of the rows of i_t
     for i: for d: for j: Y[i, d] += T[i, j] * C[j, d]
 
 Inside, each nest has the loops that it would have alone; ``contract`` then leaves memory for the
-rows of one tile. Done where all statements share the rows, nothing crosses them, S is larger than
-the cache has room for, and closed forms say that fewer bytes move (``analysis/row_tiles``).
+rows of one tile. Done where all statements share the rows, no dependence crosses them, L2 does not
+hold S, and closed forms say that fewer bytes move (``analysis/work``).
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Var, literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.analysis.work import rows_together
-from weft.polyhedral.policy.lanes import from_first, size_of, turns_of
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
+from weft.polyhedral.analysis.work import rows_in_cache
+from weft.polyhedral.policy.lanes import from_lower_bound, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape, sums_of
-from weft.polyhedral.policy.streamed_operand import far_lanes
+from weft.polyhedral.policy.streamed_operand import streamed_operand
 from weft.polyhedral.transform.edit import accesses_of
 
-UNEVEN = 4  # turns for each thread, of which one more or less does not matter
+UNEVEN = 4  # iterations per thread of which one more does not matter
 
 
 def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
-    """The statements of ``group`` around intermediates of products that are too large for the
-    second cache, and the tiles of rows in which they run; None if there are none."""
+    """The statements of ``group`` around intermediates of products that L2 does not hold, and the
+    row tiles in which they run; None if there are none."""
     if group.strips:
         return _next_blocks(planner, group)
     if group.in_tile:
         return None
-    near = planner.machine.near
+    near = planner.machine.l2
     large = [t for t in _temporaries(planner, group) if 2 * _bytes(planner, group, t) > near]
     products = {p.statement: p for p in products_of(planner, group)} if large else {}
     own = list(products.values())
-    if not own or _converts(planner, group, own) or _from_far(planner, group, own):
+    if not own or _is_mixed_precision(planner, group, own) or _streams(planner, group, own):
         return None
     found: tuple[Group, Hyperplane] | None = None
     known: dict[str, Expr] = {}
@@ -64,22 +64,24 @@ def row_tiles(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None
     return None if found is None else _cut(planner, *_all_of_it(planner, group, *found), products)
 
 
-def _converts(planner: Planner, group: Group, products: Sequence[Product]) -> bool:
-    """Whether ``group`` is one product of converted operands and what begins and ends its sums:
-    those need no cache, and operands are converted once only where no loop is around."""
+def _is_mixed_precision(planner: Planner, group: Group, products: Sequence[Product]) -> bool:
+    """Whether ``group`` is one product of converted operands with its epilogue. It is not tiled by
+    rows: its sums stay in registers, and a loop around would convert operands once per tile."""
     if len(products) != 1 or products[0].instruction is not None:
         return False
     s, tensor = planner.scop.statement(products[0].statement), planner.scop.tensor
     kinds = {tensor(access.tensor).dtype for access in (*s.reads, *s.writes)}
-    return len(kinds) > 1 and together(planner, group) is not None
+    return len(kinds) > 1 and fusable_epilogue(planner, group) is not None
 
 
-def _from_far(planner: Planner, group: Group, products: Sequence[Product]) -> bool:
-    """Whether ``group`` is one product for all rows of which lanes come in part by part, and what
-    begins and ends its sums."""
-    if len(products) != 1 or far_lanes(planner, products[0], shape(planner, products[0])) is None:
+def _streams(planner: Planner, group: Group, products: Sequence[Product]) -> bool:
+    """Whether ``group`` is one product with a streamed operand, and its epilogue."""
+    if (
+        len(products) != 1
+        or streamed_operand(planner, products[0], shape(planner, products[0])) is None
+    ):
         return False
-    return together(planner, group) is not None
+    return fusable_epilogue(planner, group) is not None
 
 
 def _temporaries(planner: Planner, group: Group) -> list[str]:
@@ -98,7 +100,7 @@ def _known(shape: tuple[Expr, ...]) -> bool:
 
 
 def _bytes(planner: Planner, group: Group, tensor: str) -> int:
-    """Bytes of ``tensor`` that one iteration of the loops around ``group`` uses."""
+    """Bytes of ``tensor`` that one iteration of the loops around ``group`` touches."""
     s, access, _ = accesses_of(planner.scop, tensor)[0]
     return _touched(planner, group, s, access)
 
@@ -106,7 +108,7 @@ def _bytes(planner: Planner, group: Group, tensor: str) -> int:
 def _touched(planner: Planner, group: Group, s: Statement, access: Access) -> int:
     """Bytes that ``access`` of ``s`` touches in one iteration of the loops around."""
     tensor, dims = planner.scop.tensor(access.tensor), planner.free(group, s.name)
-    sizes = {d: size_of(s, d) for d in dims}
+    sizes = {d: hull_extent(s, d) for d in dims}
     touched = tensor.dtype.itemsize
     for size, index in zip(tensor.shape, access.indices, strict=True):
         if isinstance(size, Literal) and mentions(index, dims):
@@ -119,15 +121,16 @@ def _touched(planner: Planner, group: Group, s: Statement, access: Access) -> in
 def _along(
     planner: Planner, group: Group, rows: Mapping[str, Expr]
 ) -> tuple[Group, Hyperplane] | None:
-    """What lies between the statements of ``rows``, and the loop that runs along these."""
+    """The statements of ``rows`` and those between them in the dependence graph, and their common
+    loop."""
     inside = group.part(between(group, list(rows)))
     plane = _shared(planner, inside, rows)
     return None if plane is None else (inside, plane)
 
 
 def _shared(planner: Planner, inside: Group, rows: Mapping[str, Expr]) -> Hyperplane | None:
-    """The loop with values ``rows`` for some statements; None where something crosses it, or sums
-    run along it."""
+    """The loop with values ``rows`` for some statements; None if a dependence crosses it or a
+    statement reduces along it."""
     own = {n: _candidates(planner, inside, n, rows) for n in inside.names}
     plane = inside.search().complete(rows, own)
     if plane is None or not plane.coincident:
@@ -139,8 +142,8 @@ def _shared(planner: Planner, inside: Group, rows: Mapping[str, Expr]) -> Hyperp
 def _candidates(
     planner: Planner, inside: Group, name: str, rows: Mapping[str, Expr]
 ) -> tuple[Expr, ...]:
-    """The open dims of statement ``name``; first those that stand, in some tensor, where a
-    statement of ``rows`` has its own."""
+    """The open dims of statement ``name``; first those that index a tensor where ``rows`` do in
+    another statement."""
     met = {
         (access.tensor, k)
         for n, at in rows.items()
@@ -161,7 +164,8 @@ def _accesses(s: Statement) -> tuple[Access, ...]:
 def _all_of_it(
     planner: Planner, group: Group, inside: Group, plane: Hyperplane
 ) -> tuple[Group, Hyperplane]:
-    """``inside`` with what begins its sums, and what comes after them element by element."""
+    """``inside`` with the statements that initialise its sums and those of its elementwise
+    epilogue."""
     changed = True
     while changed:
         changed = False
@@ -181,11 +185,11 @@ def _all_of_it(
 def _cut(
     planner: Planner, inside: Group, plane: Hyperplane, products: Mapping[str, Product]
 ) -> tuple[Group, Hyperplane] | None:
-    """The rows of ``plane`` in tiles, whole register tiles long; None where one tile is all, or
-    does not pay."""
+    """The rows of ``plane`` in tiles of whole register tiles; None if one tile has them all, or
+    tiles do not pay."""
     own = {n: p for n, p in products.items() if n in inside.names}
     dims = {n: e.name for n, e in plane.at.items() if isinstance(e, Var)}
-    sizes = {size_of(planner.scop.statement(n), dims[n]) for n in own if n in dims}
+    sizes = {hull_extent(planner.scop.statement(n), dims[n]) for n in own if n in dims}
     (total,) = sizes if len(sizes) == 1 else (None,)
     if total is None or len(dims) < len(inside.names):
         return None
@@ -201,13 +205,13 @@ def _cut(
     if blocks is not None:
         planner.row_blocks.append(blocks[1])
     tiles = -(-total // most)
-    spread = not _enough(planner, inside)
+    spread = not _threads_busy(planner, inside)
     if spread:  # equal shares
         tiles = -(-tiles // planner.threads) * planner.threads
     size = -(-total // tiles // step) * step
     planner.row_tiles |= dict.fromkeys(inside.names, spread)
-    planner.notes.append(f"{size} rows at a time, which stay in the second cache between products")
-    at = {n: from_first(planner.scop.statement(n), dims[n]) // size for n in inside.names}
+    planner.notes.append(f"{size} rows at a time, which stay in L2 between products")
+    at = {n: from_lower_bound(planner.scop.statement(n), dims[n]) // size for n in inside.names}
     return inside, Hyperplane(at, plane.carries, True)
 
 
@@ -218,23 +222,23 @@ def _most(
     dims: Mapping[str, str],
     total: int,
 ) -> int:
-    """How many of ``total`` rows, along ``dims``, of what ``products`` hand on stay in the second
-    cache."""
+    """How many of ``total`` rows, along ``dims``, of the intermediates of ``products`` stay
+    in L2."""
     own = {n: p for n, p in products.items() if n in inside.names}
     held = sum(
         _touched(planner, inside, s, r)
         for s in map(planner.scop.statement, own)
         for r in s.reads
-        if not any(mentions(i, (dims[s.name],)) for i in r.indices)
+        if not moves(r, dims[s.name])
     )
-    return rows_together(planner.machine.near, total, _row(planner, inside, own) // total, held)
+    return rows_in_cache(planner.machine.l2, total, _row(planner, inside, own) // total, held)
 
 
 def _blocks(
     planner: Planner, inside: Group, rows: Hyperplane, products: Mapping[str, Product]
 ) -> tuple[Group, Hyperplane] | None:
-    """The statements from product to product, and a loop across ``rows`` that these share as well
-    and nothing crosses, one turn of which is used where it is made."""
+    """The statements from product to product, and a loop across ``rows`` that they share as well
+    and no dependence crosses: each block is used where it is computed."""
     tensors = [
         tensor
         for tensor in _temporaries(planner, inside)
@@ -261,7 +265,8 @@ def _across(
     tensor: str,
     place: int,
 ) -> tuple[Group, Hyperplane] | None:
-    """What shares a loop across ``rows`` that is as ``known`` and along ``place`` of ``tensor``."""
+    """The statements that share a loop across ``rows`` along ``place`` of ``tensor``, which agrees
+    with ``known``."""
     at = rows_of(planner, inside, tensor, place)
     if not at or any(v == rows.at[n] or known.get(n, v) != v for n, v in at.items()):
         return None
@@ -269,7 +274,7 @@ def _across(
 
 
 def _next_blocks(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
-    """The statements of ``group`` that run block by block in the tile of rows around it."""
+    """The statements of ``group`` that run block by block in the row tile around it."""
     for plane in planner.row_blocks:
         names = [n for n in group.names if n in plane.at]
         open_ = all(mentions(plane.at[n], planner.free(group, n)) for n in names)
@@ -278,11 +283,11 @@ def _next_blocks(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | N
     return None
 
 
-def _enough(planner: Planner, group: Group) -> bool:
-    """Whether the loops around ``group`` have turns enough for all threads: on one of them, tiles
-    of rows use the same panels."""
+def _threads_busy(planner: Planner, group: Group) -> bool:
+    """Whether the loops around ``group`` have iterations enough for all threads. Row tiles are then
+    serial inside each, and reuse the same panels."""
     name = group.names[0]
-    around = [turns_of(planner.scop.statement(name), at[name]) for at in group.above]
+    around = [known_range(planner.scop.statement(name), at[name]) for at in group.above]
     turns = prod(size for _, size in filter(None, around))
     even = turns % planner.threads == 0 or turns >= UNEVEN * planner.threads
     return bool(around) and None not in around and even
@@ -295,7 +300,7 @@ def _step(planner: Planner, p: Product, dim: str) -> int:
 
 
 def _row(planner: Planner, inside: Group, products: Mapping[str, Product]) -> int:
-    """Bytes of the temporaries that products leave to others, or take from them."""
+    """Bytes of the temporaries that products write or read."""
     return sum(
         _bytes(planner, inside, tensor)
         for tensor in _temporaries(planner, inside)
@@ -303,13 +308,12 @@ def _row(planner: Planner, inside: Group, products: Mapping[str, Product]) -> in
     )
 
 
-# ---- The loops that sums share with what comes before and after them.
+# ---- Epilogue fusion: the loops that a reduction shares with its prologue and epilogue.
 
 
-def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
-    """The loops around the only sums of ``group`` that all its other statements can
-    share, by the dims of the sums: each of them does something to the element that is summed up.
-    """
+def fusable_epilogue(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
+    """The loops around the only sum of ``group`` that all other statements can share, by the dims
+    of the sum; None unless each of these computes on the element that is summed."""
     sums = sums_of(planner, group)
     if len(sums) != 1 or any(n in planner.planned for n in group.names):
         return None
@@ -346,8 +350,8 @@ def together(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
 
 
 def _scatters(planner: Planner, p: Product, name: str, planes: Mapping[str, Hyperplane]) -> bool:
-    """Whether neither rows nor lanes of a tile lie side by side where ``name`` writes, other than
-    where the sums do."""
+    """Whether statement ``name`` writes, other than to the sums, along neither rows nor lanes of a
+    tile."""
     target = planner.scop.statement(p.statement).writes[0].tensor
     inside = [planes[d].at[name] for d in (*p.rows, p.lanes)]
     dims = [value.name for value in inside if isinstance(value, Var)]
@@ -356,7 +360,7 @@ def _scatters(planner: Planner, p: Product, name: str, planes: Mapping[str, Hype
 
 
 def _folds(planner: Planner, name: str, dim: str) -> bool:
-    """Whether iterations along ``dim`` meet in an element that the statement updates."""
+    """Whether iterations along ``dim`` reduce into one element."""
     update = planner.scop.statement(name).update
     return update is not None and dim in update.dims
 
@@ -366,22 +370,23 @@ def _coincident(search: Hyperplanes, at: At) -> bool:
     return plane is not None and plane.coincident
 
 
-# ---- Temporaries that would be larger than anything the caller has live in strips of a loop.
+# ---- Strip-mined temporaries: a loop is strip-mined so that large temporaries need one strip only.
 #
 #     for i: for j: s[i, j] = …     all i, then all i again: s is N x N, the arguments N x D
-# for i: for j: … = s[i, j]     →   parallel i_t: { for i, j: s[i, j] = …; for i, j: … = s[i, j] }
+#     for i: for j: … = s[i, j]
+#     →
+#     parallel i_t: { for i, j: s[i, j] = …; for i, j: … = s[i, j] }
 #
-# Expansion has given every iteration elements of its own; here some of that is taken back, so
-# that ``contract`` finds a loop around all uses. Within a strip there is as much reuse as in
-# cache tiles.
+# Expansion gave each iteration elements of its own; strip-mining takes some of that back, so that
+# ``contract`` finds a loop around all uses. A strip has as much reuse as cache tiles.
 
 
 STRIP = 192  # iterations; a multiple of the sizes of register tiles
 
 
-def confined(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
-    """The statements of ``group`` around temporaries of unusual size, and the strips in which they
-    may run; None if there are none that nothing crosses."""
+def strip_mined_temporaries(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """The statements of ``group`` around temporaries that outgrow all arguments, and the strips in
+    which they may run; None if there are none, or dependences cross the strips."""
     found: tuple[Group, Hyperplane] | None = None
     known: dict[str, Expr] = {}
     for tensor in planner.scop.tensors:
@@ -403,7 +408,7 @@ def confined(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
 
 
 def _unusual(scop: Scop, tensor: Tensor) -> bool:
-    """Whether no argument grows with the sizes as ``tensor`` does."""
+    """Whether ``tensor`` grows faster with the sizes than any argument."""
     own = _sizes(tensor)
     others = [_sizes(t) for t in scop.tensors if t.role != "temp"]
     return len(own) > 1 and not any(_within(own, other) for other in others)
@@ -419,7 +424,8 @@ def _sizes(tensor: Tensor) -> list[frozenset[str]]:
 
 
 def _within(small: Sequence[frozenset[str]], large: Sequence[frozenset[str]]) -> bool:
-    """Whether each size of the one can be told a size of the other that depends on as much."""
+    """Whether each size of ``small`` can be matched with one of ``large`` that has at least its
+    parameters."""
     graph = nx.Graph()
     left = [("small", k) for k in range(len(small))]
     graph.add_nodes_from(left)
@@ -432,7 +438,7 @@ def _within(small: Sequence[frozenset[str]], large: Sequence[frozenset[str]]) ->
 
 
 def rows_of(planner: Planner, group: Group, tensor: str, place: int = 0) -> dict[str, Expr]:
-    """The loop along dimension ``place`` of ``tensor``, by statement; none where it is not one."""
+    """The loop along dimension ``place`` of ``tensor``, by statement; none where it is no loop."""
     found: dict[str, Expr] = {}
     for s in planner.statements(group):
         values = {a.indices[place] for a in (*s.reads, *s.writes) if a.tensor == tensor}
@@ -446,7 +452,7 @@ def rows_of(planner: Planner, group: Group, tensor: str, place: int = 0) -> dict
 
 
 def between(group: Group, names: Sequence[str]) -> list[str]:
-    """``names`` and what depends on some of them while others depend on it."""
+    """``names``, and what lies on a dependence path between two of them."""
     graph = nx.DiGraph()
     graph.add_nodes_from(group.names)
     graph.add_edges_from((a.dependence.source.name, a.dependence.sink.name) for a in group.active)

@@ -1,7 +1,8 @@
-"""Strategy for statements in a cycle: a loop that carries dependences, then what is left inside.
+"""Strategy for statements in a dependence cycle: a loop that carries dependences, then what is
+left.
 
 This is loop distribution by Allen and Kennedy (1987), with any hyperplane in place of the textual
-loops: of those that are legal, the one inside which the statements run best in vectors.
+loops: of the legal ones, the one inside which the statements vectorise best.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, turns_of
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
-SIDE_BY_SIDE = 40.0  # … in scalars, or across rows, for several iterations that nothing crosses
+SIDE_BY_SIDE = 40.0  # the same, where several iterations are independent
 COLUMNS = 48  # of a tile around a carrying loop
-LOOK_AHEAD = 2  # carrying loops inside the one that is chosen
+LOOK_AHEAD = 2  # levels of carrying loops inside the one that is chosen
 
 
 def serial(planner: Planner, group: Group) -> Tree | None:
-    """``group`` under its best carrying loop, or its outermost loop that no dependence crosses."""
+    """``group`` under its best carrying loop, or under an outermost loop that carries no
+    dependence."""
     plane = _carrier(planner, group)
     if plane is None:
         return None
@@ -36,7 +38,7 @@ def serial(planner: Planner, group: Group) -> Tree | None:
         return planner.share(planner, group, plane)
     columns = _columns(planner, group, plane)
     if columns is not None:
-        ahead = planner.attempt(partial(_ahead, plane, columns), group)
+        ahead = planner.attempt(partial(_early_steps_fused, plane, columns), group)
         if ahead is not None:
             return ahead
         tiles = _tiles(planner, plane, columns)
@@ -55,9 +57,12 @@ def _tiles(planner: Planner, carrier: Hyperplane, columns: Hyperplane) -> dict[s
     }
 
 
-def _ahead(carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Group) -> Tree | None:
-    """``group`` in tiles of columns, with the steps apart that end before the columns of a tile
-    begin, if they go through these in one pass each: no column of the tile is waited for."""
+def _early_steps_fused(
+    carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Group
+) -> Tree | None:
+    """``group`` in tiles of columns. The steps that end before the columns of a tile begin are
+    isolated and go through the tile shifted and fused, if they can: they wait for no column of the
+    tile."""
     group, before = _cut(planner, group, carrier, columns)
     tiles = _tiles(planner, carrier, columns)
     inside = group.inside(*tiles.values())
@@ -65,7 +70,7 @@ def _ahead(carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Gr
     ends = ((a.dependence.source.name, a.dependence.sink.name) for a in inside.active)
     if not before or any(source in rest and sink in before for source, sink in ends):
         return None
-    first = one_pass(planner, inside.part(before))
+    first = shift_and_fuse(planner, inside.part(before))
     if first is None:
         return None
     loops = tile_loops(planner, group, tiles)
@@ -75,7 +80,7 @@ def _ahead(carrier: Hyperplane, columns: Hyperplane, planner: Planner, group: Gr
 def _cut(
     planner: Planner, group: Group, carrier: Hyperplane, columns: Hyperplane
 ) -> tuple[Group, list[str]]:
-    """``group`` with statements cut where steps end before the columns of a tile begin, and the
+    """``group`` with statements split where steps end before the columns of a tile begin, and the
     names of those parts."""
     names, before = list(group.names), list[str]()
     for s in planner.statements(group):
@@ -95,10 +100,10 @@ def _cut(
 
 
 def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane | None:
-    """A loop along the vectors of all deep statements that may go around ``carrier`` in tiles.
+    """A loop along the vectors of all deep statements that may go around ``carrier``, in tiles.
 
-    Every step of ``carrier`` runs through whole arrays; of some columns of them, what a step has
-    loaded is in the cache for the next one.
+    Each step of ``carrier`` sweeps whole arrays; in a tile of columns, what one step has loaded is
+    in cache for the next.
     """
     if group.above:
         return None
@@ -118,7 +123,7 @@ def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane 
 
 
 def _band(s: Statement, column: str) -> bool:
-    """Whether the columns end where other loops say: a tile of them sees few of the steps."""
+    """Whether the domain bounds the columns by other dims: a tile of them has few of the steps."""
     forms = (linear(c.expr, s.dims) for c in s.domain)
     return any(
         f is None or (f.coefficients.get(column, 0) < 0 and len(f.coefficients) > 1) for f in forms
@@ -126,7 +131,7 @@ def _band(s: Statement, column: str) -> bool:
 
 
 def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
-    """The loop inside which ``group`` runs best; outermost, one that nothing crosses."""
+    """The loop inside which ``group`` runs best; outermost, one that carries no dependence."""
     best: tuple[tuple[bool, float], Hyperplane] | None = None
     for found in _carriers(planner, group):
         lone = found.coincident and _is_outer(planner, group) and not _short(planner, group, found)
@@ -137,18 +142,18 @@ def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
 
 
 def _is_outer(planner: Planner, group: Group) -> bool:
-    """Whether a loop that nothing crosses is best around all others."""
+    """Whether a loop that carries no dependence is best outside all others."""
     return group.outermost or planner.spreads(group)
 
 
 def _short(planner: Planner, group: Group, plane: Hyperplane) -> bool:
-    """Whether the loop is known to be no longer than a strip of it."""
-    turns = [turns_of(s, plane.at[s.name]) for s in planner.statements(group)]
+    """Whether the loop is known to be no longer than a tile of columns."""
+    turns = [known_range(s, plane.at[s.name]) for s in planner.statements(group)]
     return all(t is not None and t[1] <= COLUMNS for t in turns)
 
 
 def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:
-    """The loops that ``group`` may share, along the dims of its deepest statement."""
+    """The hyperplanes that ``group`` may share, along the dims of its deepest statement."""
     search = group.search()
     own = {n: candidates(planner, group, n) for n in group.names}
     anchor = max(group.names, key=lambda n: len(planner.free(group, n)))
@@ -161,7 +166,7 @@ def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:
 
 
 def _cost(planner: Planner, group: Group, depth: int) -> float:
-    """Vector accesses of one iteration of each statement along its best loop."""
+    """The cost of one iteration of each statement along its best loop, in vector accesses."""
     total = 0.0
     for names in group.components():
         part = group.part(names)
@@ -176,7 +181,7 @@ def _cost(planner: Planner, group: Group, depth: int) -> float:
 
 
 def _alone(planner: Planner, group: Group) -> float:
-    """The cost of one statement, along the loops that nothing crosses."""
+    """The cost of one statement, vectorised along a loop that carries no dependence."""
     (name,) = group.names
     search = group.search()
     planes = {d: search.valid({name: Var(d)}) for d in planner.free(group, name)}
@@ -195,8 +200,7 @@ def candidates(planner: Planner, group: Group, name: str) -> tuple[Expr, ...]:
     return tuple(Var(d) for d in dims)
 
 
-# ---- Strategy for two passes over one array in each step: the second goes with the first of the
-# next.
+# ---- Shift-and-fuse: one of two sweeps over an array is fused with the other of the next step.
 #
 #     for k:                                          for k:
 #       for i, j: r[k, j] += q[i, k] * A[i, j]          for i:
@@ -204,23 +208,23 @@ def candidates(planner: Planner, group: Group, name: str) -> tuple[Expr, ...]:
 #                                                           A[i, j] -= q[i, k-1] * r[k-1, j]
 #                                                           r[k, j] += q[i, k] * A[i, j]
 #
-# The array comes into the first cache once in a step, and what is stored is used at once. The two
-# are apart at the first step and the last. Shifting before fusion, as Pluto does (Bondhugula et
-# al., PLDI 2008); also known as software pipelining of loop nests.
+# The array goes through L1 once per step instead of twice. The first and the last step are peeled.
+# Shifting before fusion, as Pluto does (Bondhugula et al., PLDI 2008); also known as software
+# pipelining of loop nests.
 
 
 Pairs = list[tuple[str, str]]  # dims of the two statements that run together
 
 
-def one_pass(planner: Planner, group: Group) -> Tree | None:
-    """The loops of ``group``; None unless it is two statements of which one stores the whole array
+def shift_and_fuse(planner: Planner, group: Group) -> Tree | None:
+    """The loops of ``group``; None unless it is two statements, one of which stores the whole array
     that the other reads in the next step."""
     if len(group.names) != 2:
         return None
     one, two = planner.statements(group)
     for later, first in ((one, two), (two, one)):
         for step, passes in _shared(planner, group, later, first):
-            found = _together(planner, group, (later, first), step, passes)
+            found = _shifted(planner, group, (later, first), step, passes)
             if found is not None:
                 return found
     return None
@@ -229,8 +233,8 @@ def one_pass(planner: Planner, group: Group) -> Tree | None:
 def _shared(
     planner: Planner, group: Group, later: Statement, first: Statement
 ) -> Iterator[tuple[tuple[str, str], Pairs]]:
-    """Dims that may be the steps of ``later`` and ``first``, and all their others in pairs, as they
-    move through an array that ``later`` stores and ``first`` reads."""
+    """Dims that may be the steps of ``later`` and ``first``, and their other dims in pairs, by
+    which they move through an array that ``later`` stores and ``first`` reads."""
     open_ = [planner.free(group, s.name) for s in (later, first)]
     if not len(open_[0]) == len(open_[1]) > 2:
         return
@@ -253,15 +257,15 @@ def _shared(
                 yield (left[0][0], left[1][0]), pairs
 
 
-def _together(
+def _shifted(
     planner: Planner,
     group: Group,
     statements: tuple[Statement, Statement],
     step: tuple[str, str],
     passes: Pairs,
 ) -> Tree | None:
-    """Both statements in one pass, ``later`` one step behind; None where a dependence forbids it,
-    or their vectors run along different loops."""
+    """Both statements in one sweep, ``later`` one step behind; None if a dependence forbids it, or
+    their vectors run along different loops."""
     later, first = statements
     at: At = {later.name: Var(step[0]) + 1, first.name: Var(step[1])}
     if group.search().valid(at) is None:
@@ -286,8 +290,8 @@ def _together(
 
 
 def _lane(planner: Planner, statements: tuple[Statement, Statement], passes: Pairs) -> str | None:
-    """The dim of the first of ``statements`` along which both are best run in vectors, each lane
-    with elements of its own."""
+    """The dim of the first of ``statements`` along which both vectorise best, each lane with
+    elements of its own."""
     found: list[str] = []
     for s, dims in zip(statements, zip(*passes, strict=True), strict=True):
         lanes = choose_lanes(planner.scop, s, dims, planner.machine)

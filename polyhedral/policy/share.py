@@ -1,4 +1,4 @@
-"""One loop around a group: of which kind, and in which strips."""
+"""One loop around a group of statements: of which kind, and whether strip-mined."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, walk
 from weft.ir.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import box, linear, mentions
-from weft.polyhedral.policy.lanes import choose_lanes, jumps
+from weft.polyhedral.analysis.linear import box, linear, mentions, moves
+from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.strips import in_strips
 
-LONG_STRIP = 512  # iterations that run side by side through a recurrence, if memory is contiguous
+LONG_STRIP = 512  # iterations of a strip through a recurrence, if memory is contiguous
 IN_REGISTERS = 4  # vectors of a strip whose results stay in registers through a recurrence
-ROW_STRIP = 64  # elements of rows that nests inside a serial loop run through together, on a thread
+# iterations per thread at a time of a vector loop around nests, inside a serial loop
+ROW_STRIP = 64
 
 
 def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
-    """``group`` under one loop.
-
-    Where recurrences fill the iterations of a loop that nothing crosses, a strip of them goes
-    inside, to run side by side.
-    """
+    """``group`` under one loop, ``plane``. If it carries no dependence and recurrences are inside,
+    it is strip-mined and the strip goes inside them, so that several run side by side."""
     name = planner.name(plane.at)
     inside = group.inside(plane.at)
     kind: Kind
@@ -32,7 +30,7 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         within = replace(inside, strips=len(inside.above))
         return Band((planner.loop(name, plane.at, "serial"),), planner.nest(within))
     if inside.in_tile and not group.in_tile:  # the loop is in strips already
-        meets = _folds(planner, group, plane)
+        meets = planner.folds(group, plane.at)
         alone = meets or not planner.row_tiles.get(group.names[0], True)
         kind = "serial" if alone else "parallel"
         if not alone:
@@ -43,14 +41,14 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         vector = plane.coincident and _vectors(planner, group, plane)
         beside = plane.coincident and group.in_tile and group.above
         kind = "vector" if vector or beside else "serial"
-        shared = vector and not _folds(planner, group, plane)
+        shared = vector and not planner.folds(group, plane.at)
         dealt = in_strips(planner, group, plane.at) if shared else None
         if dealt is not None:
             return dealt
         at = planner.point(group, plane.at)
         return Band((planner.loop(name, at, kind),), planner.nest(inside))
     spreads = planner.spreads(group)
-    free = plane.coincident and not _folds(planner, group, plane)
+    free = plane.coincident and not planner.folds(group, plane.at)
     rows = not group.in_tile and any(x is at for x in group.above for at in planner.spread)
     kind = "parallel" if free and (spreads or rows) else "serial"
     if kind == "parallel":
@@ -70,13 +68,13 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
 
 
 def _hint(strips: Hyperplane) -> str:
-    """What the loop is called after that is in ``strips``."""
+    """The name for the loop that is strip-mined in ``strips``."""
     inner = (n.name for e in strips.at.values() for n in walk(e) if isinstance(n, Var))
     return next(inner, "w")
 
 
 def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
-    """Whether all statements have more loops, and run best in vectors along this one."""
+    """Whether all statements have further loops and vectorise best along this one."""
     for s in planner.statements(group):
         dims = planner.free(group, s.name)
         lanes = choose_lanes(planner.scop, s, dims, planner.machine)
@@ -86,8 +84,8 @@ def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
 
 
 def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr]:
-    """Where the loop begins, by statement, so that strips are whole from its first iteration on;
-    0 where statements do not agree."""
+    """The lower bound of the loop by statement, so that strips are whole from its first iteration
+    on; 0 where statements do not agree."""
     found: dict[str, Expr] = {}
     forms = set()
     for s in planner.statements(group):
@@ -107,9 +105,10 @@ def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr
 
 
 def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
-    """How many iterations of the loop go together: a vector where each is a row of memory (code
-    generation transposes blocks of them), more where they are contiguous, or have one result."""
-    jumping = moving = 0
+    """The iterations of a strip: one vector where each iteration is a row of memory (code
+    generation transposes blocks of them), more where memory is contiguous, or one result is kept in
+    registers."""
+    across = moving = 0
     lanes = [
         planner.machine.lanes(planner.scop.tensor(w.tensor).dtype)
         for s in planner.statements(group)
@@ -119,9 +118,9 @@ def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
         dim = plane.at[s.name]
         if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
             for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
-                moving += any(mentions(i, (dim.name,)) for i in access.indices)
-                jumping += jumps(access, dim.name)
-    if 2 * jumping > moving:
+                moving += moves(access, dim.name)
+                across += strided(access, dim.name)
+    if 2 * across > moving:
         return max(lanes)
     return IN_REGISTERS * max(lanes) if _one_result(planner, group, plane) else LONG_STRIP
 
@@ -136,7 +135,7 @@ def _one_result(planner: Planner, group: Group, plane: Hyperplane) -> bool:
 
 
 def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:
-    """The first value of the loop, if it is a constant: where strips begin."""
+    """The first value of the loop, where strips begin; 0 if it is not constant."""
     found = []
     for s in planner.statements(group):
         dim = plane.at[s.name]
@@ -147,15 +146,8 @@ def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:
     return min(found)
 
 
-def _folds(planner: Planner, group: Group, plane: Hyperplane) -> bool:
-    """Whether a statement folds along the loop, so that its iterations meet in an element."""
-    return any(
-        mentions(plane.at[s.name], s.update.dims) for s in planner.statements(group) if s.update
-    )
-
-
 def _vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
-    """Whether the loop, the innermost of all statements, is better run in vectors."""
+    """Whether all statements vectorise along the loop, their innermost one."""
     for s in planner.statements(group):
         dim = plane.at[s.name]
         if not isinstance(dim, Var):
@@ -166,7 +158,7 @@ def _vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
 
 
 def recurs(planner: Planner, inside: Group) -> bool:
-    """Whether the innermost loops of some statement cannot be vectors."""
+    """Whether the innermost loops of some statement carry dependences."""
     for names in inside.components():
         part = inside.part(names)
         if len(names) > 1 and any(planner.free(inside, n) for n in names):
@@ -179,6 +171,6 @@ def recurs(planner: Planner, inside: Group) -> bool:
 
 
 def affine_form(index: Expr, known: Mapping[str, Expr], dims: Sequence[str]) -> Affine | None:
-    """``index`` over the loops; None where it is still open."""
+    """``index`` over the loops; None if they do not determine it."""
     value = to_affine(substitute(index, dict(known)))
     return None if value is None or value.variables() & set(dims) else value

@@ -1,9 +1,9 @@
-"""Strategies for one statement: its vector loop innermost, what nothing crosses outermost.
+"""Strategies for one statement: its vector loop innermost, parallel loops outermost.
 
 for i: for k: for j: C[i, j] += …   →   parallel i: for k: vector j
 
-``single`` is for loops that may run in any order. Where these may not, a loop that carries
-dependences goes first (``serial.py``), and ``in_source_order`` takes what is left.
+``single`` is for permutable loops. Where they are not, a loop that carries dependences goes first
+(``serial``), and ``in_source_order`` takes what is left.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, jumps, size_of
+from weft.polyhedral.analysis.linear import hull_extent
+from weft.polyhedral.policy.lanes import by_locality, choose_lanes, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.strips import in_strips
 
-LATENCY = 8.0  # of a recurrence, in contiguous vector accesses
-WRITTEN_OUT = 16  # terms of a sum that stand one after the other in each turn of a vector loop
+LATENCY = 8.0  # what a recurrence waits in each iteration, in contiguous vector accesses
+WRITTEN_OUT = 16  # terms of a sum that are unrolled inside a vector loop, at most
 
 
 def single(planner: Planner, group: Group) -> Tree | None:
-    """The loops of the only statement of ``group``, all of them permutable; else None."""
+    """The loops of the only statement of ``group`` if they are permutable; else None."""
     if len(group.names) != 1:
         return None
     s = planner.scop.statement(group.names[0])
@@ -45,7 +46,7 @@ def single(planner: Planner, group: Group) -> Tree | None:
 
 
 def in_source_order(planner: Planner, group: Group) -> Tree | None:
-    """The loops of the only statement of ``group`` as written; None if it has several."""
+    """The loops of the only statement of ``group`` in source order; None if it has several."""
     if len(group.names) != 1:
         return None
     s = planner.scop.statement(group.names[0])
@@ -58,7 +59,7 @@ def in_source_order(planner: Planner, group: Group) -> Tree | None:
 
 
 def _planes(group: Group, s: Statement, dims: Sequence[str]) -> dict[str, Hyperplane | None]:
-    """The loop along each of ``dims``; None where something runs against it."""
+    """The loop along each of ``dims``; None where a dependence runs backwards along it."""
     search = group.search()
     return {d: search.valid({s.name: Var(d)}) for d in dims}
 
@@ -83,15 +84,15 @@ def _folds_along(s: Statement, dim: str) -> bool:
 def _strips(
     planner: Planner, group: Group, s: Statement, planes: Mapping[str, Hyperplane]
 ) -> Hyperplane | None:
-    """The loop that is best run in strips: ``s`` recurs along the others, whether because vectors
-    go across rows of memory, of which a few at a time stay in the cache, or for threads."""
+    """The loop that is best strip-mined: ``s`` recurs along the others, and strips serve threads,
+    or vectors that run across rows of memory, of which a cache holds a strip."""
     free = [d for d, plane in planes.items() if plane.coincident]
     if group.in_tile or group.above or len(free) == len(planes) or len(planes) < 2:
         return None
     lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=LATENCY)
     if lanes is None or _folds_along(s, lanes.dim):
         return None
-    across = all(jumps(write, lanes.dim) for write in s.writes)
+    across = all(strided(write, lanes.dim) for write in s.writes)
     alone = planner.threads > 1 and len(free) == 1
     return planes[lanes.dim] if across or alone else None
 
@@ -103,7 +104,7 @@ def _ordered(
     dims: Sequence[str],
     planes: Mapping[str, Hyperplane],
 ) -> tuple[list[str], dict[str, Kind]]:
-    """All ``dims`` are permutable: in which order and as what they run."""
+    """The order of the permutable ``dims``, and their kinds."""
     free = [d for d in dims if planes[d].coincident or _free_inside(group, s, dims, d)]
     waits = LATENCY if len(free) < len(dims) else 0.0
     vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
@@ -119,7 +120,7 @@ def _ordered(
 def _shared_out(
     s: Statement, order: Sequence[str], planes: Mapping[str, Hyperplane | None]
 ) -> dict[str, Kind]:
-    """The first loops in that ``order``, as long as nothing crosses them: threads share them."""
+    """The leading loops of ``order`` that carry no dependence are parallel."""
     kinds: dict[str, Kind] = {}
     for d in order:
         plane = planes[d]
@@ -130,22 +131,23 @@ def _shared_out(
 
 
 def _terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
-    """The dims of a short sum of constant length: inside of the vector loop, it is in a register,
-    and the target goes through memory once."""
+    """The dims of a short reduction of constant length. Inside the vector loop, its sum stays in a
+    register, and the target goes through memory once."""
     folded = tuple(d for d in dims if s.update is not None and d in s.update.dims)
-    sizes = [size_of(s, d) for d in folded]
+    sizes = [hull_extent(s, d) for d in folded]
     if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
         return ()
     return folded
 
 
 def _free_inside(group: Group, s: Statement, dims: Sequence[str], dim: str) -> bool:
-    """Whether nothing crosses the loop along ``dim`` inside all others."""
+    """Whether the loop along ``dim`` carries no dependence inside all others."""
     around: list[At] = [{s.name: Var(d)} for d in dims if d != dim]
     plane = group.inside(*around).search().valid({s.name: Var(dim)})
     return plane is not None and plane.coincident
 
 
 def _worth_threads(group: Group, dims: Sequence[str]) -> bool:
-    """Threads meet after every parallel loop: not inside tiles, nor for a single short loop."""
+    """Whether a barrier after each parallel loop pays: not inside tiles, nor for a single short
+    loop."""
     return not group.in_tile and len(group.above) <= 1 and (not group.above or len(dims) > 1)

@@ -1,14 +1,13 @@
-"""Strategies for time-iterated programs over boxes: tiles of time and rows, or rows of one step.
+"""Strategies for time-iterated programs over boxes: time tiling, or sweeps that share their rows.
 
     for t: for i: S(t, i, …)   →   for tt: for it: for t: for w: S(t, w - f·t, …)   w = i + f·t
 
 A tile of ``steps`` time steps moves a window of rows through the arrays: what it loads serves all
-of its steps. Innermost dimensions stay whole, so that vectors run along them undisturbed. With
-threads, tiles run in wavefronts, or as diamonds between slopes ``f·t + i`` and ``f·t - i``.
+of its steps. Inner dimensions are not tiled, so that vectors run along whole rows. With threads,
+tiles run in wavefronts, or as diamonds between slopes ``f·t + i`` and ``f·t - i``.
 
-Where the arrays lie in a cache, there is nothing to gain: the costs of all forms decide
-(``time_costs``), and where they depend on sizes that are not known, both forms are made, and the
-sizes decide when the program runs.
+If the arrays fit into a cache, time tiles gain nothing: a cost model decides (``time_costs``), and
+where it depends on unknown sizes, both forms are versions, chosen at run time.
 
 References: time skewing, Wonnacott, IJPP 2002; diamonds, Bandishti et al., SC 2012.
 """
@@ -44,7 +43,8 @@ from weft.polyhedral.policy.wavefront import tile_loops
 
 
 def stencil(planner: Planner, group: Group) -> Tree | None:
-    """``group`` in tiles of time and rows; None if it is no such program, or better off without."""
+    """``group`` in skewed tiles of time and rows; None if it is no such program, or better off
+    without."""
     if group.above or not group.active or planner.untiled & set(group.names):
         return None
     loops = time_loops(planner, group)
@@ -60,7 +60,7 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     x, ways = sized
     if waits(planner, rows):
         tiles = [form for form in ways if form.name == TILES and not form.columns]
-        return _tiled(planner, group, loops, tiles[0], slanting=True) if tiles else None
+        return _tiled(planner, group, loops, tiles[0], skewed=True) if tiles else None
     best, others = ways[0], ways[1:]
     planner.notes.append(_told(best, others, x))
     if best.steps == 1:
@@ -69,8 +69,8 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
 
 
 def sweeps(planner: Planner, group: Group) -> Tree | None:
-    """``group`` step by step, its statements over the same rows together: what one has loaded or
-    computed, the next finds in the cache. None where that is not so, or costs threads."""
+    """``group`` one time step after the other, with its statements fused over the rows, so that one
+    finds in cache what another has loaded. None if that is illegal, or costs parallelism."""
     if group.above or not group.active or planner.threads > 1:
         return None
     loops = time_loops(planner, group)
@@ -88,7 +88,7 @@ def sweeps(planner: Planner, group: Group) -> Tree | None:
 
 
 def _sized(planner: Planner, group: Group, loops: TimeLoops) -> tuple[Iterated, list[Form]] | None:
-    """All forms of ``group``, the cheapest first."""
+    """All forms of ``group``, the cheapest first, and what they are costed by."""
     statements, machine = planner.statements(group), planner.machine
     shared = loops.shared is not None
     x = iterated(planner.scop, statements, loops.slope, machine, tiled=2 if loops.columns else 1)
@@ -112,7 +112,7 @@ def _told(best: Form, others: Sequence[Form], x: Iterated) -> str:
 def _versions(
     planner: Planner, group: Group, loops: TimeLoops, form: Form, x: Iterated
 ) -> Tree | None:
-    """``group`` in tiles, beside sweeps for sizes at which these are cheaper."""
+    """``group`` in tiles, and as sweeps in a version for sizes at which these are cheaper."""
     small = limit(form, x, planner.machine, planner.threads, shared=loops.shared is not None)
     where = larger(planner.scop, planner.statements(group), small) if small else None
     if where is None:
@@ -128,10 +128,11 @@ def _versions(
 
 
 def _tiled(
-    planner: Planner, group: Group, loops: TimeLoops, form: Form, *, slanting: bool = False
+    planner: Planner, group: Group, loops: TimeLoops, form: Form, *, skewed: bool = False
 ) -> Tree:
-    """``group`` in tiles as ``form`` says; ``slanting``: rows wait for themselves."""
-    if slanting:
+    """``group`` in tiles as ``form`` says; ``skewed``: its rows carry dependences, and are unrolled
+    and jammed."""
+    if skewed:
         form = replace(form, width=ROWS)
     rows = {n: e // form.width for n, e in loops.rows.items()}
     if form.name == DIAMONDS and loops.mirror is not None:
@@ -146,41 +147,43 @@ def _tiled(
         above.append(columns)
     band.append(planner.loop("t", loops.time))
     inside = group.inside(*above, loops.time)
-    if slanting:
+    if skewed:
         free = {len(planner.free(inside.inside(loops.rows), n)) for n in group.names}
-        slanted = slanted_rows(planner, inside, loops.rows) if free == {1} else None
-        if slanted is not None:
-            return Band(tuple(band), slanted)
+        jammed = unroll_and_jam_rows(planner, inside, loops.rows) if free == {1} else None
+        if jammed is not None:
+            return Band(tuple(band), jammed)
     if any(len(planner.free(inside, n)) > 1 for n in group.names):  # rows are vectors of their own
         band.append(planner.loop("w", loops.rows))
         inside = inside.inside(loops.rows)
-        strips = slanted_strips(planner, inside) if slanting else None
+        strips = unroll_and_jam_strips(planner, inside) if skewed else None
         if strips is not None:
             return Band(tuple(band), strips)
     return Band(tuple(band), planner.nest(inside))
 
 
-# ---- Strategy for recurrences in every direction: a few rows side by side, each behind the one
-# before.
+# ---- Skewed unroll-and-jam: a few rows of a recurrence overlap, each behind the one before.
 #
 #     for i: for j: S(i, j)   →   for i_t: for s: unrolled i_p < 8: S(8·i_t + i_p, s - f·i_p)
 #
-# No loop is parallel, but along a slant ``s = j + f·i`` rows do not wait for each other: their
-# chains of dependent operations overlap in the processor.
+# All loops carry dependences, but in one iteration of the skewed ``s = j + f·i`` rows are
+# independent, so that their chains of dependent operations overlap in the processor.
 #
 # Reference: wavefronts, Lamport, The parallel execution of DO loops, CACM 1974.
 
 
-ROWS = 8
-MAX_SLANT = 3
+ROWS = 8  # unrolled
+MAX_SKEW = 3  # the largest factor f
 
 
-def slanted(planner: Planner, group: Group) -> Tree | None:
-    """``group``, whose loops all carry dependences, in slanted strips; None where one does not."""
-    return None if group.in_tile or _quick(planner, group) else slanted_strips(planner, group)
+def skewed_unroll_and_jam(planner: Planner, group: Group) -> Tree | None:
+    """``group``, all loops of which carry dependences, with its rows skewed, unrolled and jammed;
+    else None."""
+    return (
+        None if group.in_tile or _quick(planner, group) else unroll_and_jam_strips(planner, group)
+    )
 
 
-def slanted_strips(planner: Planner, group: Group) -> Tree | None:
+def unroll_and_jam_strips(planner: Planner, group: Group) -> Tree | None:
     """The same, also within tiles."""
     if not all(len(planner.free(group, n)) == 2 for n in group.names):
         return None
@@ -188,15 +191,15 @@ def slanted_strips(planner: Planner, group: Group) -> Tree | None:
     if rows is None or rows.coincident or not waits(planner, group.inside(rows.at)):
         return None
     strips = {n: e // ROWS for n, e in rows.at.items()}
-    inside = slanted_rows(planner, group.inside(strips), rows.at)
+    inside = unroll_and_jam_rows(planner, group.inside(strips), rows.at)
     if inside is None:
         return None
     return Band((planner.loop(f"{planner.name(rows.at)}_t", strips),), inside)
 
 
-def slanted_rows(planner: Planner, group: Group, rows: At) -> Tree | None:
-    """Within tiles of ``rows``: the slanted loop, and the rows of the tile inside it."""
-    found = _slant(planner, group, rows)
+def unroll_and_jam_rows(planner: Planner, group: Group, rows: At) -> Tree | None:
+    """Within tiles of ``rows``: the skewed loop, and the unrolled rows of the tile inside it."""
+    found = _least_skew(planner, group, rows)
     if found is None:
         return None
     points = planner.point(group, rows)
@@ -207,13 +210,14 @@ def slanted_rows(planner: Planner, group: Group, rows: At) -> Tree | None:
     return Band(loops, planner.nest(group.inside(found.at, rows)))
 
 
-def _slant(planner: Planner, group: Group, rows: At) -> Hyperplane | None:
-    """A loop along the rows, behind by some steps for each, inside which rows are independent."""
+def _least_skew(planner: Planner, group: Group, rows: At) -> Hyperplane | None:
+    """The loop along the rows with the least skew inside which rows are independent; None if there
+    is none."""
     free = {n: planner.free(group, n) for n in group.names}
     if not all(free.values()):
         return None
-    for slant in range(1, MAX_SLANT + 1):
-        at = {n: rows[n] * slant + Var(dims[-1]) for n, dims in free.items()}
+    for skew in range(1, MAX_SKEW + 1):
+        at = {n: rows[n] * skew + Var(dims[-1]) for n, dims in free.items()}
         found = group.search().complete({}, {n: (e,) for n, e in at.items()})
         if found is not None:
             across = group.inside(found.at).search().valid(rows)
@@ -223,7 +227,7 @@ def _slant(planner: Planner, group: Group, rows: At) -> Hyperplane | None:
 
 
 def waits(planner: Planner, row: Group) -> bool:
-    """Whether some statement depends on itself along its row."""
+    """Whether the rows of a statement, or of a cycle of statements, carry dependences."""
     for names in row.components():
         part = row.part(names)
         free = [planner.free(part, n) for n in names]
@@ -236,8 +240,8 @@ def waits(planner: Planner, row: Group) -> bool:
 
 
 def _quick(planner: Planner, group: Group) -> bool:
-    """Whether no row hands on a value by more than a sum of integers or the like: that takes no
-    longer than to load the next element, and one row after the other is easier to fetch."""
+    """Whether no row carries more than an integer addition or the like: that takes no longer than
+    to load the next element, and one row after the other is easier to prefetch."""
     free = {n: planner.free(group, n) for n in group.names}
     if not all(free.values()):
         return False
@@ -257,7 +261,7 @@ def _quick(planner: Planner, group: Group) -> bool:
 
 
 def _chooses(s: Statement) -> bool:
-    """Whether a statement compares, and moves what it finds."""
+    """Whether a statement takes a minimum or maximum."""
     own = (*(e for _, e in s.body.lets), *s.body.results)
     combined = s.update.monoid.combined if s.update is not None else ()
     nodes = (n for e in (*own, *combined) for n in walk(e))

@@ -1,4 +1,4 @@
-"""Strips of a vector loop that has no other loop around it, for threads to share.
+"""Strips: of a vector loop that threads share, and of columns whose reduction several passes share.
 
 for i vector: …   →   parallel i_t: for i in a strip, vector: …
 """
@@ -9,49 +9,49 @@ from weft.ir.scalar_expr import Expr, Var
 from weft.ir.schedule_tree import Band, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.lanes import choose_lanes, from_first, turns_of
+from weft.polyhedral.analysis.linear import moves
+from weft.polyhedral.policy.lanes import choose_lanes, from_lower_bound, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import sums_of
 
-STRIP = 4096  # elements: a microsecond of the least arithmetic
-ENOUGH = 4  # strips, of fewer of which threads have no equal shares
+STRIP = 4096  # elements: a microsecond of the cheapest arithmetic
+ENOUGH = 4  # strips; with fewer, threads have no equal shares
 
 
 def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
-    """``group`` in strips of its only loop ``at``, which nothing crosses and whose iterations meet
-    in no element; None where there is one thread, something around, or too little to share."""
+    """``group`` in strips of its only loop ``at``, which no dependence crosses; None for one
+    thread, inside another loop, or if it is too short."""
     if planner.threads == 1 or group.above:
         return None
     strips: At = {}
     for s in planner.statements(group):
         value = at[s.name]
-        turns = turns_of(s, value)
+        turns = known_range(s, value)
         if not isinstance(value, Var) or (turns is not None and turns[1] < ENOUGH * STRIP):
             return None
-        strips[s.name] = from_first(s, value.name) // STRIP
+        strips[s.name] = from_lower_bound(s, value.name) // STRIP
     loop = planner.loop(f"{planner.name(at)}_t", strips, "parallel")
     return Band((loop,), planner.nest(group.inside(strips)))
 
 
-# ---- Sums along columns in strips of a few vectors, which every pass over the rows runs through.
+# ---- Column reductions: all passes over the rows run through one strip of columns first.
 #
 #     for k: for i vector: s[i] += x[k, i]                 parallel i_t:
 #     for k: for i vector: y[k, i] = x[k, i] / s[i]    →     for k: for i in i_t vector: s[i] += …
 #                                                            for k: for i in i_t vector: y[k, i] = …
 #
-# The sums of a strip stay in registers, and what one pass has read is in the caches for the next:
-# as rows are where sums run along these.
+# The sums of a strip stay in registers, and what one pass has read is in cache for the next, just
+# as row reductions keep their row in cache.
 
 
-VECTORS = 4  # of a strip, at least: chains of sums enough for the latency of one
-SHARE, STRIPS = 4, 4  # part of the registers for a row of a strip, where there are so many strips
+VECTORS = 4  # of a strip, at least: enough independent chains of sums to hide the latency
+SHARE, STRIPS = 4, 4  # a strip row takes this part of the registers, if there are that many strips
 
 
-def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
-    """``group`` and the strips of columns in which all of it may run; None where nothing sums up
-    columns that another pass reads again, or something crosses them. Sums that gain from register
-    tiles are better off in these."""
+def column_reduction(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """``group`` and the strips of columns in which all of it may run. None unless columns are
+    reduced that another pass reads again and no dependence crosses them, or if register tiles do
+    better."""
     if group.above:
         return None
     fixed: dict[str, Expr] = {}
@@ -77,12 +77,12 @@ def columns(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
 
 
 def _width(planner: Planner, passes: list[Statement], plane: Hyperplane) -> int | None:
-    """The columns of a strip: wide ones where there are several; None where there are too few."""
+    """The columns of a strip: wide if there are several wide ones, None if there are too few."""
     machine = planner.machine
     lanes = max(
         machine.lanes(planner.scop.tensor(w.tensor).dtype) for s in passes for w in s.writes
     )
-    found = [turns_of(planner.scop.statement(name), at) for name, at in plane.at.items()]
+    found = [known_range(planner.scop.statement(name), at) for name, at in plane.at.items()]
     turns = [t[1] for t in found if t is not None and not t[0]]
     if len(turns) < len(found):
         return None
@@ -93,11 +93,11 @@ def _width(planner: Planner, passes: list[Statement], plane: Hyperplane) -> int 
 
 
 def _own(s: Statement, dim: str) -> bool:
-    """Whether each iteration along ``dim`` writes elements of its own."""
-    return all(any(mentions(i, (dim,)) for i in w.indices) for w in s.writes)
+    """Whether iterations along ``dim`` write different elements."""
+    return all(moves(w, dim) for w in s.writes)
 
 
 def _again(passes: list[Statement]) -> bool:
-    """Whether two passes use elements of one tensor of rows."""
+    """Whether two passes use one tensor of rank two or more."""
     used = [{a.tensor for a in (*s.reads, *s.writes) if len(a.indices) > 1} for s in passes]
     return any(one & two for k, one in enumerate(used) for two in used[:k])

@@ -1,13 +1,13 @@
-"""What comes before and after the sums of a register tile, in the order in which the tile lies.
+"""Prologue and epilogue of a register tile, with vectors along its lanes.
 
     for l: for r vector: S[l, r] = 0                   for r: for l vector: S[r, l] = 0
     tile[r, l]: sums over k                       →    tile[r, l]: sums over k
     for l: for r vector: Y[l, r] = f(S[l, r])          for r: for l vector: Y[l, r] = f(S[r, l])
 
-Where the results lie along the rows, vectors along rows are short, and the sums are turned around
-on their way to and from memory. Along the lanes vectors are whole, and the sums stay in registers
-(``storage_order`` stores them as they lie there); what is read and stored across the lanes is
-transposed in registers (``codegen/transpose_strips``).
+Where results are contiguous along the rows, vectors along rows are short, and the sums are
+transposed on their way from and to memory. With vectors along the lanes, vectors are full and the
+sums stay in registers (``storage_order`` lays them out so); what is read and stored across the
+lanes is transposed in registers (``codegen/transpose_strips``).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
-WRITTEN_OUT = 200  # vector operations for all elements of a tile
+WRITTEN_OUT = 200  # vector operations of all unrolled elements of a tile, at most
 
 
-def turned_ends(
+def transposed_epilogue(
     planner: Planner,
     group: Group,
     sums: str,
@@ -37,10 +37,10 @@ def turned_ends(
     elements: int,
     near: Sequence[At] = (),
 ) -> dict[str, Strategy]:
-    """Strategies for the statements of ``group``, inside the loops over tiles, beside ``sums``;
-    none where they are better off as they are. ``points``: the rows and the lanes of a tile, by
-    statement; it has so many ``elements``. ``near``: loops over tiles that sums have for themselves
-    as they come in parts; then it pays where results lie along the rows."""
+    """Strategies for the statements of ``group`` beside ``sums``, inside the loops over tiles; none
+    if vectors along rows are better. ``points``: rows and lanes of a tile, by statement; it has so
+    many ``elements``. ``near``: loops over register tiles that the sums have for themselves, as
+    their reduction is blocked; then it pays if results are contiguous along the rows."""
     target = planner.scop.statement(sums).writes[0].tensor
     others = [s for s in planner.statements(group) if s.name != sums]
     vectors = elements / planner.machine.lanes(planner.scop.tensor(target).dtype)
@@ -59,7 +59,7 @@ def turned_ends(
 
 
 def _in_order(near: int, values: Sequence[Expr], planner: Planner, group: Group) -> Tree | None:
-    """Loops along ``values``, so many of them over tiles and the others within one."""
+    """Loops along ``values``, the first ``near`` of them over tiles and the others within one."""
     (name,) = group.names
     if not _dims(values) <= set(planner.free(group, name)):
         return None  # it shares some of these loops with others
@@ -74,16 +74,18 @@ def _in_order(near: int, values: Sequence[Expr], planner: Planner, group: Group)
 
 
 def _fits(s: Statement, target: str, points: Sequence[At]) -> bool:
-    """Whether all that ``s`` accesses besides the sums lies along the lanes, or across them."""
+    """Whether all that ``s`` accesses besides the sums is contiguous along the lanes, or
+    the rows."""
     (lane,) = _dims([points[-1][s.name]])
     others = (a for a in (*s.reads, *s.writes) if a.tensor != target)
     return s.update is None and all(
-        not (a.guard or a.may) and (not jumps(a, lane) or _across(s, a, points)) for a in others
+        not (a.guard or a.may) and (not strided(a, lane) or _across(s, a, points)) for a in others
     )
 
 
 def _across(s: Statement, access: Access, points: Sequence[At]) -> bool:
-    """Whether lanes of ``access`` are rows of memory, and rows of the tile run along these."""
+    """Whether ``access`` is contiguous along the rows of the tile, with the lanes rows of memory
+    apart."""
     (row,), (lane,) = (_dims([at[s.name]]) for at in points[-2:])
     *outer, last = access.indices or (Var(""),)
     form = linear(last, (row, lane))
@@ -99,17 +101,16 @@ def _dims(values: Sequence[Expr]) -> set[str]:
     return {node.name for value in values for node in walk(value) if isinstance(node, Var)}
 
 
-# ---- Storage order: what vectors run along lies side by side.
+# ---- Storage order: temporaries are contiguous along the vectors of all their statements.
 #
 #     S: float32[64, 6], for r: for l vector: … S[l, r] …   →   S: float32[6, 64], … S[r, l] …
 #
-# For temporaries of one iteration of some loops, whose order nothing but their own statements
-# sees.
+# For temporaries local to some loops, whose order only their own statements see.
 
 
 def storage_order(scheduled: Scheduled, tensor: str) -> tuple[int, ...] | None:
     """The dims of ``tensor`` with the one last along which the vectors of all its statements run;
-    None where there is none, or they differ."""
+    None if there is none, or they differ."""
     tiles = marked_tiles(scheduled.tree)
     found: set[int | None] = set()
     for statement, access, _ in accesses_of(scheduled.scop, tensor):
@@ -125,7 +126,7 @@ def storage_order(scheduled: Scheduled, tensor: str) -> tuple[int, ...] | None:
 
 
 def _along(access: Access, loop: Loop, statement: str) -> int | None:
-    """The dim of ``access`` that alone moves with ``loop``."""
+    """The only dim of ``access`` that moves with ``loop``, or None."""
     moving = {node.name for node in walk(loop.at[statement]) if isinstance(node, Var)}
     found = [d for d, index in enumerate(access.indices) if mentions(index, moving)]
     return found[0] if len(found) == 1 else None

@@ -1,16 +1,16 @@
-"""What the forms of a time-iterated program cost, in closed form: cycles of one time step.
+"""What the forms of a time-iterated program cost: an analytical model of the cycles of one time
+step.
 
     sweeps     one pass over the arrays for each statement, or one for all of them where they share
-               their rows: everything that a cache does not hold is loaded again in every step
+               their rows: what a cache does not hold is loaded again in every step
     tiles      parallelograms of ``steps`` time steps by ``width`` rows (by ``width`` columns): what
                a tile loads serves all its steps
-    diamonds   tiles between two slopes of the same steepness: as many start at once as there are
-               rows, whereas parallelograms start one after the other
+    diamonds   tiles between two slopes of the same steepness, which all start at once, whereas
+               parallelograms start one after the other
 
-Each form computes the same; they differ in what passes between the memories (*), in what short
-rows cost, and in how many threads have work. (*) is bytes over bandwidth, level by level, as in
-``analysis/costs``. Assumptions are constants below. References: Wonnacott, IJPP 2002 (skewing);
-Bandishti, Pananilath, Bondhugula, SC 2012 (diamonds).
+The forms differ in the traffic between memories, bytes over bandwidth for each level as in
+``analysis/costs``; in the overhead of short rows; and in how many threads have work. References:
+Wonnacott, IJPP 2002 (skewing); Bandishti, Pananilath, Bondhugula, SC 2012 (diamonds).
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from math import ceil, prod
 from weft.ir.machine import Machine
 
 TYPICAL_STEPS = 500  # time steps of a program
-ROW_CYCLES = 20.0  # guards and bounds of one row within a tile, for each statement
-PIECE_CYCLES = 30.0  # a row of elements that starts and ends within a vector
-MEETING_CYCLES = 3_000.0  # all threads wait for each other
+ROW_CYCLES = 20.0  # guards and bounds of one row in a tile, per statement
+PIECE_CYCLES = 30.0  # a row that starts and ends within a vector
+MEETING_CYCLES = 3_000.0  # a barrier of all threads
 PLAIN, SHARED, TILES, DIAMONDS = "sweeps", "sweeps that share their rows", "tiles", "diamonds"
 FEW_STEPS, MAX_STEPS = 4, 32
 MARGIN = 1.1
-SMALLEST = 12  # log2 of the bytes of the smallest arrays that are asked about
-FRONT = 4  # tiles for each thread between two meetings
+SMALLEST = 12  # log2 of the bytes of the smallest arrays that are considered
+FRONT = 4  # tiles per thread between two barriers
 # Of a cache that one step of a tile may touch, by the number of dims that are tiled: rows pass
 # through it; of columns too, only what the step before has written has to be there still.
 STEP_SHARE = {1: 0.75, 2: 1.5}
-SHARE = 0.5  # of a cache that what is to stay there may fill
-BAND_SHARE = 0.75  # … and the rows of a row of tiles, of which half are about to go
+SHARE = 0.5  # of a cache, for data that is to stay there
+BAND_SHARE = 0.75  # of a cache, for the rows of a row of tiles, half of which are evicted soon
 
 
 @dataclass(frozen=True, slots=True)
 class Iterated:
-    """A time-iterated program: ``extents`` of its rows and, if it has any, columns (the dimensions
-    that may be tiled); ``element`` bytes of all changing arrays for one point of these; ``slope``:
-    rows that a step reaches further than the one before; ``statements``, ``vectors`` (rows are
-    vectors of their own), ``passes`` over all arrays that sweeps take, ``work`` cycles of one step
-    in the nearest cache. All are nominal: sizes that are not known count as typical."""
+    """A time-iterated program. ``extents`` of the dimensions that may be tiled: rows and, if any,
+    columns; ``element``: bytes of all changing arrays for one point of these; ``slope``: rows that
+    a step reaches further than the one before; ``vectors``: whether there are inner dimensions;
+    ``passes``: over all arrays, in one step of sweeps; ``work``: cycles of one step with all data
+    in L1. Unknown sizes count as typical."""
 
     extents: tuple[int, ...]
     element: int
@@ -60,7 +60,8 @@ class Iterated:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to run it; ``steps`` 1: sweeps. ``columns``: tiled as well, by the same width."""
+    """One way to run it. ``steps`` 1: sweeps; ``columns``: tiled as well, by the same width;
+    ``cycles``: of one time step."""
 
     name: str
     steps: int = 1
@@ -78,19 +79,19 @@ class Form:
 
 def forms(x: Iterated, machine: Machine, threads: int, *, shared: bool) -> list[Form]:
     """All forms with their costs, the cheapest first. ``shared``: the sweeps of several statements
-    can go over the arrays together."""
+    may be fused."""
     found = dict.fromkeys([sweeps(threads, shared), *_tiles(x, machine, threads)])
     return sorted((replace(f, cycles=cycles(f, x, machine, threads)) for f in found), key=_cost)
 
 
 def sweeps(threads: int, shared: bool) -> Form:
-    """The best form without time tiles: rows are shared where no thread loses work by it."""
+    """The best form without time tiles: fused where that costs no parallelism."""
     return Form(SHARED if shared and threads == 1 else PLAIN)
 
 
 def limit(form: Form, x: Iterated, machine: Machine, threads: int, *, shared: bool) -> int:
-    """Up to how many bytes of arrays sweeps are cheaper than ``form``, a power of two: as a rule
-    as many as some cache holds; 0 where they never are."""
+    """Up to how many bytes of arrays sweeps are cheaper than ``form``, a power of two, usually the
+    size of some cache; 0 if they never are."""
     sweep = sweeps(threads, shared)
     size = 0
     for power in range(SMALLEST, x.volume.bit_length()):
@@ -106,12 +107,12 @@ def limit(form: Form, x: Iterated, machine: Machine, threads: int, *, shared: bo
 
 
 def _cost(form: Form) -> float:
-    """Parallelograms go first where the difference is within what such formulas are good for."""
+    """Parallelograms are preferred within the accuracy of the model."""
     return form.cycles * (MARGIN if form.name == DIAMONDS else 1.0)
 
 
 def _tiles(x: Iterated, machine: Machine, threads: int) -> Iterator[Form]:
-    """Tiles of which the arrays' part that one step works on stays in some cache."""
+    """Tiles whose part of the arrays in one step stays in some cache."""
     if not x.vectors:
         for cache in machine.caches:
             width = int(cache.size * SHARE) // x.element
@@ -135,7 +136,7 @@ def _tiles(x: Iterated, machine: Machine, threads: int) -> Iterator[Form]:
 
 
 def _both(tiles: Form, x: Iterated, threads: int) -> Iterator[Form]:
-    """``tiles``, and diamonds as wide, where several threads wait for their start."""
+    """``tiles``, and diamonds of that width, if several threads would wait for their start."""
     yield tiles
     if threads > 1 and not tiles.columns:
         yield replace(tiles, name=DIAMONDS, steps=tiles.width // x.slope)
@@ -188,7 +189,7 @@ def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
 
 
 def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:
-    """Threads that have work on average, and the cycles of one time step spent on meetings."""
+    """Threads that have work on average, and the cycles of one time step spent in barriers."""
     if threads == 1:
         return 1.0, 0.0
     if form.steps == 1:

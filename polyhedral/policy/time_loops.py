@@ -25,9 +25,9 @@ MAX_SLOPE = 3
 
 @dataclass(frozen=True, slots=True)
 class TimeLoops:
-    """Loops over time and skewed rows of statements in a cycle, ``slope`` rows for each step; of
-    those that are ``columns`` to them, where there are any, and of rows that lean the other way
-    (diamonds). ``shared``: the rows of one step that the statements can go over together."""
+    """Loops over time and skewed rows of statements in a dependence cycle, ``slope`` rows per step;
+    skewed ``columns``, if any; ``mirror``: rows of the opposite slope (for diamonds); ``shared``: a
+    loop over the rows of one step that all statements can share."""
 
     time: At
     rows: At
@@ -38,8 +38,8 @@ class TimeLoops:
 
 
 def time_loops(planner: Planner, group: Group) -> TimeLoops | None:
-    """The loops of ``group``, where all statements are boxes that come back to their elements in
-    every time step; None: it is no such program."""
+    """The loops of ``group`` if the domains of its statements are boxes and every time step updates
+    the same elements; else None."""
     statements = planner.statements(group)
     if not all(s.dims and set(box(s)) == set(s.dims) for s in statements):
         return None
@@ -70,8 +70,8 @@ def time_loops(planner: Planner, group: Group) -> TimeLoops | None:
 
 
 def _rows_of(order: Mapping[str, Sequence[str]], most: int) -> dict[str, list[Expr]]:
-    """The dims that may be rows, by statement, or none: that first where a statement has fewer
-    dims than others, which is one row of theirs."""
+    """The dims that may be rows, by statement. A statement with fewer dims than others may count as
+    one row of theirs (0)."""
     found: dict[str, list[Expr]] = {}
     for name, dims in order.items():
         own: list[Expr] = [*map(Var, dims[1:])]
@@ -89,8 +89,8 @@ def loops_of(s: Statement) -> list[str]:
 
 
 def _comes_back(s: Statement) -> bool:
-    """Whether ``s`` writes the same elements in other time steps: otherwise a step has nothing to
-    gain from what the step before has loaded."""
+    """Whether ``s`` writes the same elements in every time step; otherwise no step reuses what the
+    one before has loaded."""
     time = loops_of(s)[0]
     forms = [linear(index, (time,)) for write in s.writes for index in write.indices]
     return not any(form is not None and form.coefficients.get(time) for form in forms)
@@ -111,8 +111,8 @@ class Field:
 def iterated(
     scop: Scop, statements: Sequence[Statement], slope: int, machine: Machine, *, tiled: int
 ) -> Iterated | None:
-    """What is to be known about ``statements`` to cost them, the first ``tiled`` of their dims in
-    space being rows and columns; None where no array changes along these."""
+    """What the cost model needs to know of ``statements``, whose first ``tiled`` dims in space are
+    rows and columns; None if no array changes along these."""
     fields = _fields(scop, statements, tiled)
     if not fields:
         return None
@@ -134,9 +134,9 @@ def iterated(
 
 
 def larger(scop: Scop, statements: Sequence[Statement], limit: int) -> Constraint | None:
-    """Where the arrays that change take more than about ``limit`` bytes; None where that is no
-    question for the sizes. As a condition on a sum: the product is largest where all are the same.
-    """
+    """Where the changing arrays take more than about ``limit`` bytes, as a condition on the sum of
+    sizes: of all sizes of that sum, equal ones have the largest product. None if sizes do not
+    decide it."""
     fields = _fields(scop, statements, 1)
     open_ = [[e for e in f.tensor.shape if not isinstance(e, Literal)] for f in fields]
     if not fields or not all(open_):
@@ -183,7 +183,7 @@ def _bytes(tensor: Tensor, axes: Sequence[int]) -> int:
 
 
 def _passes(scop: Scop, statements: Sequence[Statement], fields: Sequence[Field]) -> float:
-    """Bytes that sweeps move: each reads its arrays, and reads and writes those it changes."""
+    """Bytes that sweeps move: each statement reads its arrays, and writes those that it changes."""
     names = {field.tensor.name for field in fields}
     total = 0
     for s in statements:
@@ -196,7 +196,7 @@ def _passes(scop: Scop, statements: Sequence[Statement], fields: Sequence[Field]
 
 
 def _work(scop: Scop, s: Statement, machine: Machine) -> float:
-    """Cycles of one time step of ``s`` with all data in the nearest cache, in vectors."""
+    """Cycles of one time step of ``s`` in vectors, with all data in L1."""
     tensor = max((scop.tensor(w.tensor) for w in s.writes), key=lambda t: len(t.shape))
     points = prod(_sizes(tensor)[-max(1, len(s.dims) - 1) :])
     counts = operation_counts(s)

@@ -1,10 +1,9 @@
-"""The order of tile loops: what nothing crosses runs on threads, else tiles in wavefronts do.
+"""The order of tile loops: parallel where one carries no dependence, else in wavefronts.
 
     for i_t: for j_t: T(i_t, j_t)   →   for s: parallel i_t: T(i_t, s - i_t)        s = i_t + j_t
 
-In a permutable band of tiles every dependence goes from a tile to one that is no less in either
-direction; so the tiles with one sum are independent of each other. One thread keeps the plain
-order, in which neighbouring tiles share more of the cache.
+In a permutable band of tiles, tiles with the same sum of coordinates are independent. One thread
+keeps the plain order, in which neighbouring tiles share more of the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def tile_loops(planner: Planner, group: Group, tiles: dict[str, At]) -> tuple[Lo
     """Loops over two permutable ``tiles``, by name, outermost first."""
     search = group.search()
     planes = {name: search.valid(at) for name, at in tiles.items()}
-    meets = {name: _folds(planner, group, at) for name, at in tiles.items()}
+    meets = {name: planner.folds(group, at) for name, at in tiles.items()}
     free = [
         name
         for name, plane in planes.items()
@@ -44,13 +43,8 @@ def tile_loops(planner: Planner, group: Group, tiles: dict[str, At]) -> tuple[Lo
     return (planner.loop(f"{first}_{second}", front), planner.loop(second, two, "parallel"))
 
 
-def _folds(planner: Planner, group: Group, at: At) -> bool:
-    """Whether iterations of the loop meet in an element that some statement folds into."""
-    return any(mentions(at[s.name], s.update.dims) for s in planner.statements(group) if s.update)
-
-
 def _in_order(planner: Planner, group: Group, tiles: dict[str, At]) -> bool:
-    """Whether what folds into one element does so in the order of the tiles in both directions."""
+    """Whether reductions into one element go forwards along both tile loops."""
     inside = set(group.names)
     reductions = [
         Distances(d, quota=planner.quota)
@@ -61,7 +55,7 @@ def _in_order(planner: Planner, group: Group, tiles: dict[str, At]) -> bool:
     return all(search.valid(at) is not None for at in tiles.values())
 
 
-# ---- Where the steps of a statement keep clear of a tile that they end at.
+# ---- The steps of a reduction that read no element of the tile in which it ends.
 #
 # for k < i: S(i, k), i in tiles of 8 → k < 8·(i//8): every row of the tile has these steps
 
@@ -69,8 +63,8 @@ def _in_order(planner: Planner, group: Group, tiles: dict[str, At]) -> bool:
 def beyond_tile(
     statement: Statement, stream: Sequence[str], tiled: Sequence[tuple[Expr, int]]
 ) -> tuple[Constraint, ...]:
-    """Where ``stream`` keeps clear of the tile: every constraint that ties it to a tiled value
-    holds for the whole tile. ``tiled``: (dim, tile size)."""
+    """Where ``stream`` stays clear of the tile: every constraint that ties it to a tiled value
+    holds for the whole tile. ``tiled``: values and tile sizes."""
     found = []
     for constraint in statement.domain:
         if not any(mentions(constraint.expr, (d,)) for d in stream):

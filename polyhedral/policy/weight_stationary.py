@@ -1,12 +1,13 @@
-"""Constants that the second cache does not hold: what is read again and again stays inside of them.
+"""Weight-stationary loops: over constants that L2 does not hold, the loops that reuse them go
+inside.
 
-    for y:                                      for j_t:                 a panel of w comes once,
-      for j_t:                                    for y:                 and stays in the cache
+    for y:                                      for j_t:                 a panel of w comes in once
+      for j_t:                                    for y:                 and stays in L2
         for x_r, j_r: registers          →          for x_r: registers
           s[y, x, j] += … * w[j, k]                   s[y, x, j] += … * w[j, k]
 
-The loop over y would read all of w in each turn. Inside of those over panels it reads the other
-operands again instead: wherever less comes in from beyond the cache so, and that is slow.
+With y outside, every turn reads all of w from beyond L2. With y inside the loop over panels of w,
+every panel reads the other operands again. The order that moves fewer bytes wins, where L3 is slow.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ from math import inf, prod
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop
-from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy.cache_tiles import lanes_from_last
+from weft.polyhedral.analysis.linear import mentions, moves
+from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.reuse import SHARE
 
-SCATTERED = 2  # times a byte of panels, which lie as they are read, costs one of other operands
+SCATTERED = 2  # a byte of unpacked operands costs as much as two of packed panels
 LINE = 64  # bytes
-WORTH = 0.7  # of the bytes, what one more loop inside has to leave
+WORTH = 0.7  # of the bytes: what must be left after moving one more loop inside
 
 
-def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
+def weight_stationary_loops(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
     """The outer dims, innermost last, whose loops go inside those over panels of ``lanes``."""
     s, scop = planner.scop.statement(p.statement), planner.scop
-    sizes, held = extents(s), SHARE * planner.machine.near
-    far = _far(scop, s.reads, p, sizes or {}, held)
-    if p.window or sizes is None or far is None or lanes_from_last(planner.machine):
+    sizes, held = extents(s), SHARE * planner.machine.l2
+    far = _constant_operand(scop, s.reads, p, sizes or {}, held)
+    if p.window or sizes is None or far is None or l3_feeds_lanes(planner.machine):
         return ()
     others = [r for r in s.reads if r != far]
-    whole, panels = bytes_beside(scop, far, sizes), -(-sizes[p.lanes] // lanes)
+    whole, panels = compact_bytes(scop, far, sizes), -(-sizes[p.lanes] // lanes)
     near = tuple(takewhile(lambda d: not moves(far, d), reversed(p.outer)))
     best = 0
     least = inf
     for number in range(len(near) + 1):
         dims = {*p.rows, *p.stream, *near[:number]}
-        each = sum(bytes_touched(scop, r, {d: sizes[d] for d in dims}) for r in others)
+        each = sum(footprint_bytes(scop, r, {d: sizes[d] for d in dims}) for r in others)
         again = each * (panels if each + whole // panels > held else 1)
         traffic = prod(sizes[d] for d in near[number:]) * (whole + SCATTERED * again)
         if traffic < WORTH * least:
@@ -52,29 +53,26 @@ def inside_panels(planner: Planner, p: Product, lanes: int) -> tuple[str, ...]:
     return near[:best][::-1]
 
 
-def moves(read: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in read.indices)
-
-
-def _far(
+def _constant_operand(
     scop: Scop, reads: Iterable[Access], p: Product, sizes: Mapping[str, int], held: float
 ) -> Access | None:
-    """The only constant operand that moves along the lanes, where a cache does not hold it."""
+    """The only constant that moves along the lanes, if it has more than ``held`` bytes; else
+    None."""
     found = [r for r in reads if moves(r, p.lanes)]
     constant = len(found) == 1 and scop.tensor(found[0].tensor).role == "constant"
-    return found[0] if constant and bytes_beside(scop, found[0], sizes) > held else None
+    return found[0] if constant and compact_bytes(scop, found[0], sizes) > held else None
 
 
-def bytes_beside(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
-    """Bytes of what ``read`` reads, side by side."""
+def compact_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+    """Bytes of the distinct elements of ``read``, without gaps."""
     return scop.tensor(read.tensor).dtype.itemsize * prod(
         n for d, n in sizes.items() if moves(read, d)
     )
 
 
-def bytes_touched(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
-    """What ``read`` touches as the dims of ``sizes`` run: of each row of memory as many lines as it
-    lies in on average, or all the way to the next row."""
+def footprint_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+    """Bytes of the cache lines that ``read`` touches as the dims of ``sizes`` run: in each row of
+    memory the lines of its span, on average, or the whole row if the next one follows."""
     tensor = scop.tensor(read.tensor)
     total = apart = tensor.dtype.itemsize
     for number, index in reversed(list(enumerate(read.indices))):

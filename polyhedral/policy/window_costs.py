@@ -1,13 +1,12 @@
-"""The cheapest register tile for a sum over a window whose sizes are known: closed forms.
+"""The cheapest register tile for a sum over a window of known sizes: an analytical model.
 
-    y[h, i, l] += x[h + r, i + s, l] * w[r, s, l]        rows i, lanes l, window r, s
+    y[h, i, l] += x[h + r, i + s, l] * w[r, s, l]        rows i, lanes l, taps r, s
 
-Rows of a tile that is written out share what their windows have in common: n rows under k taps
-load n + k - 1 vectors of x instead of n·k, and those of w once. A tile takes as long as its
-multiply-adds, its loads, or the chain through one of its sums, whichever is longest; one that is
-cut off takes as long as a whole one, and goes through memory. Lanes along what the window slides
-over (channels first) have rows that share a part of it only: a gain where rows are whole in the
-tile, and strips of an image, which is not read in order then, are none.
+Unrolled rows of a tile share what their windows overlap in: n rows under k taps load n + k - 1
+vectors of x instead of n·k, and each tap once. A tile takes as long as its multiply-adds, its loads
+or the latency of one of its sums, whichever is longest; an edge tile as long as a whole one, and
+through memory. If the window slides along the lanes (channels first), rows share only a part of it:
+a gain if the tile has whole rows; strips of an image, which are not read in order, gain nothing.
 """
 
 from __future__ import annotations
@@ -21,21 +20,22 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import jumps
+from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product_costs import BROADCAST, EDGE, LOAD, STEP, Choice, extents
 
 MAX_VECTORS = 4
-SHIFTED = 2.0  # times a load whose vectors cross lines
-ENDS = 2.0  # cycles for each accumulator before and after the sums
-CUT = 2.0  # times as long as a whole tile does one take that is cut off
+SHIFTED = 2.0  # times a load, where vectors straddle lines
+ENDS = 2.0  # cycles for each accumulator before and after the reduction
+CUT = 2.0  # times the cycles of a whole tile, for one at the edge
 
 
 @dataclass(frozen=True, slots=True)
 class WindowTile:
-    """``rows`` of the dim ``row``, '' for one row, times ``lanes``."""
+    """A tile of ``lanes`` times ``rows`` of the dim ``row`` ('': one row), and the cycles of all
+    tiles."""
 
     row: str
     rows: int
@@ -51,13 +51,13 @@ def window_tile(
     stream: Sequence[str],
     machine: Machine,
 ) -> WindowTile | None:
-    """The best tile of ``statement`` with vectors along ``lane`` and rows along one of ``outer``,
-    which sums up over ``stream``; None where a size is not known."""
+    """The best tile of ``statement``, vectors along ``lane``, rows along one of ``outer``, reduced
+    over ``stream``; None where a size is not known."""
     sizes = extents(statement)
     if sizes is None:
         return None
     vector = machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
-    across = [r for r in statement.reads if _moves(r, lane)]
+    across = [r for r in statement.reads if moves(r, lane)]
     found = (
         WindowTile(row, rows, min(vectors * vector, sizes[lane]), cycles)
         for row, rows, vectors in _tiles(sizes, lane, outer, vector, machine)
@@ -81,16 +81,12 @@ def _tiles(
 
 
 def _shared(across: Sequence[Access], row: str, stream: Sequence[str], *, whole: bool) -> bool:
-    """Whether rows along ``row`` use vectors of ``across`` again: the same ones or, where a row is
-    ``whole`` in a tile so that memory is still read in order, those that their windows share."""
-    if any(not _moves(read, row) for read in across):
+    """Whether rows along ``row`` reuse vectors of ``across``: the same ones or, where the tile has
+    whole rows, so that memory is still read in order, those that their windows share."""
+    if any(not moves(read, row) for read in across):
         return True
     along = [i for read in across for i in read.indices if mentions(i, (row,))]
     return whole and all(mentions(i, stream) for i in along)
-
-
-def _moves(read: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in read.indices)
 
 
 def _cycles(
@@ -102,7 +98,7 @@ def _cycles(
     vector: int,
     machine: Machine,
 ) -> float:
-    """Of all of ``statement`` in tiles of a row dim, rows, and vectors."""
+    """Cycles of all of ``statement`` in tiles of (row dim, rows, vectors)."""
     row, rows, vectors = tile
     steps = prod(sizes[d] for d in stream)
     inside = {d: sizes[d] for d in stream} | ({row: rows} if row else {})
@@ -110,7 +106,7 @@ def _cycles(
     loads = 0.0
     for read in statement.reads:
         number = _distinct(read, inside) if shared else _all(read, inside)
-        if not any(mentions(i, (lane,)) for i in read.indices):
+        if not moves(read, lane):
             loads += BROADCAST * number
         else:
             slides = mentions(read.indices[-1], (lane,)) and mentions(read.indices[-1], stream)
@@ -127,7 +123,7 @@ def _cycles(
 
 
 def _distinct(read: Access, inside: Mapping[str, int]) -> int:
-    """Elements that ``read`` loads as the dims ``inside`` run, each once."""
+    """Distinct elements that ``read`` touches as the dims ``inside`` run."""
     return prod(_span(index, inside) for index in read.indices)
 
 
@@ -148,15 +144,13 @@ def _all_of(indices: Sequence[Expr], inside: Mapping[str, int]) -> int:
     return prod(n for d, n in inside.items() if any(mentions(i, (d,)) for i in indices))
 
 
-# ---- The cheapest register tile for a sum of elementwise products: lanes along a dim that operands
-# have in common.
+# ---- Vertical sums: the cheapest register tile where lanes run along a dim that operands share.
 #
-#     Y[i, j, g] += X[i, k, g] * W[k, j, g]       rows i and j, lanes g, stream k
+#     Y[i, j, g] += X[i, k, g] * W[k, j, g]       rows i and j, lanes g, reduction k
 #
-# Each lane sums up something of its own, as in batches and groups that lie innermost. What is
-# loaded are vectors, each for all rows that do not move it; nothing is broadcast or turned
-# around. Closed forms as in ``product_costs``, which say when this beats an outer product of
-# copied operands.
+# Each lane has a sum of its own, as in batches and groups that are innermost. Only vectors are
+# loaded, each once for all rows that do not move it; nothing is broadcast or transposed. The model
+# of ``product_costs`` says when this beats an outer product of packed operands.
 
 
 MAX_ROWS = 16
@@ -165,15 +159,15 @@ MAX_ROWS = 16
 def vertical(
     scop: Scop, statement: Statement, free: Sequence[str], machine: Machine
 ) -> Choice | None:
-    """The best tile of rows among the dims ``free``, of two at most; None where no two operands lie
-    along the lanes as the sums do, or a size is not known."""
+    """The best tile of one or two dims of rows among ``free``; None where no two operands are
+    contiguous along the lanes as the sums are, or a size is not known."""
     update, sizes = statement.update, extents(statement)
     if update is None or sizes is None or len(statement.writes) != 1:
         return None
     (target,) = statement.writes
     if target.guard or any(a.may for a in (target, *statement.reads)):
         return None
-    moving = [d for d in free if _vertical_moves(target, d)]
+    moving = [d for d in free if moves(target, d)]
     stream = [d for d in free if d not in moving]
     if not stream or not set(stream) <= set(update.dims):
         return None
@@ -181,15 +175,11 @@ def vertical(
     free_sizes = {d: sizes[d] for d in free}
     found: list[Choice] = []
     for lane in moving:
-        along = [a for a in (*statement.reads, target) if _vertical_moves(a, lane)]
-        if len(along) > 2 and not any(jumps(a, lane) for a in along):
+        along = [a for a in (*statement.reads, target) if moves(a, lane)]
+        if len(along) > 2 and not any(strided(a, lane) for a in along):
             tiles = _vertical_tiles(statement, moving, lane, free_sizes, machine, vector)
             found += (_costed(statement, t, stream, free_sizes, machine, vector) for t in tiles)
     return min(found, key=lambda c: c.cycles, default=None)
-
-
-def _vertical_moves(access: Access, dim: str) -> bool:
-    return any(mentions(i, (dim,)) for i in access.indices)
 
 
 def _vertical_tiles(
@@ -200,10 +190,10 @@ def _vertical_tiles(
     machine: Machine,
     vector: int,
 ) -> Iterator[Choice]:
-    """Tiles whose sums leave registers for one row of operands and one more: of rows along which
-    some operand stays the same."""
-    reads = [r for r in s.reads if _vertical_moves(r, lane)]
-    again = [d for d in moving if d != lane and any(not _vertical_moves(r, d) for r in reads)]
+    """Tiles whose sums leave registers for one row of operands and one more, with rows along which
+    some operand is reused."""
+    reads = [r for r in s.reads if moves(r, lane)]
+    again = [d for d in moving if d != lane and any(not moves(r, d) for r in reads)]
     lanes = (lane, min(vector, sizes[lane]))
     for count in (1, 2):
         for rows in combinations(again, count):
@@ -222,12 +212,12 @@ def _costed(
     machine: Machine,
     vector: int,
 ) -> Choice:
-    """``tile`` with the cycles of all of ``s``, within the loops around it."""
+    """``tile`` with the cycles of all of ``s``."""
     lane, _ = tile.lanes
     sums = prod(tile.rows.values())
     loads = sum(
-        (1.0 if _vertical_moves(r, lane) else BROADCAST)
-        * prod(size for d, size in tile.rows.items() if _vertical_moves(r, d))
+        (1.0 if moves(r, lane) else BROADCAST)
+        * prod(size for d, size in tile.rows.items() if moves(r, d))
         for r in s.reads
     )
     arithmetic = sums * max(1.0, operations(s) - 1.0) / machine.fma_per_cycle

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
-from weft.codegen.multi_stream_loads import several_places
+from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
@@ -55,7 +55,7 @@ def rows(count: int, width: int = WIDTH, low: int = 0) -> Kernel:
 
 
 def changed(original: Kernel, first: int = FIRST, threads: int = 1) -> Kernel:
-    return several_places(original, first, 256, threads)
+    return multi_stream_loads(original, first, 256, threads)
 
 
 def same_sums(original: Kernel, threads: int = 1) -> None:
@@ -157,5 +157,5 @@ def test_what_stays_as_it_is(original: Kernel) -> None:
 def test_small_arrays_are_in_a_cache() -> None:
     for original in (planes(16), rows(50 * 16)):
         size = 16 * 50 * WIDTH * 4
-        assert several_places(original, FIRST, size) == original
-        assert several_places(original, FIRST, size - 1) != original
+        assert multi_stream_loads(original, FIRST, size) == original
+        assert multi_stream_loads(original, FIRST, size - 1) != original

@@ -7,7 +7,7 @@ import pytest
 
 from tests.codegen.kernel_runner import check
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.codegen.software_prefetch import ask_ahead
+from weft.codegen.software_prefetch import software_prefetch
 from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
@@ -45,7 +45,7 @@ def stored(value: Expr) -> For:
 
 
 def hints(original: Kernel, last: int = SIZE) -> list[str]:
-    made = ask_ahead(original, FIRST, last)
+    made = software_prefetch(original, FIRST, last)
     verify_kernel(made)
     return [line.strip() for line in print_kernel(made).splitlines() if "prefetch" in line]
 
@@ -58,7 +58,7 @@ def test_what_is_read_element_by_element() -> None:
 
 
 def test_at_most_half_a_page_ahead() -> None:
-    made = ask_ahead(kernel(stored(EXP), "s"), 1 << 17, SIZE)
+    made = software_prefetch(kernel(stored(EXP), "s"), 1 << 17, SIZE)
     assert "prefetch x[i, k + 512]" in print_kernel(made)
 
 
@@ -94,18 +94,18 @@ def test_what_a_cache_holds_is_there() -> None:
     assert hints(kernel(stored(EXP), "s"), total - 1) != []
 
 
-@pytest.mark.parametrize("foresees", [True, False])
-def test_who_foresees_lines_is_asked_for_none(foresees: bool) -> None:
-    caches = (Cache(FIRST), Cache(SIZE, foresees=foresees))
+@pytest.mark.parametrize("sequential_prefetcher", [True, False])
+def test_a_sequential_prefetcher_needs_no_hints(sequential_prefetcher: bool) -> None:
+    caches = (Cache(FIRST), Cache(SIZE, sequential_prefetcher=sequential_prefetcher))
     shifted = stored(Apply("exp", (x(i, k) + x(literal(0), k, name="s"),)))  # rows stay apart
     made = optimise_kernel(kernel(shifted, "s"), Machine("m", 16, 16, caches))
-    assert ("prefetch" in print_kernel(made)) is not foresees
+    assert ("prefetch" in print_kernel(made)) is not sequential_prefetcher
 
 
 def test_hints_change_nothing() -> None:
     original = kernel(stored(EXP), "s")
     rng = np.random.default_rng(1)
     given = {n: rng.uniform(-1, 1, ROWS * WIDTH).astype(np.float32) for n in "xys"}
-    found = check(ask_ahead(original, FIRST, SIZE), {}, given, rtol=1e-6)
+    found = check(software_prefetch(original, FIRST, SIZE), {}, given, rtol=1e-6)
     np.testing.assert_array_equal(found["y"], check(original, {}, given, rtol=1e-6)["y"])
     np.testing.assert_allclose(found["y"], np.exp(given["x"].astype(np.float64)), rtol=1e-6)

@@ -30,8 +30,15 @@ from weft.ir.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import Mark, walk
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.policy import cache_tiles, matrix, planner, share, time_costs, time_loops
-from weft.polyhedral.policy import stencil as slanted
+from weft.polyhedral.policy import (
+    cache_tiles,
+    matrix,
+    planner,
+    share,
+    stencil,
+    time_costs,
+    time_loops,
+)
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.validation import validate
@@ -42,7 +49,7 @@ TINY_SIZES: Constants = (
     (cache_tiles, {"SELDOM": 2, "HIDDEN": 4, "SUMS": 0.06, "IN_PLACE": 0.06}),
     (time_costs, {"FEW_STEPS": 2, "MAX_STEPS": 3}),
     (time_loops, {"TYPICAL_ELEMENTS": 256}),
-    (slanted, {"ROWS": 3}),
+    (stencil, {"ROWS": 3}),
     (share, {"LONG_STRIP": 4}),
 )  # tile sizes of the strategies, made small
 LARGER = (7, 12, 13)  # sizes of programs whose parameters are not limited

@@ -36,7 +36,7 @@ def twice_the_same(acc: weft.f32[8], b: weft.f32[8, 8]):
         acc[lane] += b[lane, 0] * b[lane, 1]
 
 
-def jumping(acc: weft.f32[8], b: weft.f32[16]):
+def needs_packing(acc: weft.f32[8], b: weft.f32[16]):
     for lane in range(8):
         acc[lane] += b[2 * lane]
 
@@ -53,7 +53,7 @@ def plain(acc: weft.f32[8], b: weft.f32[8]):
         (no_update, "0 statements"),
         (of_any_size, "constant"),
         (twice_the_same, "twice"),
-        (jumping, "dims alone"),
+        (needs_packing, "dims alone"),
     ],
 )
 def test_what_describes_none(function: Callable[..., Any], why: str) -> None:

@@ -470,7 +470,7 @@ def target_data(row: Listed) -> dict[str, object]:
                 "line": c.line,
                 "bytes_per_cycle": c.bandwidth,
                 "cores": c.cores,
-                "foresees": c.foresees,
+                "sequential_prefetcher": c.sequential_prefetcher,
             }
             for c in machine.caches
         ],

@@ -29,7 +29,7 @@ from weft.polyhedral.cut_domains import cut_domains
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
-from weft.polyhedral.policy.operand_panels import read_again
+from weft.polyhedral.policy.operand_panels import worth_aligning
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -235,5 +235,5 @@ def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
-    again = read_again(nest.scop, nest.tree, machine)
+    again = worth_aligning(nest.scop, nest.tree, machine)
     return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared), again)

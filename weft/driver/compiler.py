@@ -158,7 +158,7 @@ def lower_graph(
 
 def fusion_limits(machine: Machine) -> Limits:
     """What fits on ``machine``."""
-    return Limits(near=machine.near)
+    return Limits(l2=machine.l2)
 
 
 def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:

@@ -230,7 +230,7 @@ STRATEGIES = {  # those of ``schedule_loops``, in its order
     "matrix": "register tiles over cache tiles",
     "stencil": "skewed tiles of time and rows",
     "sweeps": "one time step after the other, statements share their rows",
-    "slanted": "a few rows side by side, each behind the one before",
+    "skewed unroll-and-jam": "a few rows, each behind the one before, unrolled and jammed",
     "single": "each by itself, its best loop innermost",
     "serial": "a loop that carries dependences, others inside it",
     "source order": "its own loops, outer ones shared by threads where nothing crosses them",

@@ -44,7 +44,7 @@ Semantics:
 * ``Store`` with ``streams``, a condition on parameters: where it holds, nobody reads the element
   soon, and it may go past the caches. A hint, without effect.
 * ``Prefetch``: the cache line of the element will soon be loaded (and stored, if ``write``), or
-  after a while (``far``): it comes no nearer than the second cache. The element may lie outside the
+  after a while (``far``): it comes no nearer than L2. The element may lie outside the
   buffer.
 * Which parallel loops are spread: where a kernel is one parallel loop, that one. Where it
   is a ``region``, every thread of a team runs the whole body: the turns of each outermost parallel

@@ -17,32 +17,30 @@ from weft.ir.scop import Access, Body, Statement, Update
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One level: ``size`` and ``line`` in bytes, as one core sees it; ``bandwidth``: bytes that it
-    hands to the level above per cycle (default: typical of second and third levels); ``cores``:
-    how many have it together; ``ways``: lines whole pages apart that it holds at once;
-    ``foresees``: a program that reads memory from end to end waits for it least if it asks for
-    nothing ahead, and reads one place at a time."""
+    """One level: ``size`` and ``line`` in bytes, as one core sees it. ``bandwidth``: bytes per
+    cycle to the level above (default: typical of L2 and L3); ``cores``: how many share it;
+    ``ways``: its associativity. ``sequential_prefetcher``: hardware prefetchers serve a single
+    sequential stream best without software prefetches."""
 
     size: int
     line: int = 64
     bandwidth: float = 24.0
     cores: int = 1
     ways: int = 8
-    foresees: bool = False
+    sequential_prefetcher: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A CPU core with its caches, smallest first.
 
-    ``vector_bytes`` and ``vector_registers`` describe the register file; ``fma_latency`` is in
-    cycles, ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions. ``frequency`` is in
-    cycles per second, ``memory_bandwidth`` in bytes per second for one core: typical of servers, as
-    is what costs are estimated from; no record is measured unasked, since it is part of cache keys.
-    ``barrier`` is in seconds: all threads of a program meet. ``misses``: lines of memory that a
-    core waits for at once. ``features``: names, as LLVM writes them ("avx512vnni", "dotprod"), of
-    what it has that instructions ask for.
-    ``extensions`` are what it computes beside multiply-adds of vectors, the best first.
+    ``vector_bytes`` and ``vector_registers`` describe the register file. ``fma_latency`` is in
+    cycles; ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions. ``frequency`` is in
+    cycles per second, ``memory_bandwidth`` in bytes per second for one core, ``barrier``, of all
+    threads of a program, in seconds. The defaults are typical of servers: records are part of cache
+    keys, so nothing is measured unasked. ``misses``: cache lines that a core can have in flight.
+    ``features``: what instructions ask for, by LLVM's names ("avx512vnni", "dotprod").
+    ``extensions``: instructions beside vector multiply-adds, the best first.
     """
 
     name: str
@@ -60,13 +58,13 @@ class Machine:
     extensions: tuple[Instruction, ...] = ()
 
     @property
-    def near(self) -> int:
-        """Bytes of the second cache, or of the only one."""
+    def l2(self) -> int:
+        """Bytes of L2, or of the only cache."""
         return self.caches[:2][-1].size
 
     def bandwidths(self) -> tuple[float, ...]:
-        """Bytes per second out of each memory into the next smaller one: out of the second cache
-        into the first, …, out of main memory into the last cache."""
+        """Bytes per second out of each memory into the next smaller one: L2 into L1, …, main memory
+        into the last cache."""
         inner = tuple(cache.bandwidth * self.frequency for cache in self.caches[1:])
         return (*inner, self.memory_bandwidth)
 
@@ -111,14 +109,14 @@ def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -
     )
 
 
-MASKS = 8  # registers for vectors of bools
-MAX_VECTORS = 3  # wider tiles gain nothing and cut more of their lanes off at diagonals and tails
+MASKS = 8  # mask registers, for vectors of bools
+MAX_VECTORS = 3  # wider tiles gain nothing, and lose more lanes at diagonals and tails
 
 
 def register_tile(machine: Machine, dtype: DType, vectors: int | None = None) -> tuple[int, int]:
-    """Rows, and vectors in each, of the outer product's accumulators: the fewest loads for each
+    """Rows, and vectors in each, of an outer product's accumulators: the fewest loads per
     multiply-add among the tiles that leave registers for one row of operands and some broadcasts;
-    of those with that many ``vectors`` if it is given.
+    with ``vectors``, among those of that width.
 
     8 rows of 3 vectors with 32 registers (measured: 91-94% of the register-only peak, as 6 x 4 and
     9 x 3; 12 x 2 and 14 x 2 reach 86-90%), 4 of 3 with 16.

@@ -383,6 +383,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
                 yield node
 
 
+def variable_names(expr: Expr) -> set[str]:
+    """The names of the variables in ``expr``."""
+    return {node.name for node in walk(expr) if isinstance(node, Var)}
+
+
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Bottom-up: each node with rewritten operands goes through ``change``; None keeps it.
 

@@ -41,7 +41,11 @@ def test_the_last_cache_is_as_fast_as_that_of_the_record(
     assert found[-1].size == min(sizes[-1], 60 * MIB)
     recorded = target_named(like).machine.caches[-1]
     assert found[-1].bandwidth == recorded.bandwidth
-    assert found[-1].foresees == recorded.foresees == like.startswith("znver")
+    assert (
+        found[-1].sequential_prefetcher
+        == recorded.sequential_prefetcher
+        == like.startswith("znver")
+    )
 
 
 def test_a_cache_of_a_whole_package_counts_as_large_as_that_of_the_record() -> None:

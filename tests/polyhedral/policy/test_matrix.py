@@ -34,7 +34,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (blocked, matrix):
         monkeypatch.setattr(module, "cache_tiles", lambda machine, itemsize: sizes)
     for module in (blocked, matrix, reuse):
-        monkeypatch.setattr(module, "steps_at_once", lambda machine: sizes.steps)
+        monkeypatch.setattr(module, "kc_of", lambda machine: sizes.kc)
 
 
 def product(update: str, *, k: str = "N", j: str = "N") -> Scop:

@@ -7,7 +7,7 @@ import pytest
 from tests.polyhedral.transform.integer_programs import read
 from weft.ir.machine import Cache, Machine
 from weft.ir.scop import Scop
-from weft.polyhedral.policy.operand_panels import from_panels
+from weft.polyhedral.policy.operand_panels import worth_packing
 from weft.polyhedral.policy.product import find_product
 from weft.polyhedral.schedule_loops import schedule_loops
 
@@ -33,7 +33,7 @@ def panels(scop: Scop) -> list[str]:
     statement = scop.statement("S0")
     p = find_product(scop, statement, statement.dims, WIDE)
     assert p is not None and p.tile is not None
-    found = from_panels(scop, p, p.tile, 96, WIDE)
+    found = worth_packing(scop, p, p.tile, 96, WIDE)
     return [statement.reads[n].tensor for n in found]
 
 
@@ -65,7 +65,7 @@ def test_sizes_that_are_not_known_stay_in_place() -> None:
     statement = scop.statement("S0")
     p = find_product(scop, statement, statement.dims, WIDE)
     assert p is not None
-    assert from_panels(scop, p, ((8,), 24), 96, WIDE) == ()
+    assert worth_packing(scop, p, ((8,), 24), 96, WIDE) == ()
 
 
 def test_panels_of_few_rows_are_made_inside_of_the_tile_that_uses_them() -> None:

@@ -8,7 +8,7 @@ from tests.polyhedral.transform.integer_programs import read
 from tests.polyhedral.transform.machine_code import computes
 from weft.ir.machine import Cache, Machine
 from weft.ir.scop import Scop
-from weft.polyhedral.policy.operand_transposition import turned_products
+from weft.polyhedral.policy.operand_transposition import operand_transposition
 from weft.polyhedral.schedule_loops import schedule_loops
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
@@ -30,7 +30,7 @@ def product(a: str, b: str, c: str, before: str = "0") -> Scop:
 
 
 def turned(scop: Scop) -> set[str]:
-    changed = turned_products(scop, WIDE)
+    changed = operand_transposition(scop, WIDE)
     return {t.name for t in changed.tensors} - {t.name for t in scop.tensors}
 
 
@@ -70,7 +70,7 @@ def test_sums_that_others_use_stay() -> None:
 def test_kept_tensors_stay() -> None:
     scop = product("mkb", "nkb", "nmb")
     for name in "ABC":
-        assert turned_products(scop, WIDE, frozenset({name})) == scop
+        assert operand_transposition(scop, WIDE, frozenset({name})) == scop
 
 
 def test_windows_whose_results_lie_across_their_rows_are_turned() -> None:

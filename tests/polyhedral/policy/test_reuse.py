@@ -72,9 +72,9 @@ def test_next_lines_of_a_few_rows(scop: Scop, lines: int) -> None:
     assert not lines or {m.ahead for m in marks if isinstance(m, RegisterTile)} == {lines}
 
 
-def test_who_foresees_lines_is_asked_for_none() -> None:
+def test_a_sequential_prefetcher_needs_no_hints() -> None:
     first, last = WIDE.caches
-    foreseen = replace(WIDE, caches=(first, replace(last, foresees=True)))
+    foreseen = replace(WIDE, caches=(first, replace(last, sequential_prefetcher=True)))
     tree = schedule_loops(sums(8, "90112"), foreseen).tree
     marks = [node.payload for node in walk(tree) if isinstance(node, Mark)]
     assert {m.ahead for m in marks if isinstance(m, RegisterTile)} == {0}

@@ -1,4 +1,4 @@
-"""Rows of what is handed from product to product go through the second cache in tiles."""
+"""Row tiles: products that hand results on run a tile of rows at a time, which stays in L2."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_tile_of_rows_is_kept(n: int, heads: int, threads: int) -> None:
     for tensor in ("s", "w"):
         kept, width = rows_kept(made, tensor)
         assert any(note.startswith(f"{kept} rows at a time") for note in made.notes)
-        assert width == 15 and kept < n and 2 * kept * width * 8 <= MACHINE.near
+        assert width == 15 and kept < n and 2 * kept * width * 8 <= MACHINE.l2
     promise(made, {"N": 1})
     computes(made, {"N": 1})
 

@@ -1,4 +1,4 @@
-"""Blocks of a matrix unit: what stays in the second cache, and what goes by."""
+"""Blocks of a matrix unit: which operand is stationary in L2."""
 
 from __future__ import annotations
 

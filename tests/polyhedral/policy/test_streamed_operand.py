@@ -1,4 +1,4 @@
-"""Lanes from beyond the second cache: all rows inside, part by part, where that is slow."""
+"""Streamed lane operands: each panel once, for all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops inside of those over panels of constants that the second cache does not hold."""
+"""Weight-stationary loops inside those over panels of constants that L2 does not hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.polyhedral.transform.integer_programs import promise, read
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import Band, walk
 from weft.ir.scop import Scop
-from weft.polyhedral.policy.weight_stationary import LINE, bytes_touched
+from weft.polyhedral.policy.weight_stationary import LINE, footprint_bytes
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -89,5 +89,5 @@ def test_bytes_of_rows_that_lie_one_after_the_other(pixel: str, expected: int) -
     rows, columns = 37 if "9*y" in pixel else 5, 32 if "4*x" in pixel else 8
     scop = read(text, "", A=f"in 3 4 {rows} {columns}", C="out 3 4 5 8")
     (s,) = scop.statements
-    found = bytes_touched(scop, s.reads[0], {"n": 3, "k": 4, "y": 5, "x": 8})
+    found = footprint_bytes(scop, s.reads[0], {"n": 3, "k": 4, "y": 5, "x": 8})
     assert found == expected

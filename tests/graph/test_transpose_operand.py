@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.graph.correlations import LAYOUTS, convolution, data
 from weft.graph.correlation import Correlation, correlation_of
-from weft.graph.derive import summed_last, turned_back
+from weft.graph.derive import transpose_back, transpose_operand
 from weft.ir.build import compute, placeholder, reduce_axis, sum
 from weft.ir.tensor_expr import Compute, Program
 from weft.ir.tensor_interpreter import interpret
@@ -26,8 +26,10 @@ def correlation(program: Program) -> Correlation:
 def turned(program: Program) -> tuple[Program, Correlation]:
     """``program`` with its sum over channels that are contiguous; and that sum."""
     c = correlation(program)
-    sums = summed_last(c)
-    made = replace(program, outputs=(replace(program.outputs[0], operation=turned_back(c, sums)),))
+    sums = transpose_operand(c)
+    made = replace(
+        program, outputs=(replace(program.outputs[0], operation=transpose_back(c, sums)),)
+    )
     verify(made)
     assert sums.operation is not None
     again = correlation_of(sums.operation)

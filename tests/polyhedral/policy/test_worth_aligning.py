@@ -15,7 +15,7 @@ from weft.driver.kernel_code import lower_loops
 from weft.ir.machine import Cache, Machine
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.policy.operand_panels import read_again
+from weft.polyhedral.policy.operand_panels import worth_aligning
 from weft.polyhedral.schedule_loops import schedule_loops
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
@@ -23,7 +23,7 @@ WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
 
 def found(scop: Scop) -> set[str]:
     made = schedule_loops(scop, WIDE)
-    return set(read_again(made.scop, made.tree, WIDE))
+    return set(worth_aligning(made.scop, made.tree, WIDE))
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_rows_of_blocks(m: int, n: int, k: int, names: set[str]) -> None:
     """A matrix unit loads lines along the steps, for each tile of lanes."""
     unit = lower_loops(multiply(bf16, bf16, m, n, k).lowered, OPTIONS)
     made, machine = unit.scheduled, TILES.machine
-    assert read_again(made.scop, made.tree, machine) == names
+    assert worth_aligning(made.scop, made.tree, machine) == names

@@ -1,13 +1,13 @@
-"""What register tiles that read the same lanes ask for together: those of the next ones.
+"""Panel prefetch: register tiles that share a panel of lanes prefetch the next panel together.
 
     for j: for i: for k:                         for j: for i: for k:
-      tile[r, l] += A[i, r, k] * B[j, k, l]  →     prefetch the share of turn i in B[j + 1, …]
+      tile[r, l] += A[i, r, k] * B[j, k, l]  →     prefetch the share of iteration i in B[j + 1, …]
                                                    tile[r, l] += A[i, r, k] * B[j, k, l]
 
-The first of them would wait for what comes from far, and none of the others asks for anything. So
-each asks for a share of the next lanes meanwhile, and no nearer than the second cache. Of panels,
-which lie from end to end, all have equal shares; in rows of memory each has lines of its own. The
-last lanes of a part of the stream are followed by the first ones of the next part.
+Without it, the first tile of a panel would wait for memory while the others load from L1 and L2.
+Each tile prefetches a share of the next panel into L2. Packed panels are contiguous, and all tiles
+have equal shares; of unpacked ones each tile has lines of its own. The last panel of a part of the
+reduction is followed by the first one of the next part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft.ir.scop import Access
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """It has ``turns`` from ``begin`` on, or fewer."""
+    """A loop from ``begin`` on, with at most ``turns`` iterations."""
 
     name: str
     begin: Expr
@@ -41,8 +41,8 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """A read, as all of ``tile`` makes it at ``places``: the same in all turns of the loops
-    ``inside``. ``later``: the loops outside where the next lanes are read."""
+    """A read, made by ``tile`` at ``places``, that is the same in all iterations of the loops
+    ``inside``. ``later``: the values of the loops outside at the next panel."""
 
     tile: TileVersion
     read: Access
@@ -60,9 +60,9 @@ class _Shared:
         return tuple(substitute(p, {**self.later, **values}) for p in self.places)
 
 
-def of_next_lanes(tile: TileVersion) -> list[Stmt]:
-    """Prefetches of this tile's share of the lanes that come after those that it reads, where the
-    mark says so, and loops have known numbers of turns."""
+def prefetch_next_panel(tile: TileVersion) -> list[Stmt]:
+    """Prefetches of this tile's share of the panel after the one that it reads, if the mark says so
+    and the loops have known numbers of iterations."""
     streams = [_loop(tile.domain.streams_hull[-1], name) for name in tile.domain.streams]
     known = [loop for loop in streams if loop is not None]
     found: list[Stmt] = []
@@ -84,7 +84,7 @@ def of_next_lanes(tile: TileVersion) -> list[Stmt]:
 
 
 def _of_panels(s: _Shared, width: int) -> list[Stmt]:
-    """As many elements in each step as all tiles together need for one step."""
+    """As many elements per step as all tiles together need for one step."""
     each = -(-width // prod(loop.turns for loop in s.inside))
     first = {x.name: substitute(x.begin, s.later) for x in s.streams}
     *outer, last = s.at({**first, s.tile.domain.lane: ZERO})
@@ -96,8 +96,8 @@ def _of_panels(s: _Shared, width: int) -> list[Stmt]:
 
 
 def _of_rows(s: _Shared) -> list[Stmt]:
-    """Some lines of the same step of the next part: one more than its lanes fill where they begin
-    anywhere in a line, since it would be waited for like all of them."""
+    """Some lines of the same step of the next part: with rows that do not begin at lines, one more
+    line than the lanes fill."""
     lane, share = s.tile.domain.lane, prod(loop.turns for loop in s.inside)
     width = s.tile.instances.tensor(s.read.tensor).shape[-1]
     in_lines = isinstance(width, Literal) and int(width.value) % s.line == 0
@@ -111,7 +111,7 @@ def _of_rows(s: _Shared) -> list[Stmt]:
 
 
 def _turn(loops: Iterable[_Loop]) -> Expr:
-    """Which of all turns of ``loops`` this is."""
+    """The number of this iteration among all of ``loops``."""
     total: Expr = ZERO
     for loop in loops:
         total = total * loop.turns + loop.turn
@@ -142,8 +142,8 @@ def _moves_streams(tile: TileVersion, name: str) -> bool:
 
 
 def _later(tile: TileVersion, mover: _Loop) -> dict[str, Expr]:
-    """The values of the loops outside in the next turn of ``mover``: after its last one, those of
-    the first one in the next turn of the loop around that cuts the streams."""
+    """The values of the loops outside in the next iteration of ``mover``; after its last one, those
+    of its first in the next part of the reduction."""
     outer = tile.domain.outer[: tile.domain.outer.index(mover.name)]
     part = next((name for name in reversed(outer) if _moves_streams(tile, name)), None)
     if part is None:
@@ -153,7 +153,7 @@ def _later(tile: TileVersion, mover: _Loop) -> dict[str, Expr]:
 
 
 def _loop(forms: Iterable[Affine], name: str) -> _Loop | None:
-    """The loop ``name`` as ``forms`` bound it, where that tells how many turns it has at most."""
+    """The loop ``name`` as ``forms`` bound it; None if its number of iterations is unbounded."""
     every = list(forms)
     low = [f for f in every if f.coefficient(name) == 1]
     high = [f for f in every if f.coefficient(name) == -1]

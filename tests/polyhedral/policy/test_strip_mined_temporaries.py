@@ -8,7 +8,7 @@ from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
 from weft.ir.machine import Cache, Machine
 from weft.ir.scalar_expr import Literal
-from weft.polyhedral.policy import row_tiles as confine
+from weft.polyhedral.policy import row_tiles
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -30,7 +30,7 @@ for i in range(N):
 
 @pytest.fixture(autouse=True)
 def small_strips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confine, "STRIP", 4)
+    monkeypatch.setattr(row_tiles, "STRIP", 4)
 
 
 def growing(made: Scheduled, tensor: str) -> int:
@@ -50,11 +50,11 @@ def test_a_row_for_each_iteration_is_kept_for_a_strip_of_them(threads: int) -> N
 
 def test_what_an_argument_grows_like_is_free_to_grow() -> None:
     scop = read(ROWS, "N D", q="in N D", k="in N D", y="io N D", s="tmp N")
-    assert confine._unusual(scop, scop.tensor("s")) is False
+    assert row_tiles._unusual(scop, scop.tensor("s")) is False
     wide = read("for i in range(N):\n for j in range(N):\n  t[i, j] = A[i, j]\n"
                 "for i in range(N):\n for j in range(N):\n  B[i, j] = t[j, i]",
                 A="in N N", B="io N N", t="tmp N N")  # fmt: skip
-    assert confine._unusual(wide, wide.tensor("t")) is False
+    assert row_tiles._unusual(wide, wide.tensor("t")) is False
 
 
 def test_what_crosses_all_iterations_stays_whole() -> None:
