@@ -7,12 +7,15 @@ from weft.api import program as program
 from weft.api import quantize as quantize
 from weft.api import schedule as schedule
 from weft.api import schedules as schedules
+from weft.doors import onnx_handler as onnx_handler
+from weft.doors import operator as operator
 from weft.driver.options import Options as Options
 from weft.driver.schedule_value import Schedule as Schedule
 from weft.frontend.loops.functions import empty as empty
 from weft.frontend.loops.functions import ones as ones
 from weft.frontend.loops.functions import statement as statement
 from weft.frontend.loops.functions import zeros as zeros
+from weft.frontend.onnx.context import NodeContext as NodeContext
 from weft.host.model import Model as Model
 from weft.instructions import Mappings as Mappings
 from weft.instructions import instruction as instruction

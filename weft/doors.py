@@ -1,0 +1,97 @@
+"""Doors: how what is defined outside of Weft comes in. ``docs/extending.md`` shows each of them.
+
+    @weft.operator          a function of tensor expressions, under a name that handlers call
+    @weft.onnx_handler      what imports an ONNX node
+
+Packages register the same by entry points, in the group ``weft.operators``; ``weft/ir/registry.py``
+says when these are loaded, and what two definitions of one name mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from weft.frontend.onnx.context import Handler, register_handler
+from weft.frontend.onnx.importer import load_own_handlers
+from weft.frontend.operators.registry import register_operator
+from weft.ir.errors import CompileError
+from weft.ir.registry import Place, calling
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _decorator(
+    given: object, replace: bool, register: Callable[[str, Any, Place, bool], object]
+) -> Any:
+    """``given``: the function, None or its name: with and without parentheses."""
+    place = calling(2)
+
+    def decorate(function: F) -> F:
+        name = given if isinstance(given, str) else getattr(function, "__name__", "")
+        register(name, function, place, replace)
+        return function
+
+    return decorate if given is None or isinstance(given, str) else decorate(given)  # type: ignore[type-var]
+
+
+@overload
+def operator(definition: F, /) -> F: ...
+@overload
+def operator(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
+def operator(given: Any = None, /, *, replace: bool = False) -> Any:
+    """Register an operator: ``definition(*tensors, **attributes)`` returns tensor expressions.
+
+    ::
+
+        @weft.operator
+        def hard_mish(x: weft.Tensor) -> weft.Tensor:
+            return weft.compute(x.shape, lambda *i: x[i] * …)
+
+    The function stays what it is: ``hard_mish(x)`` gives a tensor; handlers call it by its name,
+    or as ``name`` says, ``node.call("hard_mish", x)``. An optional input that is absent is None.
+    Raises ``CompileError``: WEFT-E0005 where the name is taken (see ``replace``), E0006 for what is
+    no function.
+    """
+    return _decorator(given, replace, register_operator)
+
+
+def onnx_handler(
+    domain: str, op_type: str, since: int = 1, *, replace: bool = False
+) -> Callable[[Handler], Handler]:
+    """Register what imports ``op_type`` of ``domain`` ("" is ONNX's own) from version ``since`` of
+    the domain on, until a handler with a later one takes over.
+
+    ::
+
+        @weft.onnx_handler("com.example", "HardMish", since=1)
+        def import_hard_mish(node: weft.NodeContext):
+            return node.call("hard_mish", node.input(0))
+
+    ``NodeContext`` says what a handler sees of the node; it returns the node's results in order.
+    Raises ``CompileError``: WEFT-E0005 where there is a handler since that version, E0006 for what
+    names no operator of ONNX.
+    """
+    place = calling(1)
+    named = isinstance(domain, str) and isinstance(op_type, str) and op_type
+    if not named or isinstance(since, bool) or not isinstance(since, int) or since < 1:
+        raise CompileError(
+            "WEFT-E0006",
+            f"there is no handler for {domain!r}, {op_type!r}, since={since!r}",
+            where=place.text,
+            hint='@weft.onnx_handler("com.example", "HardMish", since=1), say',
+        )
+    load_own_handlers()
+
+    def register(function: Handler) -> Handler:
+        if not callable(function):
+            raise CompileError(
+                "WEFT-E0006",
+                f"the handler of {op_type} is a {type(function).__name__}, not a function",
+                where=place.text,
+            )
+        key = ("" if domain == "ai.onnx" else domain, op_type, since)
+        register_handler(key, function, place, replace)
+        return function
+
+    return register
