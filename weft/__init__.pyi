@@ -7,6 +7,7 @@ from weft.api import program as program
 from weft.api import quantize as quantize
 from weft.api import schedule as schedule
 from weft.api import schedules as schedules
+from weft.doors import graph_pass as graph_pass
 from weft.doors import onnx_handler as onnx_handler
 from weft.doors import operator as operator
 from weft.driver.options import Options as Options
@@ -16,6 +17,7 @@ from weft.frontend.loops.functions import ones as ones
 from weft.frontend.loops.functions import statement as statement
 from weft.frontend.loops.functions import zeros as zeros
 from weft.frontend.onnx.context import NodeContext as NodeContext
+from weft.graph_edit import GraphEdit as GraphEdit
 from weft.host.model import Model as Model
 from weft.instructions import Mappings as Mappings
 from weft.instructions import instruction as instruction
@@ -121,6 +123,9 @@ from weft.ir.instruction import Assembly as Assembly
 from weft.ir.instruction import Instruction as Instruction
 from weft.ir.instruction import Intrinsic as Intrinsic
 from weft.ir.instruction import Pattern as Pattern
+from weft.ir.operator_graph import Graph as Graph
+from weft.ir.operator_graph import Node as Node
+from weft.ir.operator_graph import Value as Value
 from weft.ir.scalar_expr import Expr as Expr
 from weft.ir.scalar_expr import Var as Var
 from weft.ir.scalar_expr import literal as literal

@@ -2,9 +2,11 @@
 
     @weft.operator          a function of tensor expressions, under a name that handlers call
     @weft.onnx_handler      what imports an ONNX node
+    @weft.graph_pass        a pass over operator graphs, for ``Options(passes=("name",))``
 
-Packages register the same by entry points, in the group ``weft.operators``; ``weft/ir/registry.py``
-says when these are loaded, and what two definitions of one name mean.
+Packages register the same by entry points: operators and handlers in the group ``weft.operators``,
+the others each in one of their own, ``weft.passes`` say. ``weft/ir/registry.py`` tells when these
+are loaded, and what two definitions of one name mean.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from weft.driver.user_passes import register_pass
 from weft.frontend.onnx.context import Handler, register_handler
 from weft.frontend.onnx.importer import load_own_handlers
 from weft.frontend.operators.registry import register_operator
@@ -54,6 +57,21 @@ def operator(given: Any = None, /, *, replace: bool = False) -> Any:
     no function.
     """
     return _decorator(given, replace, register_operator)
+
+
+@overload
+def graph_pass(function: F, /) -> F: ...
+@overload
+def graph_pass(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
+def graph_pass(given: Any = None, /, *, replace: bool = False) -> Any:
+    """Register a pass, a function from operator graph to operator graph, under its name or
+    ``name``: ``Options(passes=("name",))`` has it run, before Weft's own. (A function alone needs
+    no name: ``Options(passes=(function,))``.)
+
+    Inputs and outputs stay; ``weft.GraphEdit`` has what most passes need. Raises ``CompileError``:
+    WEFT-E0005 where the name is taken (see ``replace``), E0006 for what is no function.
+    """
+    return _decorator(given, replace, register_pass)
 
 
 def onnx_handler(
