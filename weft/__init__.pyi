@@ -7,9 +7,13 @@ from weft.api import program as program
 from weft.api import quantize as quantize
 from weft.api import schedule as schedule
 from weft.api import schedules as schedules
+from weft.codegen.architectures import AARCH64 as AARCH64
+from weft.codegen.architectures import X86_64 as X86_64
+from weft.codegen.target import Cpu as Cpu
 from weft.doors import graph_pass as graph_pass
 from weft.doors import onnx_handler as onnx_handler
 from weft.doors import operator as operator
+from weft.doors import register as register
 from weft.driver.options import Options as Options
 from weft.driver.schedule_value import Schedule as Schedule
 from weft.frontend.loops.functions import empty as empty
@@ -123,6 +127,7 @@ from weft.ir.instruction import Assembly as Assembly
 from weft.ir.instruction import Instruction as Instruction
 from weft.ir.instruction import Intrinsic as Intrinsic
 from weft.ir.instruction import Pattern as Pattern
+from weft.ir.machine import Cache as Cache
 from weft.ir.operator_graph import Graph as Graph
 from weft.ir.operator_graph import Node as Node
 from weft.ir.operator_graph import Value as Value

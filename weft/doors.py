@@ -3,6 +3,7 @@
     @weft.operator          a function of tensor expressions, under a name that handlers call
     @weft.onnx_handler      what imports an ONNX node
     @weft.graph_pass        a pass over operator graphs, for ``Options(passes=("name",))``
+    weft.register(record)   a processor, an instruction or an accelerator, by its name
 
 Packages register the same by entry points: operators and handlers in the group ``weft.operators``,
 the others each in one of their own, ``weft.passes`` say. ``weft/ir/registry.py`` tells when these
@@ -14,11 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from weft.accel.machines.named import register_machine
+from weft.codegen.machines.named import register_target
+from weft.codegen.target import Cpu
+from weft.driver.targets import register_instruction
 from weft.driver.user_passes import register_pass
 from weft.frontend.onnx.context import Handler, register_handler
 from weft.frontend.onnx.importer import load_own_handlers
 from weft.frontend.operators.registry import register_operator
+from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
+from weft.ir.instruction import Instruction
 from weft.ir.registry import Place, calling
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,3 +120,32 @@ def onnx_handler(
         return function
 
     return register
+
+
+def register(
+    record: Cpu | Instruction | Accelerator, name: str | None = None, *, replace: bool = False
+) -> None:
+    """Give a name to ``record``, by default its own: what it is decides where.
+
+    A ``weft.Cpu`` is a processor for ``target="name"`` (and ``WEFT_TARGET``, ``weft targets``); a
+    ``weft.Instruction`` is for ``Options(instructions=("name",))``; a ``weft.hardware.Accelerator``
+    for ``target="name"``, and for files of its streams. Raises ``CompileError``: WEFT-E0005 where
+    the name is taken (see ``replace``), E0006 for another kind of thing.
+    """
+    place = calling(1)
+    for kind, enter in _RECORDS.items():
+        if isinstance(record, kind):
+            return enter(name or record.name, record, place, replace)
+    raise CompileError(
+        "WEFT-E0006",
+        f"a {type(record).__name__} cannot be registered",
+        where=place.text,
+        hint="weft.Cpu, weft.Instruction or weft.hardware.Accelerator; functions have decorators",
+    )
+
+
+_RECORDS: dict[type, Callable[[str, object, Place, bool], None]] = {
+    Cpu: register_target,
+    Instruction: register_instruction,
+    Accelerator: register_machine,
+}

@@ -56,7 +56,8 @@ class Options:
     dump: str | None = None
     print_after: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
-    instructions: tuple[Instruction, ...] = ()  # of the target besides its own: weft.instruction
+    # Of the target besides its own: what weft.instruction made, or the names of registered ones.
+    instructions: tuple[Instruction | str, ...] = ()
     passes: tuple[Callable[[Graph], Graph] | str, ...] = ()  # over the graph, before Weft's own
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Options:
             _check(isinstance(getattr(self, name), bool), name, self, "True or False")
         _check(isinstance(self.target, str), "target", self, "the name of a processor")
         given: object = self.instructions
-        good = isinstance(given, tuple) and all(isinstance(x, Instruction) for x in given)
+        good = isinstance(given, tuple) and all(isinstance(x, Instruction | str) for x in given)
         _check(good, "instructions", self, "a tuple of instructions")
         given = self.passes
         good = isinstance(given, tuple) and all(isinstance(x, str) or callable(x) for x in given)

@@ -97,6 +97,10 @@ class Registry(Generic[K, T]):
         entry = self._replacing.get(key) or self._plain.get(key)
         return None if entry is None else entry.value
 
+    def __contains__(self, key: object) -> bool:
+        self.load()
+        return key in self._plain or key in self._replacing
+
     def keys(self) -> list[K]:
         """All names, in order."""
         self.load()
