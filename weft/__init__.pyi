@@ -11,6 +11,7 @@ from weft.codegen.architectures import AARCH64 as AARCH64
 from weft.codegen.architectures import X86_64 as X86_64
 from weft.codegen.target import Cpu as Cpu
 from weft.doors import graph_pass as graph_pass
+from weft.doors import move as move
 from weft.doors import onnx_handler as onnx_handler
 from weft.doors import operator as operator
 from weft.doors import register as register

@@ -3,6 +3,7 @@
     @weft.operator          a function of tensor expressions, under a name that handlers call
     @weft.onnx_handler      what imports an ONNX node
     @weft.graph_pass        a pass over operator graphs, for ``Options(passes=("name",))``
+    @weft.move              a step of schedules, which becomes a method of theirs
     weft.register(record)   a processor, an instruction or an accelerator, by its name
 
 Packages register the same by entry points: operators and handlers in the group ``weft.operators``,
@@ -18,6 +19,7 @@ from typing import Any, TypeVar, overload
 from weft.accel.machines.named import register_machine
 from weft.codegen.machines.named import register_target
 from weft.codegen.target import Cpu
+from weft.driver.schedule_value import register_move
 from weft.driver.targets import register_instruction
 from weft.driver.user_passes import register_pass
 from weft.frontend.onnx.context import Handler, register_handler
@@ -79,6 +81,28 @@ def graph_pass(given: Any = None, /, *, replace: bool = False) -> Any:
     WEFT-E0005 where the name is taken (see ``replace``), E0006 for what is no function.
     """
     return _decorator(given, replace, register_pass)
+
+
+@overload
+def move(function: F, /) -> F: ...
+@overload
+def move(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
+def move(given: Any = None, /, *, replace: bool = False) -> Any:
+    """Register a step of schedules: a function of a ``weft.Schedule`` and of literals that gives
+    another one, or a tree (``weft/ir/schedule_tree.py``) for the same statements.
+
+    ::
+
+        @weft.move
+        def wavefront(s: weft.Schedule, outer: str, inner: str) -> weft.Schedule:
+            return s.skew(inner, outer).skew(outer, inner).parallel(inner)
+
+    It is a method of every schedule, ``s.wavefront("t", "i")``, and one step of its script. What
+    it gives is proved as any step is, against the dependences of the program; what it asks for
+    itself, it refuses by raising ``weft.IllegalScheduleError``. Raises ``CompileError``:
+    WEFT-E0005 where the name is taken, E0006 for what cannot be a method.
+    """
+    return _decorator(given, replace, register_move)
 
 
 def onnx_handler(
