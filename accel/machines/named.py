@@ -22,25 +22,19 @@ def register_machine(name: str, found: object, place: Place, replace: bool = Fal
             f"accelerator {name} is a {type(found).__name__}, not a weft.hardware.Accelerator",
             where=place.text,
         )
-    MACHINES.add(name, lambda configuration: _as_it_is(found, **configuration), place, replace)
+    MACHINES.add(name, found, place, replace)
 
 
-def _as_it_is(machine: Accelerator) -> Accelerator:
-    """A registered machine has no configuration."""
-    return machine
-
-
-# Name -> the machine of a configuration.
-MACHINES: Registry[str, Callable[[Mapping[str, object]], Accelerator]] = Registry(
-    "accelerator", "weft.accelerators", register_machine
-)
+# Name -> the machine, or what makes that of a configuration.
+Machine = Accelerator | Callable[[Mapping[str, object]], Accelerator]
+MACHINES: Registry[str, Machine] = Registry("accelerator", "weft.accelerators", register_machine)
 MACHINES.add("vta", _vta, Place("accel/machines/vta.py", ("vta",)))
 
 
 def machine_named(name: str, configuration: Mapping[str, object]) -> Accelerator:
     """Raises ``CompileError`` (WEFT-E1023, and as the machine does for its configuration)."""
-    make = MACHINES.find(name)
-    if make is None:
+    found = MACHINES.find(name)
+    if found is None:
         raise CompileError(
             "WEFT-E1023",
             f"no machine is known as {name!r}",
@@ -48,7 +42,11 @@ def machine_named(name: str, configuration: Mapping[str, object]) -> Accelerator
             hint="say which function makes it: --machine FILE.py:FUNCTION",
         )
     try:
-        return make(configuration)
+        if not isinstance(found, Accelerator):
+            return found(configuration)
+        if configuration and configuration != found.configuration:
+            raise TypeError(f"the one that is registered has {dict(found.configuration)}")
+        return found
     except TypeError as error:
         raise CompileError(
             "WEFT-E1023", f"no configuration of {name}: {dict(configuration)}", why=str(error)

@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from tests.weft.strange_machines import outer_product
-from weft.accel.machines.named import MACHINES
+from weft.accel.machines.named import MACHINES, machine_named
 from weft.codegen.machines.named import TARGETS
 from weft.driver.options import Options
 from weft.driver.targets import INSTRUCTIONS, listed, target_for
@@ -88,6 +88,8 @@ def test_an_accelerator_by_its_name() -> None:
     )
     run = weft.compile(small, target="door-npu")
     assert run.machine is machine
+    with pytest.raises(CompileError, match="E1023"):
+        machine_named("door-npu", {"rows": 8})
     x, y = (np.random.default_rng(n).integers(-128, 128, (16, 16)).astype(np.int8) for n in (0, 1))
     np.testing.assert_array_equal(run(x, y), np.clip((x.astype(int) @ y) >> 7, -128, 127))
 

@@ -145,11 +145,11 @@ class Schedule:
 
     def __getattr__(self, name: str) -> Any:
         """A registered move (``weft.move``) as the method of its name."""
-        method = None if name.startswith("_") else MOVES.find(name)
-        if method is None:
+        move = None if name.startswith("_") else MOVES.find(name)
+        if move is None:
             what = f"a schedule has no attribute or transformation {name!r}"
             raise AttributeError(what, name=name, obj=self)
-        return partial(method, self)
+        return partial(_move(name, move), self)
 
     def automatic(self) -> Schedule:
         """The schedule that Weft chooses when nobody says anything; steps so far are dropped.
@@ -322,10 +322,10 @@ def register_move(name: str, found: object, place: Place, replace: bool = False)
             where=f"weft.Schedule and {place.text}",
             hint="give it another name: what schedules have stays",
         )
-    MOVES.add(name, _move(name, found), place, replace)
+    MOVES.add(name, found, place, replace)
 
 
-MOVES: Registry[str, Callable[..., Schedule]] = Registry("move", "weft.moves", register_move)
+MOVES: Registry[str, Callable[..., Any]] = Registry("move", "weft.moves", register_move)
 
 
 def _move(name: str, function: Callable[..., Any]) -> Callable[..., Schedule]:
