@@ -9,6 +9,7 @@ from functools import cache
 from typing import cast
 
 import weft.frontend.operators as families
+from weft.frontend.loops.source import LoopFunction
 from weft.ir.errors import CompileError, ExpressionError
 from weft.ir.registry import Place, Registry, calling
 from weft.ir.tensor_axes import fresh_axes
@@ -39,11 +40,14 @@ def operator(name: str) -> Callable[[Definition], Definition]:
 def register_operator(name: str, found: object, place: Place, replace: bool = False) -> None:
     """From outside. Raises ``CompileError``: WEFT-E0005 for a name that is taken, by one of Weft's
     own operators say, E0006 for what is no function."""
-    if not callable(found):
+    kernel = isinstance(found, LoopFunction)
+    if kernel or not callable(found):
         raise CompileError(
             "WEFT-E0006",
             f"operator {name} is a {type(found).__name__}, not a function of tensors",
             where=place.text,
+            why="it gives no tensors: it overwrites the arrays of its call" if kernel else "",
+            hint="say by weft.compute what each element is" if kernel else "",
         )
     load_families()
     OPERATORS.add(name, cast(Definition, found), place, replace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,22 @@ import pytest
 from onnx import TensorProto, helper
 
 import weft
+from tests.weft.registered import forgotten
 from weft.ir.errors import CompileError, ModelError, UnsupportedError
 from weft.ir.registry import Registry, calling
 
 X = np.linspace(-4, 3, 29, dtype=np.float32)
 
 
-@weft.operator
+@pytest.fixture(autouse=True)
+def tables() -> Iterator[None]:
+    with forgotten():
+        weft.operator(door_hard_mish)
+        weft.onnx_handler("com.example", "HardMish", since=1)(_hard_mish)
+        weft.onnx_handler("com.example", "HardMish", since=3)(_negative_hard_mish)
+        yield
+
+
 def door_hard_mish(x: weft.Tensor, *, scale: float = 1.0) -> weft.Tensor:
     def body(*i: weft.Axis) -> weft.Expr:
         return x[i] * weft.minimum(weft.maximum(x[i] + 2, 0), 2) * (scale / 2)
@@ -25,12 +34,10 @@ def door_hard_mish(x: weft.Tensor, *, scale: float = 1.0) -> weft.Tensor:
     return weft.compute(x.shape, body, name="hard_mish")
 
 
-@weft.onnx_handler("com.example", "HardMish", since=1)
 def _hard_mish(node: weft.NodeContext) -> object:
     return node.call("door_hard_mish", node.input(0), scale=node.attribute("scale", 1.0))
 
 
-@weft.onnx_handler("com.example", "HardMish", since=3)
 def _negative_hard_mish(node: weft.NodeContext) -> object:
     return node.call("neg", node.call(door_hard_mish, node.input(0)))  # by its definition
 
@@ -95,6 +102,7 @@ def test_weft_s_own_names_are_taken() -> None:
     "call",
     [
         lambda: weft.operator("door_number")(3),
+        lambda: weft.operator("door_kernel")(weft.kernel(_one)),
         lambda: weft.onnx_handler("com.example", "It")(3),
         lambda: weft.onnx_handler("com.example", "", since=1),
         lambda: weft.onnx_handler("com.example", "It", since=True),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import weft
+from tests.weft.registered import forgotten
 from tests.weft.strange_machines import outer_product
-from weft.accel.machines.named import MACHINES, machine_named
-from weft.codegen.machines.named import TARGETS
+from weft.accel.machines.named import machine_named
 from weft.driver.options import Options
-from weft.driver.targets import INSTRUCTIONS, listed, target_for
+from weft.driver.targets import listed, target_for
 from weft.ir.errors import CompileError
 
 CPU = weft.Cpu(
@@ -31,14 +32,11 @@ def adds(acc: weft.i32[8], a: weft.i32[8]):
 
 
 @pytest.fixture(autouse=True)
-def tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests see nothing of what these register."""
-    for table in (TARGETS, INSTRUCTIONS, MACHINES):
-        table.load()
-        for entries in ("_plain", "_replacing"):
-            monkeypatch.setattr(table, entries, dict(getattr(table, entries)))
-    weft.register(CPU)
-    weft.register(adds)
+def tables() -> Iterator[None]:
+    with forgotten():
+        weft.register(CPU)
+        weft.register(adds)
+        yield
 
 
 def test_a_processor_by_its_name(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.driver.schedule_value import MOVES
+from tests.weft.registered import forgotten
 from weft.ir.errors import CompileError, IllegalScheduleError
 from weft.ir.schedule_tree import Band, Leaf, Loop
 
@@ -30,13 +31,11 @@ def prefix(A: weft.f64["N"]):
 
 
 @pytest.fixture(autouse=True)
-def moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests see nothing of what these register."""
-    MOVES.load()
-    for entries in ("_plain", "_replacing"):
-        monkeypatch.setattr(MOVES, entries, dict(getattr(MOVES, entries)))
-    weft.move(skewed_tiles)
-    weft.move(backwards)
+def moves() -> Iterator[None]:
+    with forgotten():
+        weft.move(skewed_tiles)
+        weft.move(backwards)
+        yield
 
 
 def skewed_tiles(s: weft.Schedule, outer: str, inner: str, size: int = 8) -> weft.Schedule:

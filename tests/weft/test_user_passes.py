@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,20 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from tests.weft.registered import forgotten
 from weft.frontend.onnx.importer import import_model
 from weft.ir.errors import CompileError
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_verifier import verify_graph
 
 
-@weft.graph_pass
+@pytest.fixture(autouse=True)
+def passes() -> Iterator[None]:
+    with forgotten():
+        weft.graph_pass(factor_into_conv)
+        yield
+
+
 def factor_into_conv(graph: weft.Graph) -> weft.Graph:
     edit = weft.GraphEdit(graph)
     for mul in graph.nodes:
