@@ -20,6 +20,13 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "weft.api": ("Stages", "compile", "lower", "program", "quantize", "schedule", "schedules"),
     "weft.driver.schedule_value": ("Schedule",),
+    "weft.doors": ("graph_pass", "move", "onnx_handler", "operator", "register"),
+    "weft.frontend.onnx.context": ("NodeContext",),
+    "weft.codegen.architectures": ("AARCH64", "X86_64"),
+    "weft.codegen.target": ("Cpu",),
+    "weft.ir.machine": ("Cache",),
+    "weft.graph_edit": ("GraphEdit",),
+    "weft.ir.operator_graph": ("Graph", "Node", "Value"),
     "weft.instructions": ("Mappings", "instruction", "map_instruction"),
     "weft.host.model": ("Model",),
     "weft.offload.quantization": ("Quantized",),

@@ -14,8 +14,10 @@ from weft.codegen.target import Cpu
 from weft.driver.compiler import cluster_scops, lower_graph, no_such_cluster
 from weft.driver.kernel_code import lower_loops
 from weft.driver.options import Options, options_or_default
+from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
 from weft.driver.targets import target_for, thread_count
+from weft.driver.user_passes import with_user_passes
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.open_model import open_model
 from weft.graph.from_program import from_program
@@ -124,9 +126,10 @@ def _accelerated(
             hint="tensor expressions, ONNX models, and what weft.quantize makes of them",
         )
     chosen = options_or_default(options)
-    if _is_onnx(source):
-        return accelerate(integers_of(model_graph(source, shapes), chosen), machine, chosen)
-    return accelerate(_graph(source, None), machine, chosen)
+    done = replace(chosen, passes=())
+    graph = model_graph(source, shapes) if _is_onnx(source) else _graph(source, None)
+    graph = with_user_passes(graph, Passes(chosen, graph.name))
+    return accelerate(integers_of(graph, done) if _is_onnx(source) else graph, machine, done)
 
 
 def _compiled_kernel(

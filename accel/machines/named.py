@@ -7,27 +7,46 @@ from collections.abc import Callable, Mapping
 from weft.accel.machines.vta import Config, vta
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
+from weft.ir.registry import Place, Registry
 
 
 def _vta(configuration: Mapping[str, object]) -> Accelerator:
     return vta(Config(**configuration))  # type: ignore[arg-type]  # it checks
 
 
-# Name -> the machine of a configuration.
-MACHINES: dict[str, Callable[[Mapping[str, object]], Accelerator]] = {"vta": _vta}
+def register_machine(name: str, found: object, place: Place, replace: bool = False) -> None:
+    """Raises ``CompileError``: WEFT-E0005 for a name that is taken, E0006 for no accelerator."""
+    if not isinstance(found, Accelerator):
+        raise CompileError(
+            "WEFT-E0006",
+            f"accelerator {name} is a {type(found).__name__}, not a weft.hardware.Accelerator",
+            where=place.text,
+        )
+    MACHINES.add(name, found, place, replace)
+
+
+# Name -> the machine, or what makes that of a configuration.
+Machine = Accelerator | Callable[[Mapping[str, object]], Accelerator]
+MACHINES: Registry[str, Machine] = Registry("accelerator", "weft.accelerators", register_machine)
+MACHINES.add("vta", _vta, Place("accel/machines/vta.py", ("vta",)))
 
 
 def machine_named(name: str, configuration: Mapping[str, object]) -> Accelerator:
     """Raises ``CompileError`` (WEFT-E1023, and as the machine does for its configuration)."""
-    if name not in MACHINES:
+    found = MACHINES.find(name)
+    if found is None:
         raise CompileError(
             "WEFT-E1023",
             f"no machine is known as {name!r}",
-            why=f"known are {', '.join(MACHINES)}",
+            why=f"known are {', '.join(MACHINES.keys())}",
             hint="say which function makes it: --machine FILE.py:FUNCTION",
         )
     try:
-        return MACHINES[name](configuration)
+        if not isinstance(found, Accelerator):
+            return found(configuration)
+        if configuration and configuration != found.configuration:
+            raise TypeError(f"the one that is registered has {dict(found.configuration)}")
+        return found
     except TypeError as error:
         raise CompileError(
             "WEFT-E1023", f"no configuration of {name}: {dict(configuration)}", why=str(error)

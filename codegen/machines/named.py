@@ -1,9 +1,9 @@
-"""Processors by name: the records, and every other one that LLVM knows of their families; and by
-records of users."""
+"""Processors by name: the records, Weft's own and registered ones, and every other one that LLVM
+knows of their families; and by records of users."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import replace as with_fields
 from difflib import get_close_matches
 from functools import cache
 
@@ -12,21 +12,64 @@ from weft.codegen.llvm.cpus import cpu_features, cpu_names
 from weft.codegen.machines import aarch64, x86_64
 from weft.codegen.target import Cpu, Target, target_of
 from weft.ir.errors import CompileError
+from weft.ir.registry import Place, Registry
 
 RECORDS = (*x86_64.RECORDS, *aarch64.RECORDS)
 
 
-@cache
+HOST = ("host", "host-calibrated")  # the processor here, as a target
+
+
+def register_target(name: str, found: object, place: Place, replace: bool = False) -> None:
+    """Raises ``CompileError``: WEFT-E0005 for a name that is taken, E0006 for what is no record."""
+    if not isinstance(found, Cpu) or name in HOST:
+        raise CompileError(
+            "WEFT-E0006",
+            f"target {name!r} is no record of a processor",
+            where=place.text,
+            why=f"it is the processor here: {name} has no record"
+            if name in HOST
+            else f"it is a {type(found).__name__}, not a weft.Cpu",
+        )
+    TARGETS.add(name, found, place, replace)
+
+
+TARGETS: Registry[str, Cpu] = Registry("target", "weft.targets", register_target)
+for _record in RECORDS:
+    TARGETS.add(_record.name, _record, Place("codegen/machines", (_record.name,)))
+
+
+def target_names() -> list[str]:
+    """Names of all records: Weft's own, then registered ones."""
+    own = [record.name for record in RECORDS]
+    return [*own, *(name for name in TARGETS.names() if name not in own)]
+
+
+_made: dict[str, tuple[Cpu, Target]] = {}
+
+
 def target_named(name: str) -> Target:
     """The processor ``name``: a record's, or else LLVM's name of one. Raises ``CompileError``
     (WEFT-E0002), which suggests names like it."""
-    for record in RECORDS:
-        if record.name == name:
-            return target_of(record)
+    TARGETS.load()
+    record = TARGETS.known(name)
+    if record is None and not any(name in cpu_names(family) for family in ARCHITECTURES):
+        record = TARGETS.find(name)  # installed since
+    if record is None:
+        return _known_to_llvm(name)
+    made, target = _made.get(name, (None, None))
+    if target is None or made is not record:
+        target = target_recorded(with_fields(record, name=name))
+        _made[name] = record, target
+    return target
+
+
+@cache
+def _known_to_llvm(name: str) -> Target:
     for architecture in ARCHITECTURES:
         if name in cpu_names(architecture):
             return target_of(_like_the_nearest(architecture, name))
-    known = [record.name for record in RECORDS]
+    known = target_names()
     every = dict.fromkeys([*known, *(n for a in ARCHITECTURES for n in cpu_names(a))])
     near = get_close_matches(name, every, n=4)
     raise CompileError(
@@ -50,7 +93,7 @@ def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
     family = [r for r in RECORDS if r.architecture == architecture]
     within = [r for r in family if r.features <= features]
     nearest = max(within or family[:1], key=lambda record: len(record.features))
-    return replace(nearest, name=name, llvm=name, more="", rates={})
+    return with_fields(nearest, name=name, llvm=name, more="", rates={})
 
 
 def target_recorded(record: Cpu) -> Target:

@@ -13,13 +13,14 @@ Everything about shapes and element types comes from the operator definitions th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from weft.frontend.operators.registry import Definition, register_operator
 from weft.ir.dtypes import DType
 from weft.ir.operator_graph import Value
+from weft.ir.registry import Place, Registry, calling
 
 Results = Any  # Value | Sequence[Value | None]: what ``call`` gives, or several of it
 Handler = Callable[["NodeContext"], Results]
@@ -88,8 +89,9 @@ class NodeContext(Protocol):
         """A new constant."""
         ...
 
-    def call(self, op: str, *inputs: Value | None, **attributes: Any) -> Any:
-        """Call a Weft operator: its one result as a Value, several as a tuple of Values."""
+    def call(self, op: str | Definition, *inputs: Value | None, **attributes: Any) -> Any:
+        """Call an operator, by its name or its definition: its one result as a Value, several as a
+        tuple of Values."""
         ...
 
     def unsupported(self, reason: str) -> Exception:
@@ -101,28 +103,43 @@ class NodeContext(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
-    since: int
-    function: Handler
+def _words(key: tuple[str, str, int]) -> str:
+    domain, op_type, since = key
+    return f"{domain or 'ai.onnx'}.{op_type} since {since}"
 
 
-HANDLERS: dict[tuple[str, str], list[Registered]] = {}
+def _adopt(name: str, found: object, place: Place) -> None:
+    """What an entry point names that is no handler yet is an operator."""
+    register_operator(name, found, place)
+
+
+HANDLERS: Registry[tuple[str, str, int], Handler] = Registry(
+    "handler", "weft.operators", _adopt, _words
+)
+_SINCE: dict[tuple[str, str], set[int]] = {}
 
 
 def handler(op_type: str, *, since: int = 1, domain: str = "") -> Callable[[Handler], Handler]:
     """Register the handler of ``op_type`` from opset ``since`` on, until a later one takes over."""
+    place = calling(1)
 
     def register(function: Handler) -> Handler:
-        rows = HANDLERS.setdefault((domain, op_type), [])
-        rows.append(Registered(since, function))
-        rows.sort(key=lambda row: row.since)
+        register_handler((domain, op_type, since), function, place)
         return function
 
     return register
 
 
+def register_handler(
+    key: tuple[str, str, int], function: Handler, place: Place, replace: bool = False
+) -> None:
+    """``key``: domain, "" for ONNX's own; operator; the first opset. Raises ``CompileError``
+    (WEFT-E0005) where there is one."""
+    HANDLERS.add(key, function, place, replace)
+    _SINCE.setdefault(key[:2], set()).add(key[2])
+
+
 def find_handler(domain: str, op_type: str, opset: int) -> Handler | None:
     """The newest handler that is not newer than ``opset``."""
-    rows = HANDLERS.get((domain, op_type), [])
-    return next((row.function for row in reversed(rows) if row.since <= opset), None)
+    fitting = [since for since in _SINCE.get((domain, op_type), ()) if since <= opset]
+    return HANDLERS.known((domain, op_type, max(fitting))) if fitting else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from weft.frontend.operators.registry import instantiate
+from weft.frontend.operators.registry import Definition, instantiate
 from weft.ir.build import compute, placeholder
 from weft.ir.dtypes import DType, as_dtype
 from weft.ir.errors import ExecutionError, ModelError
@@ -88,19 +88,20 @@ class GraphBuilder:
 
     def call(
         self,
-        op: str,
+        op: str | Definition,
         inputs: Sequence[Value | None],
         attributes: Mapping[str, object],
         name: str,
         origin: str,
     ) -> tuple[Value, ...]:
-        """The results of operator ``op`` on ``inputs``: a new node, or constants where it folds."""
+        """The results of operator ``op``, its name or definition, on ``inputs``: a new node, or
+        constants where it folds."""
         tensors = [
             None if v is None else placeholder(v.shape, v.dtype, name=v.name) for v in inputs
         ]
         program = instantiate(op, tensors, **attributes)
         given = tuple(v for v in inputs if v is not None)
-        return self.add(op, given, attributes, program, name, origin)
+        return self.add(program.name, given, attributes, program, name, origin)
 
     def add(
         self,

@@ -17,7 +17,7 @@ import pkgutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ import onnx
 
 import weft.frontend.onnx as handlers
 from weft.frontend.onnx.check_model import checked_region
-from weft.frontend.onnx.context import Handler, find_handler
+from weft.frontend.onnx.context import HANDLERS, Handler, find_handler
 from weft.frontend.onnx.graph_builder import GraphBuilder, frozen
 from weft.frontend.onnx.host_partition import is_host
 from weft.frontend.onnx.node_context import ImportContext, NeedsHost, NeedsValue, ValueUnknown
@@ -129,8 +129,16 @@ def _resized(
     }
 
 
-def load_handlers() -> None:
-    """Import every module of this package, in sorted order, so that all handlers are registered."""
+def load_handlers(again: bool = False) -> None:
+    """All handlers: those of this package, whose modules are imported in sorted order, and those of
+    installed packages; ``again``: of those that were installed since, too."""
+    load_own_handlers()
+    HANDLERS.load(again)
+
+
+@cache
+def load_own_handlers() -> None:
+    """Weft's own handlers."""
     with uninterrupted():
         for module in sorted(m.name for m in pkgutil.iter_modules(handlers.__path__)):
             importlib.import_module(f"{handlers.__name__}.{module}")
@@ -148,21 +156,32 @@ def is_supported(node: OnnxNode) -> bool:
 
 def check_supported(nodes: Iterable[OnnxNode]) -> None:
     """Raise one ``UnsupportedError`` that lists every operator that Weft cannot import."""
-    refuse([node for node in nodes if not is_supported(node)])
+    missing = [node for node in nodes if not is_supported(node)]
+    if missing:
+        load_handlers(again=True)
+    refuse(node for node in missing if not is_supported(node))
 
 
 def refuse(nodes: Iterable[OnnxNode]) -> None:
     """Raise one ``UnsupportedError`` that lists ``nodes``, if there are any."""
-    missing: dict[str, list[str]] = {}
+    missing: dict[str, list[OnnxNode]] = {}
     for node in nodes:
         kind = f"{node.domain or 'ai.onnx'}.{node.op_type} (opset {node.opset})"
-        missing.setdefault(kind, []).append(node.where)
+        missing.setdefault(kind, []).append(node)
     if missing:
+        first = next(iter(missing.values()))[0]
         raise UnsupportedError(
             "WEFT-E0200",
             "operators that Weft does not import: " + ", ".join(missing),
-            where="; ".join(w for places in missing.values() for w in places[:3]),
+            where="; ".join(node.where for found in missing.values() for node in found[:3]),
+            hint=the_door(first),
         )
+
+
+def the_door(node: OnnxNode) -> str:
+    """What to do where nothing imports ``node``."""
+    key = f'"{node.domain}", "{node.op_type}", since={node.opset}'
+    return f"@weft.onnx_handler({key}) registers a function that does: docs/extending.md"
 
 
 def is_branch(node: OnnxNode) -> bool:
@@ -230,6 +249,7 @@ def _all_unsupported(found: Sequence[UnsupportedError]) -> UnsupportedError:
         found[0].code,
         "; ".join(dict.fromkeys(error.what for error in found)),
         where="; ".join(dict.fromkeys(error.where for error in found if error.where)),
+        hint="; ".join(dict.fromkeys(error.hint for error in found if error.hint)),
     )
 
 
@@ -341,7 +361,7 @@ class _Import:
         body = expand(node, values)
         if body is None:
             reason = f"{node.op_type} has neither a handler nor a definition that fits"
-            raise UnsupportedError("WEFT-E0200", reason, where=node.where)
+            raise UnsupportedError("WEFT-E0200", reason, where=node.where, hint=the_door(node))
         if any(is_host(part, {}) for part in body):
             raise NeedsHost(node)
         inner: Scope = {name: scope[name] for name in node.inputs if name}

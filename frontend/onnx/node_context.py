@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.frontend.onnx.graph_builder import GraphBuilder
 from weft.frontend.onnx.onnx_graph import OnnxNode
+from weft.frontend.operators.registry import Definition
 from weft.ir.dtypes import DType
 from weft.ir.errors import ModelError, UnsupportedError
 from weft.ir.operator_graph import Graph, Value
@@ -113,7 +114,7 @@ class ImportContext:
     def constant(self, data: np.ndarray, dtype: DType | None = None) -> Value:
         return self.builder.constant(data, self.name, dtype)
 
-    def call(self, op: str, *inputs: Value | None, **attributes: Any) -> Any:
+    def call(self, op: str | Definition, *inputs: Value | None, **attributes: Any) -> Any:
         results = self.builder.call(op, inputs, attributes, self.name, self.node.where)
         return results[0] if len(results) == 1 else results
 

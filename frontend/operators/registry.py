@@ -5,51 +5,83 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cache
+from typing import cast
 
 import weft.frontend.operators as families
-from weft.ir.errors import ExpressionError
+from weft.frontend.loops.source import LoopFunction
+from weft.ir.errors import CompileError, ExpressionError
 from weft.ir.interrupts import uninterrupted
+from weft.ir.registry import Place, Registry, calling
 from weft.ir.tensor_axes import fresh_axes
 from weft.ir.tensor_expr import Program, Tensor
 
 Definition = Callable[..., Tensor | tuple[Tensor, ...]]
+"""``definition(*tensors_or_None, **attributes)`` returns tensor expressions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """``definition(*tensors_or_None, **attributes)`` returns tensor expressions."""
-
-    name: str
-    definition: Definition
+def _adopt(name: str, found: object, place: Place) -> None:
+    register_operator(name, found, place)
 
 
-OPERATORS: dict[str, Operator] = {}
+OPERATORS: Registry[str, Definition] = Registry("operator", "weft.operators", _adopt)
 
 
 def operator(name: str) -> Callable[[Definition], Definition]:
     """Register a definition under Weft's own name for it (snake_case)."""
+    place = calling(1)
 
     def register(definition: Definition) -> Definition:
-        if name in OPERATORS:
-            raise ExpressionError("WEFT-E0120", f"operator {name} is defined twice")
-        OPERATORS[name] = Operator(name, definition)
+        OPERATORS.add(name, definition, place)
         return definition
 
     return register
 
 
+def register_operator(name: str, found: object, place: Place, replace: bool = False) -> None:
+    """From outside. Raises ``CompileError``: WEFT-E0005 for a name that is taken, by one of Weft's
+    own operators say, E0006 for what is no function."""
+    kernel = isinstance(found, LoopFunction)
+    if kernel or not callable(found):
+        raise CompileError(
+            "WEFT-E0006",
+            f"operator {name} is a {type(found).__name__}, not a function of tensors",
+            where=place.text,
+            why="it gives no tensors: it overwrites the arrays of its call" if kernel else "",
+            hint="say by weft.compute what each element is" if kernel else "",
+        )
+    load_families()
+    OPERATORS.add(name, cast(Definition, found), place, replace)
+
+
+@cache
+def load_families() -> None:
+    """Import every module of this package, in sorted order: all of Weft's own operators."""
+    with uninterrupted():  # or what half a family has defined would be defined twice
+        for module in sorted(m.name for m in pkgutil.iter_modules(families.__path__)):
+            importlib.import_module(f"{families.__name__}.{module}")
+
+
 def definition_of(name: str) -> Definition:
-    """The definition of ``name``; its family's module is imported where that has not happened."""
-    if name not in OPERATORS:
-        with uninterrupted():  # or what half a family has defined would be defined twice
-            for module in sorted(m.name for m in pkgutil.iter_modules(families.__path__)):
-                importlib.import_module(f"{families.__name__}.{module}")
-    return OPERATORS[name].definition
+    """The definition of ``name``. Raises ``ExpressionError`` (WEFT-E0007) where there is none."""
+    load_families()
+    found = OPERATORS.find(name)
+    if found is None:
+        raise ExpressionError(
+            "WEFT-E0007",
+            f"there is no operator {name!r}",
+            hint="@weft.operator registers one: docs/extending.md",
+        )
+    return found
 
 
-def instantiate(name: str, inputs: Sequence[Tensor | None], **attributes: object) -> Program:
-    """The program that calls ``name`` on placeholders ``inputs`` (None: an absent optional one)."""
-    outputs = definition_of(name)(*inputs, **attributes)
+def instantiate(
+    op: str | Definition, inputs: Sequence[Tensor | None], **attributes: object
+) -> Program:
+    """The program that calls ``op``, an operator's name or a definition, on placeholders
+    ``inputs`` (None: an absent optional one)."""
+    definition = definition_of(op) if isinstance(op, str) else op
+    outputs = definition(*inputs, **attributes)
     many = outputs if isinstance(outputs, tuple) else (outputs,)
+    name = op if isinstance(op, str) else getattr(op, "__name__", "operator")
     return fresh_axes(Program(name, tuple(t for t in inputs if t is not None), many))

@@ -19,7 +19,7 @@ from weft.driver.options import Options
 from weft.driver.passes import Passes
 from weft.frontend.onnx import open_model
 from weft.frontend.onnx.importer import import_model
-from weft.frontend.operators.registry import definition_of, operator
+from weft.frontend.operators.registry import definition_of
 from weft.graph.memory_plan import Lifetime, verify_places
 from weft.host import staging
 from weft.ir import tensor_interpreter
@@ -80,7 +80,7 @@ def _endless_domain() -> object:
 MISTAKES: dict[str, Callable[[], object]] = {
     "E0102": lambda: apply("add", i),
     "E0103": lambda: ~weft.placeholder((2,), name="x")[0],
-    "E0120": lambda: operator("softmax")(definition_of("softmax")),
+    "E0007": lambda: definition_of("soft_max"),
     "E0122": _sizes_unknown,
     "E0156": lambda: definition_of("einsum")(_tensor(2, 3), equation="ij,jk->ik"),
     "E0190": lambda: definition_of("strided_slice")(_tensor(4), starts=[], steps=[], sizes=[]),

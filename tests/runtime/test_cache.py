@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.properties.alarm import alarm
-from weft.driver import targets as calibration
+from weft.driver import targets
 from weft.driver.options import Options
 from weft.driver.passes import Passes
 from weft.ir.errors import WeftWarning
@@ -185,7 +185,7 @@ def test_home_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found is not None and found.folder == tmp_path / "home" / "kept"
     Passes(Options(), "m").run("scop", lambda: 1, show=str)
     assert list((tmp_path / "home" / "dumped").iterdir())
-    assert calibration.measured_host(Options()) is None
+    assert targets.measured_host(Options()) is None
     assert (tmp_path / "home" / "kept" / "calibration").is_dir()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 

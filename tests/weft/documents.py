@@ -15,13 +15,15 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from tests.weft.registered import forgotten
+
 _BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n*```text\n(.*?)```\n)?", re.DOTALL)
 
 
 def outputs(document: str) -> Iterator[tuple[str, str | None, str]]:
     """(code, its text in the document or None, what it prints) of each block."""
     names: dict[str, object] = {"__name__": "document"}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, forgotten():
         for number, match in enumerate(_BLOCK.finditer(document)):
             file = Path(folder) / f"block {number}"  # functions need a file to show their source
             file.write_text(match[1])

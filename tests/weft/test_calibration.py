@@ -13,7 +13,7 @@ from weft.app.cli import cli
 from weft.codegen.calibrate import Measured
 from weft.codegen.machines.host import host
 from weft.codegen.machines.named import RECORDS
-from weft.driver import targets as calibration
+from weft.driver import targets
 from weft.driver.options import Options
 from weft.driver.targets import calibrate_host, calibrated_host, listed, measured_host, target_for
 from weft.ir.errors import CompileError, WeftError
@@ -24,7 +24,7 @@ MEASURED = Measured(3.5e9, 4, 2, 2, (1.0,) * len(host().machine.caches), 9.9e9, 
 @pytest.fixture
 def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Options]:
     """A folder of its own, and measuring that takes no time."""
-    monkeypatch.setattr(calibration, "calibrate", lambda: MEASURED)
+    monkeypatch.setattr(targets, "calibrate", lambda: MEASURED)
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
     yield Options(cache_dir=str(tmp_path / "cache"), target="host-calibrated")
 

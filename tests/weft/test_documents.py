@@ -10,7 +10,9 @@ from tests.weft.documents import outputs, rewritten, same
 from weft.driver.schedule_value import TRANSFORMATIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
-EXECUTED = ("schedule-language.md", "targets.md", "tutorial-matmul.md", "worked-example.md")
+EXECUTED = (
+    "extending.md", "schedule-language.md", "targets.md", "tutorial-matmul.md", "worked-example.md",
+)  # fmt: skip
 
 
 @pytest.mark.long

@@ -180,7 +180,7 @@ def accelerator_named(target: str | None, config: Path | None) -> Accelerator | 
         except OSError as error:
             raise click.UsageError(f"--config {config}: {error.strerror}") from None
         return vta(Config.read(text))
-    if target in MACHINES:
+    if target is not None and target in MACHINES:
         return machine_named(target, {})
     if target is not None and ".py:" in target:
         return made_by(target, Accelerator, "--target")

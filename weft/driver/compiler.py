@@ -31,6 +31,7 @@ from weft.driver.options import Options
 from weft.driver.passes import Passes
 from weft.driver.program_code import Lowered, program_code
 from weft.driver.targets import target_for, thread_count
+from weft.driver.user_passes import with_user_passes
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import ClusterProgram, cluster_program
 from weft.graph.differences import differences
@@ -77,6 +78,8 @@ def compile_graph(
     given = schedules or {}
     chosen = options or Options()
     target = target_for(chosen)
+    passes = Passes(chosen, graph.name)
+    graph = with_user_passes(graph, passes)  # before the key, which is of what they give
     cached = chosen.cache and not chosen.watched
     cache = open_cache(chosen.cache_dir, chosen.cache_bytes) if cached else None
     identity = _identity(graph, given, chosen)
@@ -84,7 +87,7 @@ def compile_graph(
     found = find(cache, key, target.llvm)
     if found is not None:
         return Executable(replace(found, from_cache=True), threads=chosen.threads)
-    compiled = _compiled(graph, target, chosen, given)
+    compiled = _compiled(graph, target, passes, given)
     store(cache, key, compiled)
     return Executable(compiled, threads=chosen.threads)
 
@@ -98,10 +101,10 @@ def _identity(graph: Graph, schedules: Schedules, options: Options) -> str:
     return "\n".join([print_graph(graph), *programs, *chosen, threads])
 
 
-def _compiled(graph: Graph, target: Target, options: Options, schedules: Schedules) -> Compiled:
+def _compiled(graph: Graph, target: Target, passes: Passes, schedules: Schedules) -> Compiled:
     """Every stage, in order; kernels become object code while others are still on their way."""
-    with ObjectCode(target.llvm, options) as code:
-        lowered = lower_graph(graph, options, target.machine, schedules, ready=code.emitted)
+    with ObjectCode(target.llvm, passes.options) as code:
+        lowered = _lowered(graph, passes, target.machine, schedules, ready=code.emitted)
         return machine_code(graph, lowered, code)
 
 
@@ -133,22 +136,32 @@ def _renamed(specs: Sequence[ArraySpec], values: Sequence[Value]) -> tuple[Array
     return tuple(replace(s, name=v.name) for s, v in zip(specs, values, strict=True))
 
 
-@exclusively
 def lower_graph(
     graph: Graph,
     options: Options | None = None,
     machine: Machine | None = None,
     schedules: Schedules | None = None,
-    ready: Callable[[Kernel], object] | None = None,
 ) -> Lowered:
     """``graph`` down to a host program of kernels in loop IR, for ``options.target`` unless for
-    ``machine``. ``ready`` is called with each kernel as soon as there is one."""
+    ``machine``."""
     chosen = options or Options()
-    machine = machine or target_for(chosen).machine
     passes = Passes(chosen, graph.name)
+    graph = with_user_passes(graph, passes)
+    return _lowered(graph, passes, machine or target_for(chosen).machine, schedules or {})
+
+
+@exclusively
+def _lowered(
+    graph: Graph,
+    passes: Passes,
+    machine: Machine,
+    schedules: Schedules,
+    ready: Callable[[Kernel], object] | None = None,
+) -> Lowered:
+    """``ready`` is called with each kernel as soon as there is one."""
     graph = optimised(graph, passes, machine)
     parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine)))
-    codes = _cluster_codes(graph, parts.clusters, machine, passes, schedules or {}, ready)
+    codes = _cluster_codes(graph, parts.clusters, machine, passes, schedules, ready)
     assembly = passes.run(
         "program", lambda: _assemble(graph, parts.clusters, codes), show=_print_assembly
     )
@@ -173,7 +186,7 @@ def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
 def graph_stages(
     options: Options, machine: Machine
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
-    """The passes over the operator graph, in order."""
+    """Weft's own passes over the operator graph, in order."""
     effort = Effort(options.memory)
     cheaper = options.winograd == "on" and not options.strict
     blocks = options.online == "on" and not options.strict
@@ -203,6 +216,7 @@ def _folded(graph: Graph, options: Options) -> Graph:
 def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Scop]:
     """The affine statements of each cluster of ``graph``, by name: what schedules are made for."""
     passes = Passes(options or Options(), graph.name)
+    graph = with_user_passes(graph, passes)
     graph = optimised(graph, passes, target_for(passes.options).machine)
     limits = fusion_limits(target_for(passes.options).machine)
     clusters = passes.run("partition", lambda: partition(graph, limits)).clusters

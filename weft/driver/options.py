@@ -23,13 +23,14 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from weft.codegen.target import Cpu
 from weft.ir.errors import CompileError, WeftWarning
 from weft.ir.instruction import Instruction
+from weft.ir.operator_graph import Graph
 
 VARIABLES = (
     "WEFT_STRICT", "WEFT_TARGET", "WEFT_WINOGRAD", "WEFT_ONLINE", "WEFT_THREADS", "WEFT_WORKERS",
@@ -75,16 +76,21 @@ class Options:
     dump: str | None = _said("dump", None)
     print_after: tuple[str, ...] = _said("print_after", ())
     logs: tuple[str, ...] = _said("logs", ())
-    instructions: tuple[Instruction, ...] = ()  # of the target besides its own: weft.instruction
+    # Of the target besides its own: what weft.instruction made, or the names of registered ones.
+    instructions: tuple[Instruction | str, ...] = ()
+    passes: tuple[Callable[[Graph], Graph] | str, ...] = ()  # over the graph, before Weft's own
 
     def __post_init__(self) -> None:
         for name in ("strict", "cache", "texts"):
             _check(isinstance(getattr(self, name), bool), name, self, "True or False")
         good = isinstance(self.target, str | Cpu)
         _check(good, "target", self, "the name of a processor, or a record of one")
-        given = self.instructions
-        good = isinstance(given, tuple) and all(isinstance(x, Instruction) for x in given)
+        given: object = self.instructions
+        good = isinstance(given, tuple) and all(isinstance(x, Instruction | str) for x in given)
         _check(good, "instructions", self, "a tuple of instructions")
+        given = self.passes
+        good = isinstance(given, tuple) and all(isinstance(x, str) or callable(x) for x in given)
+        _check(good, "passes", self, "a tuple of functions from graph to graph, or of their names")
         _check(_integer(self.threads, 1, 1024, optional=True), "threads", self, "1 to 1024 or None")
         _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
         _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')
@@ -108,8 +114,8 @@ class Options:
 
     @property
     def key(self) -> str:
-        """What of these options can change the code: part of every cache key, as the record of
-        the target is."""
+        """What of these options can change the code: part of every cache key, as the record of the
+        target is, and the graph that ``passes`` give."""
         sums = f"strict={self.strict} winograd={self.winograd} memory={self.memory}"
         return f"{sums} online={self.online} fold_bytes={self.fold_bytes}"
 

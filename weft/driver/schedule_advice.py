@@ -241,14 +241,15 @@ def checker(transformation: Callable[..., Any]) -> Callable[..., None]:
     ``IllegalScheduleError`` (WEFT-E0460) where one is of another type than declared.
     """
     declared, hints = signature(transformation), get_type_hints(transformation)
-    texts: Mapping[str, str] = transformation.__annotations__
+    texts: Mapping[str, object] = transformation.__annotations__
 
     def check(*args: Any, **kwargs: Any) -> None:
         for name, value in list(declared.bind(*args, **kwargs).arguments.items())[1:]:
             variable = declared.parameters[name].kind is declared.parameters[name].VAR_POSITIONAL
             what = f"{transformation.__name__}: {name} is {value!r}"
-            if not all(_fits(v, hints[name]) for v in (value if variable else (value,))):
-                hint = f"{name}: {_described(texts[name], hints[name])}"
+            kind = hints.get(name, object)  # users may leave types out
+            if not all(_fits(v, kind) for v in (value if variable else (value,))):
+                hint = f"{name}: {_described(str(texts[name]), kind)}"
                 raise IllegalScheduleError("WEFT-E0460", what, hint=hint)
             if any(abs(number) > LARGEST for number in _integers(value)):
                 raise IllegalScheduleError("WEFT-E0460", what, hint="numbers up to 2**31")
@@ -295,7 +296,9 @@ def _fits(value: object, hint: Any) -> bool:
         )
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return value is None if hint is NoneType else isinstance(value, hint)
+    if hint is NoneType:
+        return value is None
+    return hint is Any or isinstance(value, origin or hint)
 
 
 # ---- Steps that lead to a schedule which was made in another way, by a scheduler that builds

@@ -18,15 +18,18 @@ import difflib
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import isfunction
+from keyword import iskeyword
 from typing import Any, ClassVar, Concatenate, ParamSpec
 
 from weft.driver.schedule_advice import calls, checker, same_program, way_out, with_steps
 from weft.driver.schedule_text import schedule_text
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError
 from weft.ir.isl_context import exclusively
+from weft.ir.registry import Place, Registry
 from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import Band, Leaf, Mark, Sequence, Tree
 from weft.ir.schedule_verifier import source_of
 from weft.ir.scop import Scop
 from weft.polyhedral.legality import check, check_bounds
@@ -48,7 +51,7 @@ from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
-from weft.polyhedral.transform.scheduled import Scheduled, Step, unknown
+from weft.polyhedral.transform.scheduled import Scheduled, Step, transformation, unknown
 from weft.polyhedral.transform.set_kinds import parallel, set_kinds, vectorize
 from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.shift import shift
@@ -144,6 +147,14 @@ class Schedule(StaysHere):
 
     # ---- steps ------------------------------------------------------------------------------
 
+    def __getattr__(self, name: str) -> Any:
+        """A registered move (``weft.move``) as the method of its name."""
+        move = None if name.startswith("_") else MOVES.find(name)
+        if move is None:
+            what = f"a schedule has no attribute or transformation {name!r}"
+            raise AttributeError(what, name=name, obj=self)
+        return partial(_move(name, move), self)
+
     def automatic(self) -> Schedule:
         """The schedule that Weft chooses when nobody says anything, for as many threads as its
         options say; steps so far are dropped.
@@ -171,6 +182,11 @@ class Schedule(StaysHere):
         return replace(self, scheduled=initial(self.scheduled.original))
 
     @property
+    def tree(self) -> Tree:
+        """Its schedule tree, which ``weft/ir/schedule_tree.py`` describes."""
+        return self.scheduled.tree
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """What was done, in order."""
         return self.scheduled.steps
@@ -181,9 +197,10 @@ class Schedule(StaysHere):
         None where it is legal. Raises ``IllegalScheduleError`` (WEFT-E0019) for a method that is
         no transformation.
         """
-        if method not in TRANSFORMATIONS:
+        known = transformations()
+        if method not in known:
             what = f"there is no transformation {method!r}"
-            raise unknown("WEFT-E0019", what, "transformations", method, TRANSFORMATIONS)
+            raise unknown("WEFT-E0019", what, "transformations", method, known)
         try:
             getattr(self, method)(*args, **kwargs)
         except (IllegalScheduleError, BudgetError) as error:
@@ -227,7 +244,7 @@ class Schedule(StaysHere):
         ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, and what steps raise.
         """
         made = self
-        for method, args, kwargs in calls(script, (*TRANSFORMATIONS, "automatic")):
+        for method, args, kwargs in calls(script, (*transformations(), "automatic")):
             made = getattr(made, method)(*args, **kwargs)
         return made
 
@@ -281,7 +298,71 @@ def not_a_schedule(name: str, value: object) -> CompileError:
 TRANSFORMATIONS = tuple(
     name for name, v in vars(Schedule).items() if isfunction(v) and hasattr(v, "__wrapped__")
 )
-"""The methods of ``Schedule`` that are steps."""
+"""The methods of ``Schedule`` that are steps, without registered moves."""
+
+
+def transformations() -> tuple[str, ...]:
+    """The names of all steps."""
+    return (*TRANSFORMATIONS, *MOVES.names())
+
+
+# ---- Moves of users ------------------------------------------------------------------------------
+
+
+def register_move(name: str, found: object, place: Place, replace: bool = False) -> None:
+    """Raises ``CompileError``: WEFT-E0005 for a name that is taken, by a method of ``Schedule``
+    say, E0006 for what is no function of a schedule, or has no name for a method."""
+    if not isfunction(found) or not name.isidentifier() or iskeyword(name) or name[0] == "_":
+        raise CompileError(
+            "WEFT-E0006",
+            f"move {name!r} is a {type(found).__name__}, not a function with the name of a method",
+            where=place.text,
+        )
+    if hasattr(Schedule, name) or name in Schedule.__slots__:
+        raise CompileError(
+            "WEFT-E0005",
+            f"two definitions of move {name}",
+            where=f"weft.Schedule and {place.text}",
+            hint="give it another name: what schedules have stays",
+        )
+    MOVES.add(name, found, place, replace)
+
+
+MOVES: Registry[str, Callable[..., Any]] = Registry("move", "weft.moves", register_move)
+
+
+def _move(name: str, function: Callable[..., Any]) -> Callable[..., Schedule]:
+    """The method that takes the step ``function``, from schedule to schedule or to its tree, and
+    proves it legal."""
+
+    @wraps(function)
+    def method(self: Schedule, /, *args: Any, **kwargs: Any) -> Schedule:
+        @wraps(function)
+        def step(scheduled: Scheduled, *args: Any, **kwargs: Any) -> Scheduled:
+            return _moved(name, self, function(self, *args, **kwargs))
+
+        step.__name__ = name
+        return _step(transformation(step))(self, *args, **kwargs)
+
+    return method
+
+
+def _moved(name: str, before: Schedule, made: object) -> Scheduled:
+    """What a move has made of ``before``, its steps left out: it is one step itself."""
+    match made:
+        case Schedule(after) if after.original == before.scheduled.original:
+            same = after.scop == before.scheduled.scop and after.tree == before.tree
+        case Leaf() | Band() | Sequence() | Mark():
+            after, same = replace(before.scheduled, tree=made), made == before.tree
+        case _:
+            raise IllegalScheduleError(
+                "WEFT-E0455",
+                f"move {name} gives a {type(made).__name__}",
+                hint="it gives a schedule of the same program, or a schedule tree",
+            )
+    own = before.scheduled
+    return own if same else replace(after, steps=own.steps, start=own.start)
+
 
 _VIOLATIONS = {"WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}
 

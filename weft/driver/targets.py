@@ -14,34 +14,64 @@ from weft.codegen.calibrate import Measured, calibrate, calibrated
 from weft.codegen.instruction_trial import ENTRY, Trial, operand_types, trial_module, trials
 from weft.codegen.llvm.target import LlvmTarget, lacking, to_object
 from weft.codegen.machines.host import host
-from weft.codegen.machines.named import RECORDS, target_named, target_recorded
+from weft.codegen.machines.named import target_named, target_names, target_recorded
 from weft.codegen.objects.native_library import link
 from weft.codegen.target import Cpu, Target
-from weft.driver import targets as calibration
 from weft.driver.options import Options
 from weft.ir.errors import CompileError, WeftError
 from weft.ir.instruction import ACCUMULATOR, Instruction
+from weft.ir.registry import Place, Registry
 from weft.runtime.cache import Cache
 from weft.runtime.files import folder_named
 from weft.workers.worker_pool import WorkerPool
 
 
 def target_for(options: Options) -> Target:
-    """The record of ``options.target``, with ``options.instructions``.
+    """The record of ``options.target``, with ``options.instructions``, by themselves or by name.
 
     Raises ``CompileError``: WEFT-E0002 if there is none, E0004 for "host-calibrated" where nothing
-    was measured, E0023 for a record of a processor that LLVM does not know, E0021 if one of the
-    instructions is none of that target, or does not compute what it says.
+    was measured, E0009 for a name that no instruction has, E0023 for a record of a processor that
+    LLVM does not know, E0021 if one of the instructions is none of that target, or does not compute
+    what it says.
     """
-    return with_instructions(_named(options), options.instructions)
+    return with_instructions(_named(options), tuple(map(_instruction, options.instructions)))
+
+
+def register_instruction(name: str, found: object, place: Place, replace: bool = False) -> None:
+    """Raises ``CompileError``: WEFT-E0005 for a name that is taken, E0006 for no instruction."""
+    if not isinstance(found, Instruction):
+        raise CompileError(
+            "WEFT-E0006",
+            f"instruction {name} is a {type(found).__name__}, not a weft.Instruction",
+            where=place.text,
+            hint="weft.instruction describes one",
+        )
+    INSTRUCTIONS.add(name, found, place, replace)
+
+
+INSTRUCTIONS: Registry[str, Instruction] = Registry(
+    "instruction", "weft.instructions", register_instruction
+)
+
+
+def _instruction(given: Instruction | str) -> Instruction:
+    found = INSTRUCTIONS.find(given) if isinstance(given, str) else given
+    if found is None:
+        known = ", ".join(INSTRUCTIONS.names())
+        raise CompileError(
+            "WEFT-E0009",
+            f"there is no instruction {given!r}",
+            hint=f"registered: {known}" if known else "weft.register registers one",
+        )
+    return found
 
 
 def _named(options: Options) -> Target:
     match options.target:
         case "host":
             return host()
-        case calibration.NAME:
-            return calibration.calibrated_host(options)
+        case name if name == CALIBRATED:
+            return calibrated_host(options)
         case Cpu() as record:
             return target_recorded(record)
         case name:
@@ -59,10 +89,10 @@ class Listed:
 def listed(options: Options) -> tuple[Listed, ...]:
     """The processor here, as assumed and, if it was, as measured; and every record."""
     found = [host()]
-    measured = calibration.measured_host(options)
+    measured = measured_host(options)
     if measured is not None:
         found.append(calibrated(measured))
-    found += [target_named(record.name) for record in RECORDS]
+    found += map(target_named, target_names())
     return tuple(Listed(target, lacking(target.llvm)) for target in found)
 
 
@@ -197,7 +227,7 @@ def trial_job(text: str, target: LlvmTarget, calls: Sequence[Sequence[bytes]]) -
 # Nothing is measured unasked: two compilations for "host" are alike on every machine of one kind.
 
 
-NAME = "host-calibrated"
+CALIBRATED = "host-calibrated"
 
 
 def calibrate_host(options: Options) -> Target:

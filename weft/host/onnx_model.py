@@ -140,6 +140,8 @@ def load_model(
     proto, folder = open_model(model)
     region = with_shapes(checked_region(proto, folder), shapes or {})
     nodes = list(_placed(region, {}))
+    if not all(_is_possible(node, on_host) for node, on_host in nodes):
+        load_handlers(again=True)
     refuse(node for node, on_host in nodes if not _is_possible(node, on_host))
     result = OnnxModel(region, partition(region), compile_graph)
     result.stats["host"] = sum(on_host or node.op_type == "If" for node, on_host in nodes)

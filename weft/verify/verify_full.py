@@ -28,6 +28,7 @@ from weft.codegen.llvm.target import LlvmTarget, host_target, lacking
 from weft.codegen.target import machine_of
 from weft.driver.compiler import Schedules, compile_graph, graph_stages
 from weft.driver.options import Options
+from weft.driver.user_passes import user_stages
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import cluster_program
 from weft.graph.partition import Cluster, partition
@@ -102,7 +103,8 @@ def _points(graph: Graph) -> int:
 
 
 def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder, machine: Machine) -> None:
-    for name, stage in graph_stages(ladder.options, machine):
+    own = graph_stages(ladder.options, machine)
+    for name, stage in (*user_stages(ladder.options), *own):
         graph = ladder.make(name, partial(stage, graph))
         ladder.step(name, partial(print_graph, graph), partial(interpret_graph, graph, inputs))
     clusters = ladder.make("partition", lambda: partition(graph)).clusters
@@ -137,7 +139,7 @@ def _run_clusters(graph: Graph, clusters: Sequence[Cluster], inputs: Arrays) -> 
 
 def _check_clusters(graph: Graph, options: Options, machine: Machine, target: LlvmTarget) -> None:
     """Each cluster that ``graph`` is made of, equal ones once."""
-    for _, stage in graph_stages(options, machine):
+    for _, stage in (*user_stages(options), *graph_stages(options, machine)):
         graph = stage(graph)
     done: set[object] = set()
     for cluster in partition(graph).clusters:

@@ -1,0 +1,1 @@
+"""What comes into Weft from outside, one file each; ``pyproject.toml`` has them as entry points."""

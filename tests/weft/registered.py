@@ -1,0 +1,34 @@
+"""What tests and documents register is forgotten behind them: others see nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weft.accel.machines.named import MACHINES
+from weft.codegen.machines.named import TARGETS
+from weft.driver.schedule_value import MOVES
+from weft.driver.targets import INSTRUCTIONS
+from weft.driver.user_passes import PASSES
+from weft.frontend.onnx.context import HANDLERS
+from weft.frontend.onnx.importer import load_own_handlers
+from weft.frontend.operators.registry import OPERATORS, load_families
+from weft.ir.registry import Registry
+
+TABLES: tuple[Registry, ...] = (
+    OPERATORS, HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, MACHINES,
+)  # fmt: skip
+
+
+@contextmanager
+def forgotten() -> Iterator[None]:
+    load_families()
+    load_own_handlers()
+    for table in TABLES:
+        table.load()
+    before = [(table, dict(table._plain), dict(table._replacing)) for table in TABLES]
+    try:
+        yield
+    finally:
+        for table, plain, replacing in before:
+            table._plain, table._replacing = plain, replacing
