@@ -50,11 +50,11 @@ def test_a_row_for_each_iteration_is_kept_for_a_strip_of_them(threads: int) -> N
 
 def test_what_an_argument_grows_like_is_free_to_grow() -> None:
     scop = read(ROWS, "N D", q="in N D", k="in N D", y="io N D", s="tmp N")
-    assert confine._unusual(scop, scop.tensor("s")) is False
+    assert row_tiles._unusual(scop, scop.tensor("s")) is False
     wide = read("for i in range(N):\n for j in range(N):\n  t[i, j] = A[i, j]\n"
                 "for i in range(N):\n for j in range(N):\n  B[i, j] = t[j, i]",
                 A="in N N", B="io N N", t="tmp N N")  # fmt: skip
-    assert confine._unusual(wide, wide.tensor("t")) is False
+    assert row_tiles._unusual(wide, wide.tensor("t")) is False
 
 
 def test_what_crosses_all_iterations_stays_whole() -> None:
