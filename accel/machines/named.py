@@ -38,7 +38,7 @@ def machine_named(name: str, configuration: Mapping[str, object]) -> Accelerator
         raise CompileError(
             "WEFT-E1023",
             f"no machine is known as {name!r}",
-            why=f"known are {', '.join(MACHINES.keys())}",
+            why=f"known are {', '.join(MACHINES.names())}",
             hint="say which function makes it: --machine FILE.py:FUNCTION",
         )
     try:

@@ -126,7 +126,7 @@ def test_the_order_of_imports_decides_nothing() -> None:
         table = _table()
         for entry in order:
             table.add(*entry)
-        assert table.find("n") == 2 and table.keys() == ["n"]
+        assert table.find("n") == 2 and table.names() == ["n"]
         with pytest.raises(CompileError, match="E0005"):
             table.add("n", 3, other)
 
