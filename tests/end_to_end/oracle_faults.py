@@ -126,6 +126,10 @@ def _one_score(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return _extreme(node, reads) or (post and few) or bool(attribute(node, "base_values"))
 
 
+def _unsorted(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return bool(attribute(node, "sorted") == 0)
+
+
 def _one_class(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return set(attribute(node, "class_ids")) not in ({0}, {0, 1}, {0, 1, 2}, {0, 2}, {1, 2})
 
@@ -223,6 +227,7 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
     "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
+    "Unique": (_unsorted, "sorts all the same, or takes along the first axis"),
     "FlexAttention": (_empty, "takes sizes of 0 for those of another dimension"),
     "GroupNormalization": (_double, "computes in float32"),
     "HammingWindow": (_window_of_one, "divides 0 by 0"),
