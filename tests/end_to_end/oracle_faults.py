@@ -47,7 +47,8 @@ def _no_axes(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 
 def _one_row(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return len(attribute(node, "coefficients")) == reads[0].shape[-1]
+    logistic = attribute(node, "post_transform") == b"LOGISTIC"
+    return logistic or len(attribute(node, "coefficients")) == reads[0].shape[-1]
 
 
 def _scalar(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -150,9 +151,10 @@ def _cut(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _special_resize(node: onnx.NodeProto, reads: list[Any]) -> bool:
     x, outer = reads[0], False
-    for given, same in zip(reads[2:], ([1] * x.ndim, x.shape), strict=False):
+    for given in reads[1:]:
         if given is not None and len(given) == x.ndim:
-            outer |= list(given[:-2]) != list(same[:-2])
+            same = [1] * x.ndim if is_float(given.dtype) else list(x.shape)
+            outer |= list(given[:-2]) != same[:-2]
     linear = attribute(node, "mode") == b"linear" and outer
     return linear or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
 
@@ -209,7 +211,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "CausalConvWithState": (_empty, "divides by 0 (SIGFPE)"),
     "Normalizer": (_negative_maximum, "divides by the maximum, not that of magnitudes"),
     "StringSplit": (_no_text, "finds no part in no text"),
-    "LinearClassifier": (_one_row, "gives 1 - s or -s beside a single score s, untransformed"),
+    "LinearClassifier": (
+        _one_row,
+        "gives 1 - s or -s beside a single score; small probabilities are cut",
+    ),
     "NonZero": (_scalar, "gives a scalar one dimension"),
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
     "ReduceMean": (_empty, "gives 0 for the mean of nothing, which ONNX leaves open"),
