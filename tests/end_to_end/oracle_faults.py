@@ -127,6 +127,10 @@ def _one_score(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return _extreme(node, reads) or (post and few) or bool(attribute(node, "base_values"))
 
 
+def _indexed(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return len(node.output) > 1 or _same(node, reads)
+
+
 def _unsorted(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(attribute(node, "sorted") == 0)
 
@@ -156,7 +160,8 @@ def _special_resize(node: onnx.NodeProto, reads: list[Any]) -> bool:
             same = [1] * x.ndim if is_float(given.dtype) else list(x.shape)
             outer |= list(given[:-2]) != same[:-2]
     linear = attribute(node, "mode") == b"linear" and outer
-    return linear or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
+    cut = attribute(node, "coordinate_transformation_mode") == b"align_corners"
+    return linear or cut or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
 
 
 def _same(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -196,7 +201,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "Gelu": (_double_tanh, "has constants of float32"),
     "Resize": (
         _special_resize,
-        "has weights of float32, crops where the size changes, and more",
+        "has weights of float32, crops where the size changes, aligns corners of whole sizes",
     ),
     "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
     "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
@@ -207,6 +212,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         _always,
         "knows classes without a score, and one of two by the other",
     ),
+    "Upsample": (_special_resize, "interpolates along the last two axes only"),
     "AffineGrid": (_corners_of_one, "takes the last corner, where others take the first one"),
     "CausalConvWithState": (_empty, "divides by 0 (SIGFPE)"),
     "Normalizer": (_negative_maximum, "divides by the maximum, not that of magnitudes"),
@@ -239,7 +245,7 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "HannWindow": (_window_of_one, "divides 0 by 0"),
     "LRN": (_always, "takes the number of images for that of channels"),
     "LpPool": (_same, "pads by less than nothing"),
-    "MaxPool": (_same, "pads by less than nothing"),
+    "MaxPool": (_indexed, "pads by less than nothing; counts indices within channels"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "QLinearMatMul": (_always, "rounds the sum with the zero point: ties go elsewhere"),
