@@ -8,6 +8,7 @@ from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.contractions import group
 from weft.frontend.onnx.shape import static_ints
 from weft.frontend.onnx.window import integers, spatial, weights_kernel, window_attributes
+from weft.ir import dtypes
 from weft.ir.tensor_expr import constant_size
 
 
@@ -133,15 +134,17 @@ def _scale(node: NodeContext) -> float:
 def col2im(node: NodeContext) -> Results:
     image = tuple(int(v) for v in node.static(node.input(1)))
     block = tuple(int(v) for v in node.static(node.input(2)))
-    rank = len(image)
+    rank, x = len(image), node.input(0)
     if len(block) != rank or min((*image, *block), default=0) < 1:
         raise node.malformed(f"image {list(image)} of blocks {list(block)}")
-    return node.call(
+    flags = x.dtype == dtypes.bool_
+    summed = node.call(
         "col2im",
-        node.input(0),
+        node.call("cast", x, to=dtypes.int32) if flags else x,
         image=image,
         block=block,
         strides=integers(node, "strides", rank, default=1, least=1),
         dilations=integers(node, "dilations", rank, default=1, least=1),
         pads=integers(node, "pads", 2 * rank, default=0, least=0),
     )
+    return node.call("cast", summed, to=x.dtype) if flags else summed

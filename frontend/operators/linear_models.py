@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from weft.frontend.operators.activations import sigmoid
 from weft.frontend.operators.arguments import expect, expect_same
 from weft.frontend.operators.registry import operator
 from weft.ir import build, dtypes
@@ -141,11 +142,6 @@ def post_transform(x: Tensor, *, kind: str) -> Tensor:
     return compute(x.shape, share, name="transformed")
 
 
-def _logistic(x: Expr) -> Expr:
-    positive = literal(1.0, x.dtype) / (exp(-abs(x)) + 1.0)
-    return select(x < 0, literal(1.0, x.dtype) - positive, positive)
-
-
 def _probit(x: Expr) -> Expr:
     """√2 times the inverse error function of 2x - 1, by Winitzki's approximation."""
     y = x * 2.0 - 1.0
@@ -163,7 +159,7 @@ def _zero_aware(x: Expr, top: Expr) -> Expr:
 
 _ELEMENTWISE: dict[str, Callable[[Expr], Expr]] = {
     "NONE": lambda x: x,
-    "LOGISTIC": _logistic,
+    "LOGISTIC": sigmoid,
     "PROBIT": _probit,
 }
 _BY_ROW: dict[str, Callable[[Expr, Expr], Expr]] = {

@@ -47,7 +47,8 @@ def _no_axes(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 
 def _one_row(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return len(attribute(node, "coefficients")) == reads[0].shape[-1]
+    logistic = attribute(node, "post_transform") == b"LOGISTIC"
+    return logistic or len(attribute(node, "coefficients")) == reads[0].shape[-1]
 
 
 def _scalar(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -126,6 +127,14 @@ def _one_score(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return _extreme(node, reads) or (post and few) or bool(attribute(node, "base_values"))
 
 
+def _indexed(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return len(node.output) > 1 or _same(node, reads)
+
+
+def _unsorted(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return bool(attribute(node, "sorted") == 0)
+
+
 def _one_class(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return set(attribute(node, "class_ids")) not in ({0}, {0, 1}, {0, 1, 2}, {0, 2}, {1, 2})
 
@@ -146,11 +155,13 @@ def _cut(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _special_resize(node: onnx.NodeProto, reads: list[Any]) -> bool:
     x, outer = reads[0], False
-    for given, same in zip(reads[2:], ([1] * x.ndim, x.shape), strict=False):
+    for given in reads[1:]:
         if given is not None and len(given) == x.ndim:
-            outer |= list(given[:-2]) != list(same[:-2])
+            same = [1] * x.ndim if is_float(given.dtype) else list(x.shape)
+            outer |= list(given[:-2]) != same[:-2]
     linear = attribute(node, "mode") == b"linear" and outer
-    return linear or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
+    cut = attribute(node, "coordinate_transformation_mode") == b"align_corners"
+    return linear or cut or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
 
 
 def _same(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -190,7 +201,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "Gelu": (_double_tanh, "has constants of float32"),
     "Resize": (
         _special_resize,
-        "has weights of float32, crops where the size changes, and more",
+        "has weights of float32, crops where the size changes, aligns corners of whole sizes",
     ),
     "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
     "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
@@ -201,11 +212,15 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         _always,
         "knows classes without a score, and one of two by the other",
     ),
+    "Upsample": (_special_resize, "interpolates along the last two axes only"),
     "AffineGrid": (_corners_of_one, "takes the last corner, where others take the first one"),
     "CausalConvWithState": (_empty, "divides by 0 (SIGFPE)"),
     "Normalizer": (_negative_maximum, "divides by the maximum, not that of magnitudes"),
     "StringSplit": (_no_text, "finds no part in no text"),
-    "LinearClassifier": (_one_row, "gives 1 - s or -s beside a single score s, untransformed"),
+    "LinearClassifier": (
+        _one_row,
+        "gives 1 - s or -s beside a single score; small probabilities are cut",
+    ),
     "NonZero": (_scalar, "gives a scalar one dimension"),
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
     "ReduceMean": (_empty, "gives 0 for the mean of nothing, which ONNX leaves open"),
@@ -223,13 +238,14 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
     "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
+    "Unique": (_unsorted, "sorts all the same, or takes along the first axis"),
     "FlexAttention": (_empty, "takes sizes of 0 for those of another dimension"),
     "GroupNormalization": (_double, "computes in float32"),
     "HammingWindow": (_window_of_one, "divides 0 by 0"),
     "HannWindow": (_window_of_one, "divides 0 by 0"),
     "LRN": (_always, "takes the number of images for that of channels"),
     "LpPool": (_same, "pads by less than nothing"),
-    "MaxPool": (_same, "pads by less than nothing"),
+    "MaxPool": (_indexed, "pads by less than nothing; counts indices within channels"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "QLinearMatMul": (_always, "rounds the sum with the zero point: ties go elsewhere"),

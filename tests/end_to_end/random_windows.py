@@ -17,7 +17,10 @@ def window(g: Growing, space: list[int], *, transposed: bool = False) -> dict[st
     n = len(space)
     kernel = [int(g.rng.integers(1, max(2, min(k, 4) + 1))) for k in space]
     found: dict[str, Any] = {"kernel_shape": kernel}
-    found |= g.some(strides=g.integers(1, 3, n)) | g.some(dilations=g.integers(1, 2, n))
+    apart = [
+        g.choice(1, 2) if 2 * k - 1 <= size else 1 for k, size in zip(kernel, space, strict=True)
+    ]
+    found |= g.some(strides=g.integers(1, 3, n)) | g.some(dilations=apart)
     if g.chance(0.3):
         found["auto_pad"] = g.choice("SAME_UPPER", "SAME_LOWER", "VALID")
     elif g.chance(0.7):

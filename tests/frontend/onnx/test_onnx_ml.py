@@ -174,6 +174,14 @@ def test_labels_are_those_of_the_scores_before_they_saturate(kind):
     assert labels.tolist() == [9]
 
 
+def test_small_probabilities_keep_their_digits():
+    x = np.array([[-80.0], [-16.0], [0.0], [30.0]], np.float32)
+    (y,) = one_node(
+        "LinearRegressor", [x], opset=1, domain=ML, coefficients=[1.0], post_transform="LOGISTIC"
+    )
+    np.testing.assert_allclose(y, 1 / (1 + np.exp(-x.astype(float))), rtol=1e-6)
+
+
 def test_zero_is_no_class_after_softmax_zero():
     forest = {
         "nodes_treeids": [0], "nodes_nodeids": [0], "nodes_modes": ["LEAF"],

@@ -143,3 +143,12 @@ def test_a_default_is_the_float32_that_the_standard_has():
     np.testing.assert_array_equal(y, [-float(np.float32(0.01)), 2.0])
     (same,) = one_node("LeakyRelu", [x], alpha=0.01)
     np.testing.assert_array_equal(y, same)
+
+
+def test_col2im_of_flags_is_whether_any_is_set():
+    x = rng.random((2, 4, 12)) < 0.3
+    feeds = [np.int64([4, 5]), np.int64([2, 2])]
+    (y,) = one_node("Col2Im", [x, *feeds], opset=18)
+    (counts,) = one_node("Col2Im", [x.astype(np.int32), *feeds], opset=18)
+    assert y.dtype == bool and counts.max() > 1
+    np.testing.assert_array_equal(y, counts > 0)
