@@ -30,8 +30,8 @@ from weft.ir.scalar_affine import Range, bounds, to_expr
 from weft.ir.scalar_expr import Expr, Var, literal, substitute, variable_names
 from weft.ir.scalar_simplify import simplify
 from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
-from weft.ir.schedule_tree import children as schedule_tree_children
-from weft.ir.schedule_tree import with_children as schedule_tree_with_children
+from weft.ir.schedule_tree import children as tree_children
+from weft.ir.schedule_tree import with_children as with_tree_children
 from weft.ir.scop import Body, Scop, Statement, Tensor
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
 
@@ -207,9 +207,7 @@ class ScannedTiles:
                 return Leaf(name)
             case Band(loops, child):
                 return Band(tuple(map(self._renamed, loops)), self._above(child))
-        return schedule_tree_with_children(
-            tree, tuple(map(self._above, schedule_tree_children(tree)))
-        )
+        return with_tree_children(tree, tuple(map(self._above, tree_children(tree))))
 
     def _renamed(self, loop: Loop) -> Loop:
         at = dict(loop.at)

@@ -34,7 +34,7 @@ from weft.ir.loop_ir import (
     children,
     expressions,
 )
-from weft.ir.loop_ir import walk as loop_ir_walk
+from weft.ir.loop_ir import walk as walk_loops
 from weft.ir.scalar_affine import Affine, FloorDiv, to_affine
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, walk
 from weft.ir.scalar_expr import walk as walk_expr
@@ -322,7 +322,7 @@ _CHAINS = {("exp", "float32"), ("exp2", "float32"), ("log", "float32"), ("tanh",
 def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
     """How many vectors of ``loop`` take each step together: several where there is a long chain and
     all that is loaded and stored lies side by side. ``folded``: what accumulates in registers."""
-    inside = list(loop_ir_walk(loop.body))
+    inside = list(walk_loops(loop.body))
     nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
     if not any(isinstance(n, Apply) and (n.op, n.dtype.name) in _CHAINS for n in nodes):
         return 1

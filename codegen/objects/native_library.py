@@ -181,7 +181,7 @@ def _jit() -> Any:
     return jit
 
 
-def llvm_linker_link(
+def link_by_llvm(
     objects: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]
 ) -> Linked:
     """Map ``objects`` into the process, ``imports`` and libc resolved.

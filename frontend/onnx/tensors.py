@@ -226,8 +226,8 @@ class ExternalData:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         path = self._path(entries.get("location", ""), where)
         size = self.files.setdefault(path, path.stat().st_size)
-        offset = _external_data_number(entries.get("offset", "0"), where)
-        length = _external_data_number(entries.get("length", str(max(size - offset, 0))), where)
+        offset = _declared_number(entries.get("offset", "0"), where)
+        length = _declared_number(entries.get("length", str(max(size - offset, 0))), where)
         if offset + length > size:
             raise ModelError(
                 "WEFT-E0262",
@@ -273,7 +273,7 @@ def _outside(location: str, where: str) -> ModelError:
     )
 
 
-def _external_data_number(text: str, where: str) -> int:
+def _declared_number(text: str, where: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise ModelError("WEFT-E0262", f"external data offset or length {text[:40]!r}", where=where)
     return int(text)

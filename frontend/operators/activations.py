@@ -109,7 +109,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-def _math_functions_register(name: str) -> None:
+def _register_function(name: str) -> None:
     @operator(name)
     def definition(x: Tensor) -> Tensor:
         def body(value: Expr) -> Expr:
@@ -119,4 +119,4 @@ def _math_functions_register(name: str) -> None:
 
 
 for _name in FUNCTIONS:
-    _math_functions_register(_name)
+    _register_function(_name)

@@ -141,7 +141,7 @@ _register_arg("arg_min", build.argmin)
 # ---- Running sums and products: recurrences along one axis.
 
 
-def _cumulative_register(name: str, combine: Callable[[Expr, Expr], Expr], unit: int) -> None:
+def _register_running(name: str, combine: Callable[[Expr, Expr], Expr], unit: int) -> None:
     @operator(name)
     def definition(
         x: Tensor, *, axis: int, exclusive: bool = False, reverse: bool = False
@@ -170,5 +170,5 @@ def _cumulative_register(name: str, combine: Callable[[Expr, Expr], Expr], unit:
         return compute(x.shape, lambda *i: total[mirrored(i)].astype(x.dtype), name=name)
 
 
-_cumulative_register("cum_sum", lambda a, b: a + b, 0)
-_cumulative_register("cum_prod", lambda a, b: a * b, 1)
+_register_running("cum_sum", lambda a, b: a + b, 0)
+_register_running("cum_prod", lambda a, b: a * b, 1)

@@ -16,7 +16,7 @@ from weft.ir import build, dtypes
 from weft.ir.build import compute, cos, expm1, reduce_axis, select, sin
 from weft.ir.dtypes import DType
 from weft.ir.scalar_expr import Expr, literal
-from weft.ir.scalar_expr import select as scalar_expr_select
+from weft.ir.scalar_expr import select as choose
 from weft.ir.tensor_expr import Size, Tensor, constant_size
 
 
@@ -167,10 +167,8 @@ def mel_weight_matrix(
         left, centre, right = (corners[j + k] for k in range(3))
         rise = (i - left).astype("float64") / (centre - left).astype("float64")
         fall = (right - i).astype("float64") / (right - centre).astype("float64")
-        falls = scalar_expr_select((i > centre) & (i < right), fall, 0)
-        rises = scalar_expr_select((i >= left) & (i < centre), rise, falls)
-        return scalar_expr_select(i.equal(centre), literal(1.0, dtypes.float64), rises).astype(
-            dtype
-        )
+        falls = choose((i > centre) & (i < right), fall, 0)
+        rises = choose((i >= left) & (i < centre), rise, falls)
+        return choose(i.equal(centre), literal(1.0, dtypes.float64), rises).astype(dtype)
 
     return compute((dft_length // 2 + 1, n_mel_bins), body, name="mel_weight_matrix")

@@ -11,7 +11,7 @@ import networkx as nx
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Expr, Var, substitute
 from weft.ir.schedule_tree import Band, Leaf, Loop, Tree, children, statements_below, with_children
-from weft.ir.schedule_tree import Sequence as schedule_tree_Sequence
+from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Access, Constraint, Origin, Scop, Statement
 from weft.polyhedral.transform.scheduled import tidy
 
@@ -160,7 +160,7 @@ def _with_values(loop: Loop, values: Mapping[str, Expr]) -> Loop:
 
 
 def _beside(tree: Tree, place: Place, nest: Tree) -> Tree:
-    parts = tree.children if isinstance(tree, schedule_tree_Sequence) else (tree,)
+    parts = tree.children if isinstance(tree, TreeSequence) else (tree,)
     wanted = set(place.before or place.after)
     found = [k for k, part in enumerate(parts) if wanted & set(statements_below(part))]
     missing = wanted - {s for part in parts for s in statements_below(part)}
@@ -172,7 +172,7 @@ def _beside(tree: Tree, place: Place, nest: Tree) -> Tree:
             hint=f"inside are {', '.join(statements_below(tree))}",
         )
     at = found[0] if place.before else found[-1] + 1
-    return schedule_tree_Sequence((*parts[:at], nest, *parts[at:]))
+    return TreeSequence((*parts[:at], nest, *parts[at:]))
 
 
 # ---- Remove: statements that are gone leave a schedule tree, and so do loops around them alone.
@@ -193,7 +193,7 @@ def _remove(tree: Tree, gone: frozenset[str]) -> Tree:
                 for loop in loops
             )
             return Band(tuple(kept), _remove(child, gone))
-        case schedule_tree_Sequence(parts):
+        case TreeSequence(parts):
             left = (part for part in parts if not set(statements_below(part)) <= gone)
-            return schedule_tree_Sequence(tuple(_remove(part, gone) for part in left))
+            return TreeSequence(tuple(_remove(part, gone) for part in left))
     return with_children(tree, tuple(_remove(child, gone) for child in children(tree)))

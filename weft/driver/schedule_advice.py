@@ -311,7 +311,7 @@ def with_steps(made: Scheduled) -> Scheduled | None:
     made = made.start or made
     try:
         now = initial(made.original)
-        if _schedule_script_expanded(now.scop, made.scop):
+        if _has_expanded(now.scop, made.scop):
             now = privatize(now)
         names = [s.name for s in made.original.statements]
         for name in names:  # what is cut off may be cut again
@@ -332,7 +332,7 @@ def same_program(one: Scheduled, two: Scheduled) -> bool:
     return orders and _normal(one.scop) == _normal(two.scop)
 
 
-def _schedule_script_expanded(before: Scop, after: Scop) -> bool:
+def _has_expanded(before: Scop, after: Scop) -> bool:
     """Whether temporaries have other shapes, or there are others."""
     shapes = [{t.name: t.shape for t in scop.tensors} for scop in (before, after)]
     return shapes[0] != shapes[1]

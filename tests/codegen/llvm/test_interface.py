@@ -18,7 +18,7 @@ from tests.weft.compiled_examples import (
     update,
 )
 from weft.codegen.llvm.interface import UNKNOWN
-from weft.codegen.objects.native_library import llvm_linker_link as link
+from weft.codegen.objects.native_library import link_by_llvm as link
 from weft.ir.scalar_expr import Var
 from weft.runtime.compiled import Compiled
 from weft.runtime.library import library_object

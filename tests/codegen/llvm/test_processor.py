@@ -11,7 +11,7 @@ import pytest
 from weft.codegen.llvm.processor import plain, processor_check
 from weft.codegen.llvm.target import LlvmTarget, host_target, to_object
 from weft.codegen.objects.merge_objects import merge_objects
-from weft.codegen.objects.native_library import llvm_linker_link as link
+from weft.codegen.objects.native_library import link_by_llvm as link
 
 HOST = host_target()
 TABLES = {

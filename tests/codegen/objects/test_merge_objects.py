@@ -10,7 +10,7 @@ import pytest
 
 from weft.codegen.llvm.target import host_target, to_object
 from weft.codegen.objects.merge_objects import Blob, merge_objects
-from weft.codegen.objects.native_library import llvm_linker_link as link
+from weft.codegen.objects.native_library import link_by_llvm as link
 from weft.ir.errors import InternalError
 
 CALLER = """
