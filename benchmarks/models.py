@@ -22,8 +22,6 @@ from onnx.reference import ReferenceEvaluator
 import weft
 from weft.app.cli_models import Loaded, make_inputs
 from weft.benchmarks import model_builders
-from weft.benchmarks import models as apart
-from weft.benchmarks import models as transformer_models
 from weft.benchmarks.call_overhead import PythonLoop
 from weft.benchmarks.case import Case, Planned, aligned
 from weft.benchmarks.peers.onnx_runtime import OnnxRuntime
@@ -36,7 +34,29 @@ QUICK_PEERS: tuple[Peer, ...] = (OnnxRuntime(), Eager())
 PEERS: tuple[Peer, ...] = (*QUICK_PEERS, Compiled())  # whose compiler takes minutes
 TOLERANCE = 1e-3
 SAVING = 9.0  # where all were convolutions of 3 by 3, a multiplication for each element
-BUILDERS = (*model_builders.MODELS, *transformer_models.ARCHITECTURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """``model`` and ``config`` are classes of transformers; ``inputs``: name -> shape, integers
+    below 1000 where the name ends with "_ids", ones where with "_mask", else normal numbers."""
+
+    model: str
+    config: str
+    inputs: Mapping[str, Sequence[int]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TEXT = {"input_ids": (1, 128), "attention_mask": (1, 128)}
+_IMAGE = {"pixel_values": (1, 3, 224, 224)}
+ARCHITECTURES: dict[str, Architecture] = {
+    "bert": Architecture("BertModel", "BertConfig", _TEXT),
+    "distilbert": Architecture("DistilBertModel", "DistilBertConfig", _TEXT),
+    "gpt2": Architecture("GPT2Model", "GPT2Config", _TEXT, {"use_cache": False}),
+    "vit": Architecture("ViTModel", "ViTConfig", _IMAGE),
+}
+
+BUILDERS = (*model_builders.MODELS, *ARCHITECTURES)
 
 
 def cases(
@@ -63,8 +83,8 @@ def _embedded(name: str, threads: int, *, quick: bool) -> Case:
 
 
 def _exported(name: str, threads: int, *, quick: bool) -> Case:
-    inputs = transformer_models.seeded_inputs(name, 0)
-    return case(name, transformer_models.build(name), inputs, threads, quick=quick)
+    inputs = seeded_inputs(name, 0)
+    return case(name, build(name), inputs, threads, quick=quick)
 
 
 def _file(path: Path, threads: int, *, quick: bool) -> Case:
@@ -93,7 +113,7 @@ def case(
         TOLERANCE,
         operations(model),
         saving=SAVING,
-        facts=lambda: {} if quick or _is_open(model) else apart.costs(model, inputs, threads),
+        facts=lambda: {} if quick or _is_open(model) else costs(model, inputs, threads),
     )
 
 
@@ -222,27 +242,6 @@ def _python(code: str, *arguments: str) -> list[float]:
 
 
 OPSET = 17
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """``model`` and ``config`` are classes of transformers; ``inputs``: name -> shape, integers
-    below 1000 where the name ends with "_ids", ones where with "_mask", else normal numbers."""
-
-    model: str
-    config: str
-    inputs: Mapping[str, Sequence[int]]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-_TEXT = {"input_ids": (1, 128), "attention_mask": (1, 128)}
-_IMAGE = {"pixel_values": (1, 3, 224, 224)}
-ARCHITECTURES: dict[str, Architecture] = {
-    "bert": Architecture("BertModel", "BertConfig", _TEXT),
-    "distilbert": Architecture("DistilBertModel", "DistilBertConfig", _TEXT),
-    "gpt2": Architecture("GPT2Model", "GPT2Config", _TEXT, {"use_cache": False}),
-    "vit": Architecture("ViTModel", "ViTConfig", _IMAGE),
-}
 
 
 def seeded_inputs(name: str, seed: int) -> dict[str, np.ndarray]:

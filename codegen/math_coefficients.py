@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from weft.codegen import math_coefficients
-from weft.codegen.math_values import Number
-
 # fmt: off
 FLOAT: dict[str, tuple[float, ...]] = {
     "EXP": (
@@ -263,32 +258,3 @@ TWO_OVER_PI = (
     "ef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b"
     "3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361d"
 )
-
-
-# ---- What the mathematical functions share: their tables of coefficients, and special values.
-
-
-INFINITY, NAN = float("inf"), float("nan")
-
-
-def table(x: Number, name: str) -> tuple[float, ...]:
-    """The coefficients ``name`` in the precision of ``x``."""
-    tables = math_coefficients.FLOAT if x.type == "float" else math_coefficients.DOUBLE
-    return tables[name]
-
-
-def clamped(x: Number, low: float, high: float) -> Number:
-    """``x`` within the bounds; NaN stays."""
-    return at_most((x < low).where(low, x), high)
-
-
-def at_most(x: Number, high: float) -> Number:
-    """``x`` where it is not above ``high``; NaN stays."""
-    return (x > high).where(high, x)
-
-
-def nothing_below(low: float, x: Number, power: Callable[[Number], Number]) -> Number:
-    """``power(x)``, and 0 where ``x < low``, which it is not asked for: it would come to 0 by way
-    of denormals, which take some processors a hundred cycles each."""
-    below = x < low
-    return below.where(0.0, power(below.where(0.0, x)))

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.codegen.llvm.builder import Builder, Value, floating, integer
-from weft.codegen.math_coefficients import at_most, clamped, nothing_below, table
-from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product
+from weft.codegen.math_values import (
+    BIAS,
+    MANTISSA,
+    Number,
+    at_most,
+    clamped,
+    nothing_below,
+    quick_two_sum,
+    table,
+    two_product,
+)
 
 _LARGEST = {"float": 89.0, "double": 710.0}  # beyond it exp overflows
 _LEAST = {"float": -104.0, "double": -746.0}  # below it exp is 0

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import math
 
-from weft.codegen.math_coefficients import INFINITY, NAN, at_most, nothing_below, table
 from weft.codegen.math_exponential import reduce_ln2
-from weft.codegen.math_values import BIAS, MANTISSA, Number, quick_two_sum, two_product, two_sum
+from weft.codegen.math_values import (
+    BIAS,
+    INFINITY,
+    MANTISSA,
+    NAN,
+    Number,
+    at_most,
+    nothing_below,
+    quick_two_sum,
+    table,
+    two_product,
+    two_sum,
+)
 
 
 def normalised(x: Number) -> tuple[Number, Number]:

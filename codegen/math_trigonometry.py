@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from weft.codegen import math_coefficients
 from weft.codegen.llvm.builder import Builder, Value, floating, integer
-from weft.codegen.math_coefficients import INFINITY, table
-from weft.codegen.math_values import MANTISSA, Number, quick_two_sum, two_product, two_sum
+from weft.codegen.math_values import (
+    INFINITY,
+    MANTISSA,
+    Number,
+    quick_two_sum,
+    table,
+    two_product,
+    two_sum,
+)
 
 
 def _sin_kernel(r: Number, low: Number) -> Number:

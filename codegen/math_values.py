@@ -7,9 +7,10 @@ numbers on either side become literals of the type in hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from weft.codegen import math_coefficients
 from weft.codegen.llvm.builder import Builder, Value, floating, integer, vector_type
 
 MANTISSA = {"float": 23, "double": 52}
@@ -256,3 +257,32 @@ def two_product(a: Number, b: Number | float) -> tuple[Number, Number]:
     """The product and what rounding it lost, exactly."""
     product = a * b
     return product, a.fma(b, -product)
+
+
+# ---- what the mathematical functions share
+
+
+INFINITY, NAN = float("inf"), float("nan")
+
+
+def table(x: Number, name: str) -> tuple[float, ...]:
+    """The coefficients ``name`` in the precision of ``x``."""
+    tables = math_coefficients.FLOAT if x.type == "float" else math_coefficients.DOUBLE
+    return tables[name]
+
+
+def clamped(x: Number, low: float, high: float) -> Number:
+    """``x`` within the bounds; NaN stays."""
+    return at_most((x < low).where(low, x), high)
+
+
+def at_most(x: Number, high: float) -> Number:
+    """``x`` where it is not above ``high``; NaN stays."""
+    return (x > high).where(high, x)
+
+
+def nothing_below(low: float, x: Number, power: Callable[[Number], Number]) -> Number:
+    """``power(x)``, and 0 where ``x < low``, which it is not asked for: it would come to 0 by way
+    of denormals, which take some processors a hundred cycles each."""
+    below = x < low
+    return below.where(0.0, power(below.where(0.0, x)))

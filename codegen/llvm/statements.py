@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from weft.codegen.llvm import region as llvm_region
-from weft.codegen.llvm import statements as llvm_allocate
 from weft.codegen.llvm import vector as llvm_vector
 from weft.codegen.llvm.builder import Ramp, Value, integer
 from weft.codegen.llvm.expressions import combine, evaluate, evaluate_all, streams_now
@@ -101,7 +100,7 @@ class Emitter:
             case Check():
                 self._check(stmt)
             case Allocate():
-                llvm_allocate.allocate(self, stmt)
+                allocate(self, stmt)
             case Single(body):
                 with self._one_thread():
                     llvm_region.single(self, body)

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from weft.codegen.llvm.runtime import runtime_ir
 from weft.codegen.llvm.target import LlvmTarget, host_target, initialised, lacking, to_object
 from weft.codegen.objects import elf_linker
-from weft.codegen.objects import native_library as llvm_linker
 from weft.codegen.tile_permission import ask_for_tiles
 from weft.ir.errors import CallError
 
@@ -64,7 +63,7 @@ def link(objects: Sequence[bytes], exports: Sequence[str], imports: Mapping[str,
     missing.
     """
     if platform.machine() != "x86_64":
-        return llvm_linker.link(objects, exports, imports)
+        return link_by_llvm(objects, exports, imports)
     ask_for_tiles()
     library = elf_linker.link(objects, imports)
     for name in exports:

@@ -63,6 +63,7 @@ def ranks(values: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
     return np.array([np.mean(np.nonzero(np.sort(values) == value)) for value in values])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("config", [SMALL, WIDE], ids=["small", "wide"])
 @pytest.mark.parametrize(
     "layer", [(48, 14, 64, 3, 1, 1), (64, 14, 96, 1, 2, 0)], ids=["3x3", "1x1"]

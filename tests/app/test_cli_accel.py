@@ -281,6 +281,7 @@ def test_raw_streams_alone(path: Path, tmp_path: Path) -> None:
         assert (outputs["image"].view(np.int8)[192:208] == -10).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "fields", "message"), [
     (1, {"x_size": 4096}, "WEFT-E1040: instruction 1"), (2, {"push_next": 0}, "WEFT-E10(05|41)"),
     (4, {"pop_next": 0}, "WEFT-E104[12]"), (0, {"y_size": 0}, "WEFT-E1045: instruction 0"),

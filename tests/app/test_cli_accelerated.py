@@ -175,6 +175,7 @@ def test_a_configuration_of_another_target(qlinear: Path, tmp_path: Path) -> Non
     assert missing.exit_code == 2 and "none.json" in missing.output
 
 
+@pytest.mark.long
 def test_images_elsewhere(qlinear: Path, tmp_path: Path) -> None:
     """Compiled for an address, it is what relocation makes of the one for 0."""
     plain, there = tmp_path / "plain.bin", tmp_path / "there.bin"

@@ -9,8 +9,6 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from weft.benchmarks import models
-from weft.benchmarks import models as apart
-from weft.benchmarks import models as transformer_models
 from weft.benchmarks.case import error_of
 from weft.benchmarks.limits import Limits
 from weft.benchmarks.row import Bench
@@ -54,8 +52,9 @@ def test_a_model_is_a_row_with_calls_from_python() -> None:
     assert row["right"] and row["weft_ms"] > 0 and row["facts"] == {}
 
 
+@pytest.mark.long
 def test_what_a_process_of_its_own_costs() -> None:
-    found = apart.costs(_model(), {"x": X}, 1)
+    found = models.costs(_model(), {"x": X}, 1)
     assert found["compile_cached_s"] > 0 and found["compile_s"] > 0
     assert found["compile_peak_mib"] > 20 and found["run_peak_mib"] > 20
 
@@ -76,9 +75,9 @@ def test_cases_are_the_embedded_models_unless_others_are_named() -> None:
     assert built == ["bert", "resnet50"]
 
 
-@pytest.mark.parametrize("name", transformer_models.ARCHITECTURES)
+@pytest.mark.parametrize("name", models.ARCHITECTURES)
 def test_inputs_of_architectures(name: str) -> None:
-    inputs = transformer_models.seeded_inputs(name, 0)
+    inputs = models.seeded_inputs(name, 0)
     for port, array in inputs.items():
         if port == "attention_mask":
             assert (array == 1).all()

@@ -110,6 +110,7 @@ def test_planes_for_threads(count: int, turns: int) -> None:
     assert (outer.upper if isinstance(outer, For) else literal(1)) == literal(turns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "original",
     [rows(320), rows(333, 9, 3), rows(383, 96), rows(400, 256, 7), rows(321, 17)],
@@ -118,6 +119,7 @@ def test_the_same_sums_of_rows(original: Kernel) -> None:
     same_sums(original)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize(
     "original",

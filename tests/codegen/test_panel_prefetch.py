@@ -89,6 +89,7 @@ def lines_of(scop: Scop, lanes: range, steps: range, panels: int = 0) -> set[int
     return {(y * width + x) // LINE for x, y in places}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [0, 4])
 @pytest.mark.parametrize("panels", [0, 32])
 @pytest.mark.parametrize(("rows", "lanes"), [(4, 64), (5, 96), (7, 64), (13, 64)])
@@ -102,6 +103,7 @@ def test_all_but_the_first_lanes_are_asked_for(
     agree(scop, tree(2, 32, part), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [4, 7, 13])
 @pytest.mark.parametrize("lanes", [104, 97, 111])
 def test_lanes_in_rows_that_begin_anywhere(rows: int, lanes: int) -> None:

@@ -100,6 +100,7 @@ def test_every_row_is_what_it_was(body: Stmt, count: int) -> None:
         np.testing.assert_allclose(native["y"], expected["y"], 1e-5, 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("low", [0, 3])
 @pytest.mark.parametrize("width", [0, 127, 128, 300])
 def test_lengths_that_are_not_known_are_asked_for(width: int, low: int) -> None:

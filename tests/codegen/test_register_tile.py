@@ -183,6 +183,7 @@ def cubes(*sides: int) -> list[dict[str, int]]:
     return [{"M": 1, "N": n, "K": 1} for n in sides]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CUTS)
 def test_cuts_of_a_cube(name: str) -> None:
     s = statement((*SQUARE, *CUTS[name]), dtypes.int64)
@@ -216,6 +217,7 @@ def test_boxes(rows: int, lanes: int) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fold", ["max", "min", "mul"])
 @pytest.mark.parametrize("name", ["k >= j", "j <= i"])
 def test_other_monoids(fold: str, name: str) -> None:

@@ -113,6 +113,7 @@ def inputs_of(model: Any) -> np.ndarray:
     return np.asarray(np.random.default_rng(2).uniform(-9, 9, shape), np.int8).astype(dtype)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_beside_onnxruntime(name: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -138,6 +139,7 @@ ORACLES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0])
 @pytest.mark.parametrize("name", ORACLES)
 def test_numbers_that_are_none(name: str, value: float) -> None:

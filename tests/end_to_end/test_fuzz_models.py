@@ -32,7 +32,8 @@ def test_random_model(seed):
 def test_every_operator_that_weft_imports_is_there():
     """Those with handlers, those of the host, and those that the standard defines by others."""
     load_handlers()
-    imported = {*HANDLERS, *(("", name) for name in HOST_OPERATORS), ("", "If")}
+    handled = {(domain, name) for domain, name, _ in HANDLERS.names()}
+    imported = {*handled, *(("", name) for name in HOST_OPERATORS), ("", "If")}
     for schema in defs.get_all_schemas():
         defined = schema.has_function or schema.has_context_dependent_function
         imported |= {(schema.domain, schema.name)} if defined and not schema.deprecated else set()

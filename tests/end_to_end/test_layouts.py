@@ -10,6 +10,7 @@ from weft.driver.compiler import compile_graph
 from weft.ir.graph_interpreter import interpret_graph
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("channels", "wide", "size", "strides"),
     [(1, 1, 1, (1,)), (3, 7, 13, (2, 1)), (16, 33, 15, (1, 2))],

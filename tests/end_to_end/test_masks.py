@@ -126,6 +126,7 @@ def compared(kept: np.ndarray) -> tuple[list[onnx.NodeProto], Constants]:
     }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("size", [1, 7, 33, 130])
 @pytest.mark.parametrize("how", ["add", "where", "trilu", "compare"])
@@ -151,6 +152,7 @@ MASKS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MASKS)
 def test_other_shapes(name: str) -> None:
     kept = MASKS[name]
@@ -213,6 +215,7 @@ def test_the_attribute_of_attention(rows: int) -> None:
     check_products(proto, kept)
 
 
+@pytest.mark.long
 def test_in_blocks() -> None:
     """Rows that no cache holds go by in blocks, of which whole ones are left out."""
     size = 1500

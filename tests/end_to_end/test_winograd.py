@@ -29,6 +29,7 @@ def nhwc(batch: int, size: int, channels: int, filters: int) -> weft.Tensor:
     return weft.compute((batch, size, size, filters), body, name="blurred")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_user_s_own_convolution_in_another_layout(batch: int) -> None:
     y = nhwc(batch, 19, 24, 24)
@@ -45,6 +46,7 @@ def test_a_user_s_own_convolution_in_another_layout(batch: int) -> None:
     assert error < 8 * max(direct, 24 * 9 * 2.0**-24)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", ["chw", "hwc", "wch"])
 @pytest.mark.parametrize("taps", [(3, 3), (1, 5), (2, 4)])
 def test_layouts_and_kernels_compiled(layout: str, taps: tuple[int, int]) -> None:

@@ -196,6 +196,7 @@ def test_pools_that_make_no_sense(op, attributes):
     assert found.startswith(("ModelError", "BudgetError")) and "p1" in found, found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "bad",
     [

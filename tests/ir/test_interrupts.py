@@ -68,6 +68,7 @@ def heard():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("work", "module"),
     [
@@ -115,6 +116,7 @@ print(work(), work())
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("operator", "handler"), [("log_softmax", ""), ("", "LogSoftmax"), ("global_average_pool", "")]
 )

@@ -110,6 +110,7 @@ def _packed(make: Callable[[], Scheduled], operand: int, where: str) -> Schedule
     return cache_read(make(), "A", "S1", where, operand=operand)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operand", [0, 1])
 @pytest.mark.parametrize(
     ("make", "where"),

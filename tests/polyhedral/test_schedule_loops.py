@@ -73,6 +73,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_stay_what_they_are(name: str, threads: int) -> None:

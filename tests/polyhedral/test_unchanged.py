@@ -66,6 +66,7 @@ def _accepted(original: Scop, transformed: Scop) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SMALL)
 def test_statements_that_change_places(name: str) -> None:
     of = program(name)
@@ -73,6 +74,7 @@ def test_statements_that_change_places(name: str) -> None:
         assert _accepted(of, other) == _same(of, other), [s.position for s in other.statements]
 
 
+@pytest.mark.long
 def test_the_exchanges_tell_something() -> None:
     verdicts = [
         _accepted(program(name), other) for name in SMALL for other in _swapped(program(name))

@@ -69,6 +69,7 @@ def test_an_executable_runs_in_another_process(program, tmp_path: Path, protocol
     assert elsewhere(_CALL, path) == f"{(X * 2).tolist()} False\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_what_comes_back_is_the_same_program(name: str) -> None:
     """Its constants, texts and explanation too."""

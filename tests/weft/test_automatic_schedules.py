@@ -16,6 +16,7 @@ STRANGE = ("gemm", "symm", "2mm", "deriche")  # with temporaries that no step ma
 KNOWN = ("gemver", "atax", "durbin", "trmm", "jacobi-2d", "covariance", "doitgen", "trisolv")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", STRANGE + KNOWN)
 def test_its_script_leads_to_what_compile_runs(name: str, threads: int) -> None:
@@ -29,6 +30,7 @@ def test_its_script_leads_to_what_compile_runs(name: str, threads: int) -> None:
     assert ([step.name for step in found.steps] == ["automatic"]) == (name in (*STRANGE, "doitgen"))
 
 
+@pytest.mark.long
 def test_it_computes_what_the_program_does() -> None:
     gemm = SUITE["gemm"]
     kernel = gemm.make(as_dtype("float64"))

@@ -101,6 +101,7 @@ def test_what_is_moved_keeps_its_bits(standard: None) -> None:
     np.testing.assert_array_equal(run(bits.view(np.float32)).view(np.int32), bits.T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["host", "x86-64-v2"])
 @pytest.mark.parametrize(
     "dtype", ["float16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]

@@ -45,6 +45,7 @@ def elementwise(machine, body, count, shape, known=()):
     same(made, expected, *(each for k, each in enumerate(data) if k not in known))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(37,), (5, 9), (1, 6, 3, 5), (3, 50, 41)], ids=str)
 @pytest.mark.parametrize("add", ADDITIONS)
 def test_an_addition_alone(add, shape):

@@ -98,6 +98,7 @@ def test_the_same_code_byte_for_byte_whatever_the_hash_seed() -> None:
         assert not different and parts.keys() == second[name].keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_artifacts_of_equal_compilations_are_equal(workers: int, tmp_path: Path) -> None:
     """Times differ, and where a program came from; what is saved is the program."""

@@ -107,6 +107,7 @@ COPIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_run_as_vectors(name: str) -> None:
     """Nobody has to say so; who wants other loops says that."""

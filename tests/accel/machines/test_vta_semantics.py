@@ -140,6 +140,7 @@ def shifted(value: Array, by: Array) -> Array:
 ORACLES = {"min": np.minimum, "max": np.maximum, "add": np.add, "shr": shifted}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("imm", [None, -32768, -7, 0, 15, 32767])
 @pytest.mark.parametrize("name", ORACLES)
 def test_arithmetic(machine: tuple[Config, Accelerator], name: str, imm: int | None) -> None:

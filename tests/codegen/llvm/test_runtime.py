@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from weft.ir.scalar_expr import literal
 
 def in_a_process(script: str) -> str:
     """The output of ``script`` in a fresh interpreter; fails where that crashes or hangs."""
-    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         capture_output=True,

@@ -96,6 +96,7 @@ def test_one_unit_for_each_kind_of_operands(left: weft.DType, right: weft.DType)
     assert name == ("tdpbf16ps" if left == bf16 else f"tdpb{signs[left]}{signs[right]}d")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("m, n, k", [(18, 17, 70), (33, 5, 65)])
 def test_the_loops_mean_the_product(m: int, n: int, k: int, *, turned: bool) -> None:

@@ -21,6 +21,7 @@ def compiled(seed: int) -> weft.Kernel:
     return kernel
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(16))
 def test_random_kernel(seed: int) -> None:
     kernel, data = compiled(seed), np.random.default_rng(seed)

@@ -102,6 +102,7 @@ def test_what_has_no_source_is_refused(thing: Any) -> None:
         _ = weft.kernel(thing).lowered
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [["-"], ["-c", "TEXT"]])
 def test_what_python_keeps_no_text_of(arguments: list[str]) -> None:
     """Standard input, as the prompt's, and ``-c``."""

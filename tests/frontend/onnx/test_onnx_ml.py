@@ -229,6 +229,7 @@ def test_svm_classifier(kind, per_class, transform):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TRANSFORMS[:3])
 def test_svm_classifier_with_probabilities(kind):
     check(

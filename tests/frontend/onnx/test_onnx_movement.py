@@ -83,6 +83,7 @@ def test_constants_of_numbers(given):
 # ---- slices, ranges, pads ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [0, 1, 5])
 @pytest.mark.parametrize("step", [-7, -2, -1, 1, 3])
 @pytest.mark.parametrize("start", [-(2**63), -6, -1, 0, 4, 2**63 - 1])

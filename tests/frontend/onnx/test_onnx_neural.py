@@ -19,6 +19,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", case_names(*FAMILIES))
 def test_onnx_suite(name):
     check_case(name)

@@ -15,6 +15,7 @@ def coupled(r):
     return np.linalg.solve(system, [0.0] * k + [1.0])[:k]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_probabilities_minimise_the_coupling_error(classes):
     rng = np.random.default_rng(classes)

@@ -33,6 +33,7 @@ def model(name):
     return MODELS[name].build()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_models_are_valid_and_reproducible(name):
     onnx.checker.check_model(model(name), full_check=True)

@@ -8,6 +8,7 @@ from weft.frontend.zoo.registry import MODELS
 from weft.ir.graph_interpreter import interpret_graph
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_imported_models_mean_what_onnxruntime_computes(name):
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -112,6 +112,7 @@ CASES: dict[str, tuple[str, Tree | None, dict[str, int]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_within_a_factor_of_a_simulated_cache(case: str) -> None:
     """Within a factor of 2; where a working set just about fits, of a cache half or twice as large.

@@ -64,6 +64,7 @@ def test_other_copies_stay() -> None:
     assert implicit_padding(scop, WIDE, temps) == scop
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize(
     ("h", "c", "taps", "fill"),

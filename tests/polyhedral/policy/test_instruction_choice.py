@@ -69,12 +69,14 @@ def issued(kernel: Kernel, *instructions: weft.Instruction, target: str = "znver
 KERNELS = [open_sizes, known_sizes, one_size]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 @pytest.mark.parametrize("name", ["mine", "vpdpbusd"])
 def test_a_narrower_one_is_not_used(kernel: Kernel, name: str) -> None:
     assert issued(kernel, dot(8, name=name)) == issued(kernel) == {("vpdpbusd", 16)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 def test_one_that_takes_less_is(kernel: Kernel) -> None:
     assert issued(kernel, dot(16, 0.25)) == {("mine", 16)}
@@ -83,6 +85,7 @@ def test_one_that_takes_less_is(kernel: Kernel) -> None:
         assert issued(kernel, dot(8, 0.125)) == {("mine", 8)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [multiply, one_row], ids=lambda k: k.__name__)
 def test_multiply_adds_are_not_done_by_slower_ones(kernel: Kernel) -> None:
     assert issued(kernel, fused(cycles=0.5), target="x86-64-v3") == {("fused", 8)}
@@ -91,6 +94,7 @@ def test_multiply_adds_are_not_done_by_slower_ones(kernel: Kernel) -> None:
     assert issued(kernel, fused(cycles=100.0), target="x86-64-v3") == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["znver5", "sapphirerapids"])
 @pytest.mark.parametrize("kernel", [open_sizes, known_sizes], ids=lambda k: k.__name__)
 def test_explain_says_of_each_why_not(kernel: Kernel, target: str) -> None:
@@ -117,6 +121,7 @@ def test_explain_of_a_schedule_without_tiles() -> None:
     assert "    S0 not by mine: the schedule has no register tile of S0\n" in text
 
 
+@pytest.mark.long
 @pytest.mark.skipif("avx512vnni" not in host().llvm.enabled, reason="runs AVX-512 VNNI")
 @pytest.mark.parametrize("cycles", [0.5, 0.125])
 def test_either_computes_what_numpy_does(cycles: float) -> None:

@@ -71,6 +71,7 @@ def test_products_run_in_registers_and_stay_what_they_are(name: str) -> None:
     computes(made, {"N": 7}, {"N": 11}, {"N": 25})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_two_threads_share_the_rows(name: str) -> None:
     made = schedule_loops(PRODUCTS[name], MACHINE, threads=2)
@@ -130,6 +131,7 @@ LU = """
 """
 
 
+@pytest.mark.long
 def test_an_update_in_place_is_split_twice() -> None:
     made = schedule_loops(read(LU, A="io N N"), MACHINE)
     assert in_registers(made) == {"S0", "S0_edge", "S2", "S2_edge"}
@@ -137,6 +139,7 @@ def test_an_update_in_place_is_split_twice() -> None:
     computes(made, {"N": 11}, {"N": 25})
 
 
+@pytest.mark.long
 def test_lanes_of_an_update_in_place_are_copied_where_many_rows_use_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -166,6 +169,7 @@ def test_steps_that_meet_the_tile_are_none_of_its_registers() -> None:
     computes(made, {"N": 11}, {"N": 25})
 
 
+@pytest.mark.long
 def test_an_update_by_its_own_rows_and_columns_goes_in_panels() -> None:
     text = """
     for k in range(N):
@@ -320,6 +324,7 @@ def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
     computes(made, {"N": 7}, {"N": 11}, {"N": 24})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("batch", [False, True])
 def test_few_steps_are_in_one_part_where_something_begins_the_sums(

@@ -103,6 +103,7 @@ def test_products_of_panels_are_right(
     computes(schedule_loops(known, WIDE, threads=threads), {})
 
 
+@pytest.mark.long
 def test_what_a_loop_before_writes_is_copied_after_it() -> None:
     text = """
     for k in range(20):

@@ -116,6 +116,7 @@ def rows_kept(made: Scheduled, tensor: str) -> list[int]:
     return [int(n.value) for n in found.shape[found.contracted :] if isinstance(n, Literal)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n, heads, threads", [(37, 0, 1), (37, 0, 2), (31, 2, 1), (32, 3, 2)])
 def test_a_tile_of_rows_is_kept(n: int, heads: int, threads: int) -> None:
     made = schedule_loops(chain(n, 15, heads), MACHINE, threads=threads)

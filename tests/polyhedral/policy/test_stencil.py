@@ -32,6 +32,7 @@ def always_tiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stencil, "limit", lambda *_, **__: 0)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("always_tiled")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("name", CASES)

@@ -79,6 +79,7 @@ def test_rows_that_do_not_stay_beside_a_panel_are_read_in_parts() -> None:
     assert not marked(scheduled(product(66, 90, 560, constant="B"), 400000))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("place", "held"), [("k, i", "300 9"), ("i, k", "9 300")])
 def test_lines_that_tiles_share_stay_in_the_first_cache(place: str, held: str) -> None:
     text = f"""
@@ -148,6 +149,7 @@ def test_pixels_go_inside_as_far_as_their_image_stays_near() -> None:
     assert marked(rows) and order(rows) == ["n", "y", "k_t", "j_r", "x_r"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("rows", "lanes", "depth"), [(1, 1, 1), (7, 36, 33), (9, 13, 97), (8, 34, 35)]

@@ -27,6 +27,7 @@ def paths_times(T: weft.i64, A: weft.i64["N", "M"]):
             A[i, j] = max(A[i - 1, j + 1], A[i, j - 1] - T) + A[i - 1, j - 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_rows_side_by_side_compute_what_the_loops_say(threads: int) -> None:
     cases = [(2, [(n, m)]) for n in SIZES for m in (0, 1, 2, 3, 19)]

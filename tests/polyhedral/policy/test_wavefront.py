@@ -49,6 +49,7 @@ def test_fronts_of_time_tiles_compute_what_the_loops_say(threads: int) -> None:
     programs.check(programs.plane, threads, [(65, [(n, 4)] * 2) for n in (2, 31, 37)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_fronts_of_tiles_in_place(threads: int) -> None:
     options = weft.Options(cache=False, threads=threads, texts=False)

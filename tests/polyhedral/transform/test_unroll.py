@@ -39,6 +39,7 @@ def test_as_a_whole() -> None:
     computes(now)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_loop(program: str) -> None:
     start = initial(PROGRAMS[program]())
