@@ -1,25 +1,29 @@
 """A trial of an instruction: what is emitted for it, on random operands, beside its semantics.
 
 ``trial_module`` is a function ``void weft_trial(ptr acc, ptr a, …)`` that issues the instruction
-once; ``Trial`` has operands for it and knows what they should give. Nothing here runs the code: it
-is foreign text, so whoever does so does it in a process of its own (``weft/driver/targets.py``).
+once; ``Trial`` has operands for it and knows what they should give. What is emitted is foreign
+text, so ``run_trial`` is a job for a process of its own (``weft/driver/targets.py`` hands it out).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import ctypes
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from weft.codegen.llvm.builder import Builder, Value, register_type
 from weft.codegen.llvm.frame import Frame
 from weft.codegen.llvm.instruction import call, element_type, lanes_of
 from weft.codegen.llvm.scalar import ScalarOps
-from weft.codegen.llvm.target import LlvmTarget
+from weft.codegen.llvm.target import LlvmTarget, to_object
 from weft.codegen.llvm.tiles import one_issue
+from weft.codegen.objects.native_library import link
 from weft.ir.dtypes import DType
+from weft.ir.errors import CompileError
 from weft.ir.instruction import ACCUMULATOR, Instruction, Tiles
 from weft.ir.scalar_expr import Load, Var, walk
 from weft.ir.scalar_interpreter import evaluate
@@ -181,3 +185,37 @@ def _random(
     if extreme:
         return random.choice(np.array([low, high], dtype.numpy), shape)
     return random.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
+
+
+# ---- the job of a compiler worker: a trial may end the process that runs it
+
+
+def run_trial(payload: bytes) -> bytes:
+    """LLVM IR of a function ``ENTRY``, a target and the operands of the function's calls, as
+    ``trial_job`` packs them; to what the first operand of each call is afterwards.
+
+    Without calls the function is only assembled: this processor need not know its code.
+    """
+    kind = tuple[str, LlvmTarget, list[list[bytes]]]
+    text, target, calls = msgspec.msgpack.decode(payload, type=kind)
+    code = to_object(text, target)
+    return msgspec.msgpack.encode(_called(code, calls) if calls else [])
+
+
+def _called(code: bytes, calls: Sequence[Sequence[bytes]]) -> list[bytes]:
+    try:
+        library = link([code], [ENTRY], {})
+    except RuntimeError as error:  # nothing defines a function that is called, say
+        raise CompileError("WEFT-E0021", "its code cannot be linked", why=str(error)) from error
+    results = []
+    for operands in calls:
+        memory = [ctypes.create_string_buffer(operand, len(operand)) for operand in operands]
+        kinds = [ctypes.c_void_p] * len(memory)
+        ctypes.CFUNCTYPE(None, *kinds)(library[ENTRY])(*map(ctypes.addressof, memory))
+        results.append(memory[0].raw)
+    return results
+
+
+def trial_job(text: str, target: LlvmTarget, calls: Sequence[Sequence[bytes]]) -> bytes:
+    """The payload of a "trial" job."""
+    return msgspec.msgpack.encode((text, target, calls))

@@ -15,8 +15,6 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from types import TracebackType
 
-import msgspec
-
 from weft.codegen.llvm.kernel import EmittedKernel, emit_kernel
 from weft.codegen.llvm.program import KernelSymbols
 from weft.codegen.llvm.target import LlvmTarget, to_object
@@ -24,6 +22,7 @@ from weft.codegen.machines.host import cpu_count
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
 from weft.ir.loop_ir import Kernel
+from weft.workers.jobs import object_job
 from weft.workers.worker_pool import Jobs, Result, WorkerPool
 
 WORTH = 200_000  # characters of LLVM IR: a third of a second of one worker
@@ -97,23 +96,3 @@ class ObjectCode:
                 payload = object_job(each, self.target)
                 self._begun[each] = self._jobs.add(payload, workers=max(1, self._workers - 1))
             self._waiting.clear()
-
-
-# ---- Jobs for compiler workers: pure functions from bytes to bytes (``weft.workers.worker`` names
-# them).
-
-
-def echo(payload: bytes) -> bytes:
-    """The payload itself: is the worker alive?"""
-    return payload
-
-
-def compile_object(payload: bytes) -> bytes:
-    """LLVM IR and a target, as ``object_job`` packs them, to object code."""
-    text, target = msgspec.msgpack.decode(payload, type=tuple[str, LlvmTarget])
-    return to_object(text, target)
-
-
-def object_job(text: str, target: LlvmTarget) -> bytes:
-    """The payload of an "object" job."""
-    return msgspec.msgpack.encode((text, target))

@@ -23,9 +23,9 @@ import msgspec
 from weft.ir import errors
 
 JOBS = {
-    "echo": "weft.driver.object_code:echo",
-    "object": "weft.driver.object_code:compile_object",
-    "trial": "weft.driver.targets:run_trial",
+    "echo": "weft.workers.jobs:echo",
+    "object": "weft.workers.jobs:compile_object",
+    "trial": "weft.codegen.instruction_trial:run_trial",
 }
 HELLO = b"weft worker 1"  # the first message of a worker
 MAX_MESSAGE = 1 << 32  # bytes; more is taken for a broken stream
