@@ -14,24 +14,53 @@ from dataclasses import replace
 from fractions import Fraction
 
 from weft.ir.quasi_affine import affine
-from weft.ir.scalar_affine import Range, affine_bounds
+from weft.ir.scalar_affine import Affine, Range, affine_bounds
 from weft.ir.scalar_condition import conjunction
-from weft.ir.scalar_expr import Expr, Literal, Select, Var, literal, rewrite
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal, rewrite, walk
 from weft.ir.scop import Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.intervals import Ranges, certain, facts, ranges_of, restricted
+from weft.polyhedral.analysis.linear import operand_number
 from weft.polyhedral.transform.edit import accesses_of
 
 Box = Mapping[int, tuple[int, int]]  # dimension -> the least and the greatest index
 
 
 def unread(scop: Scop) -> Scop:
-    """``scop`` with each temporary cut to a box around the elements that are read."""
+    """``scop`` without reads that no instance performs, and with each temporary cut to a box around
+    the elements that are read."""
+    scop = replace(scop, statements=tuple(_performed(scop, s) for s in scop.statements))
     for tensor in reversed(scop.tensors):  # readers come after what they read
         if tensor.role == "temp" and not tensor.contracted:
             read = _read(scop, tensor)
             if read:
                 scop = _cut(scop, tensor, read)
     return scop
+
+
+def _performed(scop: Scop, s: Statement) -> Statement:
+    """``s`` without reads whose guards hold nowhere: the step before the first of a scan of one."""
+    ranges = ranges_of(scop, s)
+    never = {
+        k
+        for k, read in enumerate(s.reads)
+        if any(certain(f.scaled(-1) - Affine((), 1), ranges) for f in facts(read.guard))
+    }
+    if not never:
+        return s
+    decided = _decided(scop, s)
+    bodies = (*(e for _, e in decided.body.lets), *decided.body.results)
+    loaded = {operand_number(n) for body in bodies for n in walk(body) if isinstance(n, Load)}
+    kept = [k for k in range(len(s.reads)) if k not in never or k in loaded]
+
+    def renumbered(node: Expr) -> Expr | None:
+        if isinstance(node, Load):
+            return replace(node, source=kept.index(operand_number(node)))
+        return None
+
+    lets = tuple((name, rewrite(expr, renumbered)) for name, expr in decided.body.lets)
+    results = tuple(rewrite(result, renumbered) for result in decided.body.results)
+    reads = tuple(decided.reads[k] for k in kept)
+    return replace(decided, reads=reads, body=Body(lets, results))
 
 
 def _read(scop: Scop, tensor: Tensor) -> Box:

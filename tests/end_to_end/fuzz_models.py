@@ -196,6 +196,7 @@ def shown(seed: int, kind: tuple[str, str], options: argparse.Namespace) -> Iter
 
     case = smaller(random_model(seed, options.nodes, options.operators), fails)
     if options.save:
+        options.save.mkdir(parents=True, exist_ok=True)
         (options.save / f"random{seed}.onnx").write_bytes(case.model.SerializeToString())
         np.savez(options.save / f"random{seed}.npz", **case.inputs)
     text = onnx.printer.to_text(case.model.graph)

@@ -203,3 +203,30 @@ def test_a_kernel_with_a_condition() -> None:
     x, y = weights(5, 7), np.empty(5, np.float32)
     beginning(x, y)
     np.testing.assert_allclose(y, x.sum(1), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+@pytest.mark.parametrize("op", ["RNN", "LSTM"])
+def test_the_step_before_the_only_one_is_not_read(op: str, direction: str) -> None:
+    """A scan of one step of known inputs: its products of the state before it stand alone."""
+    hidden, gates = 3, {"RNN": 1, "LSTM": 4}[op]
+    random = np.random.default_rng(0)
+    known = {
+        "x": random.normal(size=(1, 1, 2)).astype(np.float32),
+        "w": random.normal(size=(1, gates * hidden, 2)).astype(np.float32),
+    }
+    r = random.normal(size=(1, gates * hidden, hidden)).astype(np.float32)
+    h = random.normal(size=(1, 1, hidden)).astype(np.float32)
+    node = helper.make_node(
+        op, ["x", "w", "r", "", "", "h"], ["", "y"], hidden_size=hidden, direction=direction
+    )
+    graph = helper.make_graph(
+        [node],
+        "one_step",
+        [helper.make_tensor_value_info(n, 1, a.shape) for n, a in (("r", r), ("h", h))],
+        [helper.make_tensor_value_info("y", 1, h.shape)],
+        [numpy_helper.from_array(a, n) for n, a in known.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    (expected,) = ReferenceEvaluator(model).run(None, {"r": r, "h": h})
+    np.testing.assert_allclose(weft.compile(model, options=OPTIONS)(r, h), expected, 1e-5, 1e-6)
