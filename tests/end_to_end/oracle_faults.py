@@ -223,6 +223,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     ),
     "NonZero": (_scalar, "gives a scalar one dimension"),
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
+    "ReduceProd": (_whole, "multiplies whole numbers as floats, which hold no multiples of 2**32"),
     "ReduceMean": (_empty, "gives 0 for the mean of nothing, which ONNX leaves open"),
     "ReduceLogSumExp": (_whole, "cuts the logarithm of whole numbers before it adds their maximum"),
 }
