@@ -14,7 +14,7 @@
   than 0 where data broke a rule of the program. ``workspace_bytes`` returns 0 for sizes or threads
   that ``run`` refuses.
 
-``llvm_interface`` writes these functions, ``c_header`` declares them.
+``llvm/interface`` writes these functions, ``c_header`` declares them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Transposed blocks: accesses across rows of memory become copies of squares, which
-``llvm_transpose`` does in registers, around a block of turns that works on tiles.
+``llvm/transpose`` does in registers, around a block of turns that works on tiles.
 
     for j in J … J + W:                   for a < W: for b < W vector: T[b, a] = A[a, J + b]
       for i in 0 … W vector:        →     for b < W:

@@ -1,8 +1,8 @@
-"""How threads wait, and where those of a region meet, as LLVM IR: a part of ``llvm_runtime``'s
+"""How threads wait, and where those of a region meet, as LLVM IR: a part of ``runtime``'s
 module.
 
 * The last to come counts the meeting, which the others wait for: they spin, yield and sleep on it
-  as ``llvm_runtime`` does. A waiter announces that it sleeps before it looks again, and the last
+  as ``runtime`` does. A waiter announces that it sleeps before it looks again, and the last
   looks for sleepers after it has counted (sequentially consistent), so no wake-up is lost.
 * Threads that take turns sleeping look to Linux like one, and where no processor is idle it keeps
   them on the same (seen: 20 µs a step, one thread 7 µs, apart 5 µs). On virtual machines idle ones
@@ -225,7 +225,7 @@ done:
 """
 
 
-# ---- One launch, from its leader's side, as LLVM IR: a part of ``llvm_runtime``'s module.
+# ---- One launch, from its leader's side, as LLVM IR: a part of ``runtime``'s module.
 #
 # * The leader posts a share to each worker, runs its own, and then whatever has not been begun: a
 # worker may still be waking up, or somebody else may have its processor. So a share belongs to

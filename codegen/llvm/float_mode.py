@@ -1,5 +1,5 @@
 """How a processor computes with floats while compiled code runs, as LLVM IR: a part of
-``llvm_runtime``'s module.
+``runtime``'s module.
 
 A program begins with ``weft_enter``, which puts the thread into the mode below, and gives the
 caller's back at its end, however it ends. Workers compute in the mode of the launch's leader.

@@ -45,7 +45,7 @@ def emit_issue(frame: Frame, loop: For) -> bool:
     if instruction is None or instruction.emission is None or not isinstance(update, Update):
         return False
     if instruction.unit:
-        return False  # ``llvm_tiles`` has taken what it can
+        return False  # ``tiles`` has taken what it can
     lanes = lanes_of(instruction)
     if lanes & (lanes - 1) or len(update.targets) != 1:
         return False

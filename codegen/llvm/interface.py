@@ -1,7 +1,7 @@
 """A program's C interface → LLVM IR: the three functions of ``c_interface``.
 
 The first 64 bytes of a workspace are the status of a call: what its data checks found, as
-``llvm_kernel`` writes it, and then, for the caller to read, the two numbers of a failed one. The
+``kernel`` writes it, and then, for the caller to read, the two numbers of a failed one. The
 arena follows, then results that are copied over an input at the end.
 """
 

@@ -1,7 +1,7 @@
 """Host program → LLVM IR: the entry point that launches the kernels over one arena.
 
 ``entry``, ``entry_arena`` and ``entry_threads`` are as ``weft/ir/program.py`` says. Kernels are
-external symbols, and so are the functions of ``llvm_runtime``: the text links with any objects that
+external symbols, and so are the functions of ``runtime``: the text links with any objects that
 define them, in this process or ahead of time.
 """
 
@@ -50,7 +50,7 @@ def emit_program(
     """The module that defines ``entry``, ``entry_arena`` and ``entry_threads`` for ``program``.
 
     ``grain``: how many operations of a kernel are worth a thread. ``strict``: denormals are as
-    IEEE 754 has them; else they count as zeros (``llvm_float_mode``).
+    IEEE 754 has them; else they count as zeros (``float_mode``).
     """
     used = [symbols[kernel.name] for kernel in program.kernels]
     lines = [

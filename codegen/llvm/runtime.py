@@ -10,7 +10,7 @@
     void weft_release(i32 team)         give the pool back
     i32  weft_workers()                 worker threads of this process
     i64  weft_enter(i32 strict)         this thread computes as compiled code does: the caller's
-                                        mode of floats (``llvm_float_mode``)
+                                        mode of floats (``float_mode``)
     void weft_leave(i64 caller)         it computes as its caller does
 
 A kernel is ``void kernel(ptr buffers, ptr params, ptr status, ptr scratch, i64 begin, i64 end)``. A
@@ -21,7 +21,7 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 * One pool per process, grown to the largest team asked for. A caller that finds it taken runs on
   its own thread, so that the machine is never oversubscribed and nobody waits.
 * Workers wait on a mailbox of their own (one cache line each); the leader waits for them in the
-  same way, and so do threads at a barrier (``llvm_barrier``). Whoever waits spins for a moment,
+  same way, and so do threads at a barrier (``barrier``). Whoever waits spins for a moment,
   then yields its processor between two looks, and sleeps in a futex at last. Both sides publish
   before they look (sequentially consistent), so no wake-up is lost.
 * Being woken up takes 40 µs, on virtual machines 200, or a thousand when the host is busy. So who

@@ -48,7 +48,7 @@ class ScalarOps:
     @property
     def quick_division(self) -> bool:
         """Whether the last bit of a quotient near the least normal number may differ
-        (``llvm_division``)."""
+        (``division``)."""
         return self.fma and self.contract
 
     def literal(self, value: Number, dtype: DType) -> Value:

@@ -3,7 +3,7 @@
 Arithmetic happens in float32 and ``round_to`` brings each result back into the type, ties to even,
 so between operations nothing is packed. All of it is integer and float32 arithmetic, alike on
 scalars and vectors and on every target, and none of that meets a denormal float32, which may count
-as 0 (``llvm_float_mode``): denormals of these types, but for bfloat16, are normal there.
+as 0 (``float_mode``): denormals of these types, but for bfloat16, are normal there.
 """
 
 from __future__ import annotations

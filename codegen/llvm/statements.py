@@ -1,4 +1,4 @@
-"""Statements of loop IR in LLVM IR. Vector loops are in ``llvm_vector``."""
+"""Statements of loop IR in LLVM IR. Vector loops are in ``vector``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Emitter:
         self.scratch: list[Expr] = []  # bytes of scratch in use at each local allocation
         self.shared: list[Expr] = []  # bytes of the team's memory behind each allocation
         self.top: Expr = literal(0)
-        self.in_team = False  # several threads are here, see ``llvm_region``
+        self.in_team = False  # several threads are here, see ``region``
         self.reductions: Reductions | None = None
 
     def emit(self, stmt: Stmt) -> None:

@@ -1,4 +1,4 @@
-"""Stores: how an address varies over the lanes decides the instruction (see ``llvm_memory``)."""
+"""Stores: how an address varies over the lanes decides the instruction (see ``memory``)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ rows, lanes or steps), is put together in a piece of the stack first, where zero
 
 A kernel with tiles lays the registers out when it starts (``ldtilecfg``) and gives them back when
 it ends, so that threads that do something else afterwards need not save them. The system has to be
-asked once for a process's right to them: ``native_library``, and the check of ``llvm_processor``.
+asked once for a process's right to them: ``native_library``, and the check of ``processor``.
 (Intel, "Architecture Instruction Set Extensions Programming Reference", chapter 3.)
 """
 

@@ -4,7 +4,7 @@
     constants     the objects' constants, then a table of addresses       read
     variables     the objects' variables                                  read, write
 
-Objects are what ``llvm_target`` emits for x86-64: position-independent, small code model. Jumps
+Objects are what ``llvm/target`` emits for x86-64: position-independent, small code model. Jumps
 (PLT) and addresses (GOT) are for symbols that other objects, the caller or libc define, however far
 away they are. No page is ever writable and executable at once.
 (System V ABI, AMD64 supplement, 4.4.1; Levine, "Linkers and Loaders", 2000.)

@@ -98,7 +98,7 @@ def workers() -> int:
 
 @contextmanager
 def compiled_floats(*, strict: bool) -> Iterator[None]:
-    """Meanwhile this thread computes with floats as compiled code does (``llvm_float_mode``)."""
+    """Meanwhile this thread computes with floats as compiled code does (``llvm/float_mode``)."""
     functions = runtime()
     enter = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int32)(functions["weft_enter"])
     leave = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["weft_leave"])

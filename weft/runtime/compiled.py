@@ -56,7 +56,7 @@ class Guard:
 class Compiled:
     """A compiled program.
 
-    ``objects``: position-independent object code; together with ``pool``, that of ``llvm_runtime``
+    ``objects``: position-independent object code; together with ``pool``, that of ``llvm/runtime``
     (empty: to be compiled), it defines ``entry`` and ``entry_arena`` as ``weft/ir/program.py``
     describes. ``processor``: one that runs it, in the words of ``host_processor``, or '' where none
     is known to. ``constants``: read-only C-contiguous arrays in the order of the program's
