@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -55,8 +56,17 @@ def _scalar(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(reads[0].ndim == 0)
 
 
+def _whole_scaled(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    scales = {attribute(node, "alpha"), attribute(node, "beta")}
+    return _whole(node, reads) and not scales <= {None, 1.0}
+
+
 def _whole(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return not is_float(reads[0].dtype)
+
+
+def _bfloat16(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return bool(reads[0].dtype == ml_dtypes.bfloat16)
 
 
 def _narrow_grid(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -69,6 +79,10 @@ def _whole_image(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _double(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(reads[0].dtype == np.float64)
+
+
+def _double_scaled(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _double(node, reads) and attribute(node, "scale") is not None
 
 
 def _double_tanh(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -168,6 +182,10 @@ def _same(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return (attribute(node, "auto_pad") or b"").startswith(b"SAME")
 
 
+def _same_or_ceiled(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _same(node, reads) or bool(attribute(node, "ceil_mode"))
+
+
 def _transformed(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(attribute(node, "post_transform"))
 
@@ -186,6 +204,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "GRU": (_empty, "aborts"),
     "LSTM": (_clipped, "does not clip what the last activation reads; aborts if empty"),
     "GridSample": (_cubic_border, "clamps each tap, not the coordinate"),
+    "Attention": (_double_scaled, "takes the root of the scale in float32"),
     "GroupNormalization": (_double, "computes in float32"),
     "Shrink": (_double, "computes in float32"),
     "SVMClassifier": (_two_vectors, "chooses labels by the sign of one score"),
@@ -239,13 +258,16 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
     "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
+    "Attention": (_double_scaled, "takes the root of the scale in float32"),
+    "Gemm": (_whole_scaled, "cuts floats to whole numbers that do not hold them"),
+    "RMSNormalization": (_bfloat16, "adds squares up in bfloat16"),
     "Unique": (_unsorted, "sorts all the same, or takes along the first axis"),
     "FlexAttention": (_empty, "takes sizes of 0 for those of another dimension"),
     "GroupNormalization": (_double, "computes in float32"),
     "HammingWindow": (_window_of_one, "divides 0 by 0"),
     "HannWindow": (_window_of_one, "divides 0 by 0"),
     "LRN": (_always, "takes the number of images for that of channels"),
-    "LpPool": (_same, "pads by less than nothing"),
+    "LpPool": (_same_or_ceiled, "pads by less than nothing, or beyond the last window"),
     "MaxPool": (_indexed, "pads by less than nothing; counts indices within channels"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),
