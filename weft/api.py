@@ -68,7 +68,7 @@ def compile(
     ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
     a name that ``weft targets`` lists or LLVM knows, or a record of one's own (docs/targets.md).
     What cannot run here can be saved. Or an accelerator, "vta" or one of one's own
-    (``weft.accel``): an ``Accelerated``, whose parts for it are simulated.
+    (``weft.hardware``): an ``Accelerated``, whose parts for it are simulated.
     ``options``: what is not given in them is what the environment says (``weft.Options``).
     ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
     input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that

@@ -51,7 +51,7 @@ def _decorator(
 def operator(definition: F, /) -> F: ...
 @overload
 def operator(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
-def operator(given: Any = None, /, *, replace: bool = False) -> Any:
+def operator(definition: Any = None, /, *, replace: bool = False) -> Any:
     """Register an operator: ``definition(*tensors, **attributes)`` returns tensor expressions.
 
     ::
@@ -65,14 +65,14 @@ def operator(given: Any = None, /, *, replace: bool = False) -> Any:
     input that is absent is None. Raises ``CompileError``: WEFT-E0005 where the name is taken (with
     ``replace=True`` this definition counts instead), E0006 for what is no function.
     """
-    return _decorator(given, replace, register_operator)
+    return _decorator(definition, replace, register_operator)
 
 
 @overload
 def graph_pass(function: F, /) -> F: ...
 @overload
 def graph_pass(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
-def graph_pass(given: Any = None, /, *, replace: bool = False) -> Any:
+def graph_pass(function: Any = None, /, *, replace: bool = False) -> Any:
     """Register a pass, a ``function`` from operator graph to operator graph, under its name or
     ``name``: ``Options(passes=("name",))`` has it run, before Weft's own. (A function alone needs
     no name: ``Options(passes=(function,))``.)
@@ -81,14 +81,14 @@ def graph_pass(given: Any = None, /, *, replace: bool = False) -> Any:
     WEFT-E0005 where the name is taken (with ``replace=True`` this definition counts instead), E0006
     for what is no function.
     """
-    return _decorator(given, replace, register_pass)
+    return _decorator(function, replace, register_pass)
 
 
 @overload
 def move(function: F, /) -> F: ...
 @overload
 def move(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
-def move(given: Any = None, /, *, replace: bool = False) -> Any:
+def move(function: Any = None, /, *, replace: bool = False) -> Any:
     """Register a step of schedules: a ``function`` of a ``weft.Schedule`` and of literals that
     gives another one, or a tree (``weft/ir/schedule_tree.py``) for the same statements.
 
@@ -104,7 +104,7 @@ def move(given: Any = None, /, *, replace: bool = False) -> Any:
     ``CompileError``: WEFT-E0005 where the name is taken (with ``replace=True`` this definition
     counts instead), E0006 for what cannot be a method.
     """
-    return _decorator(given, replace, register_move)
+    return _decorator(function, replace, register_move)
 
 
 def onnx_handler(

@@ -60,10 +60,10 @@ class Options:
     ``weft.instruction`` made or the names of registered ones. ``strict``: keep the order of every
     sum, and denormals; the same bits at any number of threads (False). ``winograd``: convolutions
     by fewer multiplications (Winograd 1980; Lavin and Gray 2016), "on" or "off"; ``memory``: bytes
-    that one of them may take for intermediates (None: any number). ``online``: long
-    sums of exponentials in blocks (the online softmax of Milakov and Gimelshein 2018), "on" or
-    "off". Neither happens if ``strict``. ``fold_bytes``: constants computed at compile time, in all
-    (256 MiB). ``passes``: over the operator graph, before Weft's own, functions or the names of
+    that one of them may take for intermediates (None: any number). ``online``: long sums of
+    exponentials in blocks (the online softmax of Milakov and Gimelshein 2018), "on" or "off".
+    Neither happens if ``strict``. ``fold_bytes``: constants computed at compile time, in all (256
+    MiB). ``passes``: over the operator graph, before Weft's own, functions or the names of
     registered ones.
 
     *Running.* ``threads``: of a call, 1 to 1024 (None: one per processor).
