@@ -64,12 +64,15 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
+    """Memory, ``name``, of ``shape`` and ``dtype``. ``role``: whether the caller's, or a temporary;
+    ``scope``: where it lies; ``contracted``: so many leading dims have no storage of their own."""
+
     name: str
     shape: tuple[Expr, ...]
     dtype: DType
     role: Role = "temp"
     scope: Scope = "global"
-    contracted: int = 0  # leading dims without storage of their own
+    contracted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +109,40 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
+    """A statement, ``name``, of an instance for each point of ``domain``, over ``dims``.
+
+    ``position``: the 2d+1 form of the initial order, (0, "i", 1, "j", 0), or () for none.
+    ``reads``, then ``body``, then ``writes``; with ``update``, ``body`` gives contributions.
+    ``origin``: of which original statement and instance (None: it is one).
+    """
+
     name: str
     dims: tuple[str, ...]
     domain: tuple[Constraint, ...]
-    position: tuple[int | str, ...]  # 2d+1 form: (0, 'i', 1, 'j', 0); (): none
+    position: tuple[int | str, ...]
     writes: tuple[Access, ...]
     reads: tuple[Access, ...]
     body: Body
     update: Update | None = None
-    origin: Origin | None = None  # None: an original statement, its own origin
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scop:
+    """A program, ``name``, as ``statements`` over ``tensors``, for all values of ``parameters`` for
+    which ``context`` holds. ``derived``: parameters that are not free, with their values."""
+
     name: str
     parameters: tuple[str, ...]
     context: tuple[Constraint, ...]
     tensors: tuple[Tensor, ...]
     statements: tuple[Statement, ...]
-    derived: tuple[tuple[str, Expr], ...] = ()  # parameters that are not free: their values
+    derived: tuple[tuple[str, Expr], ...] = ()
 
     def tensor(self, name: str) -> Tensor:
+        """The tensor called ``name``, which there is."""
         return next(t for t in self.tensors if t.name == name)
 
     def statement(self, name: str) -> Statement:
+        """The statement called ``name``, which there is."""
         return next(s for s in self.statements if s.name == name)
