@@ -11,8 +11,8 @@ import onnx
 
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.codegen.target import Cpu
-from weft.driver.compiler import cluster_scops, lower_graph, no_such_cluster
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_graph, lower_loops, no_such_cluster
+from weft.driver.graph_front import cluster_scops
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
@@ -36,8 +36,7 @@ from weft.polyhedral.schedule_loops import schedule_loops as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.executable import Executable
-from weft.verify.verify_full import compile_and_verify
-from weft.verify.verify_kernel import compile_and_verify_kernel
+from weft.verify.verify_full import compile_and_verify, compile_and_verify_kernel
 
 Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quantized
 

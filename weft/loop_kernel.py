@@ -9,7 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from weft.driver.kernel_code import assumed, lower_loops
+from weft.driver.compiler import lower_loops
+from weft.driver.loop_front import assumed
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
@@ -26,7 +27,7 @@ from weft.runtime.arguments import arrange
 from weft.runtime.bound_call import BoundCall
 from weft.runtime.compiled import ArraySpec
 from weft.runtime.executable import Executable
-from weft.verify.verify_kernel import compile_and_verify_kernel
+from weft.verify.verify_full import compile_and_verify_kernel
 
 
 class Kernel(LoopFunction):

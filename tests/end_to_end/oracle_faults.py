@@ -122,6 +122,10 @@ def _window_of_one(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(reads[0] == 1)
 
 
+def _double_or_one(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _double_window(node, reads) or _window_of_one(node, reads)
+
+
 def _first_norm(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(attribute(node, "p") == 1)
 
@@ -208,9 +212,9 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "GroupNormalization": (_double, "computes in float32"),
     "Shrink": (_double, "computes in float32"),
     "SVMClassifier": (_two_vectors, "chooses labels by the sign of one score"),
-    "BlackmanWindow": (_double_window, "has coefficients of float32"),
-    "HannWindow": (_double_window, "has coefficients of float32"),
-    "HammingWindow": (_double_window, "has coefficients of float32"),
+    "BlackmanWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
+    "HannWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
+    "HammingWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
     "MaxPool": (_dilated_same, "forgets dilations where it pads to the same size"),
     "AveragePool": (_dilated_same, "forgets dilations where it pads to the same size"),
     "LpPool": (_dilated_same, "forgets dilations where it pads to the same size"),
