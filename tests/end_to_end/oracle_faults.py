@@ -273,6 +273,7 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "LRN": (_always, "takes the number of images for that of channels"),
     "LpPool": (_same_or_ceiled, "pads by less than nothing, or beyond the last window"),
     "MaxPool": (_indexed, "pads by less than nothing; counts indices within channels"),
+    "LogSoftmax": (_bfloat16, "takes the logarithm of a sum in bfloat16"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "QLinearMatMul": (_always, "rounds the sum with the zero point: ties go elsewhere"),
