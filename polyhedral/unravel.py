@@ -119,6 +119,5 @@ def _reshaped(scop: Scop, tensor: Tensor, shape: tuple[int, ...]) -> Scop:
         )
         for s in scop.statements
     )
-    new = replace(tensor, shape=tuple(map(literal, shape)))
-    tensors = tuple(new if t.name == tensor.name else t for t in scop.tensors)
-    return replace(scop, tensors=tensors, statements=statements)
+    scop = scop.with_tensor(replace(tensor, shape=tuple(map(literal, shape))))
+    return replace(scop, statements=statements)
