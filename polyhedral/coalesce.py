@@ -154,13 +154,11 @@ def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statem
     at = s.position.index(b)
     dims = tuple(d for d in s.dims if d != b)
     return replace(
-        s,
+        s.map_accesses(lambda access: _merge_access(access, merged)),
         origin=_as_original(s, dims),
         dims=dims,
         domain=(*rest, Constraint(Var(a)), Constraint(size - 1 - Var(a))),
         position=(*s.position[:at], *s.position[at + 2 :]),
-        writes=tuple(_merge_access(w, merged) for w in s.writes),
-        reads=tuple(_merge_access(r, merged) for r in s.reads),
         update=None
         if s.update is None
         else replace(s.update, dims=tuple(d for d in s.update.dims if d != b)),
@@ -197,10 +195,7 @@ def without_unit_dims(scop: Scop) -> Scop:
     def access(a: Access) -> Access:
         return replace(a, indices=tuple(a.indices[d] for d in kept[a.tensor])) if a.indices else a
 
-    statements = (
-        replace(s, writes=tuple(map(access, s.writes)), reads=tuple(map(access, s.reads)))
-        for s in scop.statements
-    )
+    statements = (s.map_accesses(access) for s in scop.statements)
     tensors = (replace(t, shape=tuple(t.shape[d] for d in kept[t.name])) for t in scop.tensors)
     return replace(scop, tensors=tuple(tensors), statements=tuple(statements))
 
@@ -249,12 +244,10 @@ def _fixed(s: Statement, values: dict[str, Expr]) -> Statement:
     domain = (c.map(fixed) for c in s.domain)
     dims = tuple(d for d in s.dims if d not in values)
     return replace(
-        s,
+        s.map_accesses(access),
         dims=dims,
         domain=tuple(c for c in domain if not _holds(c)),
         position=_without(s.position, values),
-        writes=tuple(map(access, s.writes)),
-        reads=tuple(map(access, s.reads)),
         body=s.body.map(lambda e: substitute(e, values)),
         update=s.update and replace(s.update, dims=tuple(d for d in s.update.dims if d in dims)),
         origin=s.origin and Origin(s.name, tuple(map(Var, dims)), s.origin.source),

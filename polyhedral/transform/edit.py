@@ -107,14 +107,11 @@ def renamed_uses(statement: Statement, tensor: str, name_of: Mapping[Use, str]) 
 
     def change(access: Access) -> Access:
         nonlocal number
-        if access.tensor != tensor:
-            return access
         name = name_of.get((statement.name, number), tensor)
         number += 1
-        return access if name == tensor else replace(access, tensor=name)
+        return replace(access, tensor=name)
 
-    reads = tuple(map(change, statement.reads))
-    return replace(statement, reads=reads, writes=tuple(map(change, statement.writes)))
+    return statement.map_accesses(change, tensor)
 
 
 # ---- Insert: a statement that was not there gets its place in a schedule tree.

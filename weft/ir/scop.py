@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from weft.ir.dtypes import DType
@@ -149,7 +150,10 @@ class Statement:
         def changed(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
             return tuple(change(a) if tensor in ("", a.tensor) else a for a in accesses)
 
-        return replace(self, reads=changed(self.reads), writes=changed(self.writes))
+        reads, writes = changed(self.reads), changed(self.writes)
+        if (reads, writes) == (self.reads, self.writes):
+            return self
+        return replace(self, reads=reads, writes=writes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ class Scop:
         statements = (statement if s.name == statement.name else s for s in self.statements)
         return replace(self, statements=tuple(statements))
 
-    def with_tensor(self, tensor: Tensor) -> Scop:
-        """The Scop with ``tensor`` in place of the one of its name."""
+    def with_tensor(self, tensor: Tensor, change: Callable[[Statement, Access], Access]) -> Scop:
+        """The Scop with ``tensor`` in place of the one of its name, and its accesses changed."""
         tensors = (tensor if t.name == tensor.name else t for t in self.tensors)
-        return replace(self, tensors=tuple(tensors))
+        statements = (s.map_accesses(partial(change, s), tensor.name) for s in self.statements)
+        return replace(self, tensors=tuple(tensors), statements=tuple(statements))
