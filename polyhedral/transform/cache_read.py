@@ -162,8 +162,8 @@ def copy_read(
         body=Body((), (Load(0, (), old.dtype),)),
     )
     reads = (*s.reads[:number], place, *s.reads[number + 1 :])
-    statements = tuple(replace(x, reads=reads) if x.name == s.name else x for x in scop.statements)
+    scop = scop.with_statement(replace(s, reads=reads))
     shape = tuple(bounds[d][1] - bounds[d][0] for d in dims)
     temp = replace(old, name=own, role="temp", shape=shape)
-    changed = replace(scop, tensors=(*scop.tensors, temp), statements=statements)
+    changed = replace(scop, tensors=(*scop.tensors, temp))
     return insert_nest(changed, copy, None), copy.name
