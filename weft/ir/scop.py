@@ -82,11 +82,14 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Access:
+    """The element of ``tensor`` at ``indices``, touched where ``guard`` holds. ``may``: any element
+    whose other indices are these, by data; ``body_indices``: the indices then, with operands."""
+
     tensor: str
     indices: tuple[Expr, ...]
     guard: tuple[Constraint, ...] = ()
     may: bool = False
-    body_indices: tuple[Expr, ...] = ()  # of a may access: body expressions, one per dimension
+    body_indices: tuple[Expr, ...] = ()
 
     def map(self, change: Callable[[Expr], Expr]) -> Access:
         """The access with every expression of it changed."""
@@ -155,7 +158,7 @@ class Statement:
         return (*self.reads, *self.writes)
 
     def map_accesses(self, change: Callable[[Access], Access], tensor: str = "") -> Statement:
-        """The statement with its accesses changed, or those of ``tensor`` alone."""
+        """The statement with ``change`` of its accesses, or of those of ``tensor`` alone."""
 
         def changed(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
             return tuple(change(a) if tensor in ("", a.tensor) else a for a in accesses)
@@ -192,7 +195,8 @@ class Scop:
         return replace(self, statements=tuple(statements))
 
     def with_tensor(self, tensor: Tensor, change: Callable[[Statement, Access], Access]) -> Scop:
-        """The Scop with ``tensor`` in place of the one of its name, and its accesses changed."""
+        """The Scop with ``tensor`` in place of the one of its name, and ``change`` of each of its
+        accesses, by statement."""
         tensors = (tensor if t.name == tensor.name else t for t in self.tensors)
         statements = (s.map_accesses(partial(change, s), tensor.name) for s in self.statements)
         return replace(self, tensors=tuple(tensors), statements=tuple(statements))
