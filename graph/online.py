@@ -113,6 +113,9 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
         blocks, note = choose(family, near_by, machine, cut=_home(family, program) in cut)
         if blocks is None or near_by is None or None in known.values() or homes & gone:
             continue
+        name = f"{graph.nodes[max(homes)].name}.online"
+        if choose_(name, ("in blocks", "whole rows"), "in blocks") == "whole rows":
+            continue
         made = in_blocks(family, blocks, near_by.alone, near_by.between)
         results = {v: Tensor(v.name, v.shape, v.dtype, made[o]) for o, v in known.items() if v}
         cores[max(homes)] = _Core(graph.nodes[max(homes)], note, results)

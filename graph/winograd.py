@@ -30,6 +30,7 @@ from weft.graph.minimal_filtering import (
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
 from weft.ir.operator_graph import Graph, Node
+from weft.ir.plan import Choose, Option, by_default
 from weft.ir.tensor_expr import Operation, Program, Tensor, operations, tensors_read
 
 MAX_POINTS = 8  # of a filter: more points amplify rounding more than they save
@@ -67,9 +68,17 @@ class Form:
     amplification: float = 1.0
     bound: float = 0.0
 
+    def __str__(self) -> str:
+        """``F(4, 3) along h and F(4, 3) along w``"""
+        along = (f"F({f.m}, {f.r}) along {s.axis.name}" for s, f in self.steps)
+        return " and ".join(along) or "direct"
 
-def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
-    """``graph`` with those correlations in derived form that are faster so.
+
+def winograd(
+    graph: Graph, effort: Effort | None = None, choose: Choose = by_default
+) -> Graph:
+    """``graph`` with those correlations in derived form that are faster so, or that ``choose``
+    says.
 
     Constant weights are transformed when compiling, others in each call. Linear in the graph.
     """
@@ -83,12 +92,12 @@ def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
             constant |= {v.name for v in node.outputs}
             nodes.append(node)
         else:
-            nodes += _rewritten(node, known, effort or Effort(), taken)
+            nodes += _rewritten(node, known, effort or Effort(), taken, choose)
     return replace(graph, nodes=tuple(nodes))
 
 
 def _rewritten(
-    node: Node, known: Sequence[bool], effort: Effort, taken: set[str]
+    node: Node, known: Sequence[bool], effort: Effort, taken: set[str], choose: Choose
 ) -> tuple[Node, ...]:
     """The nodes that compute ``node``; ``known``: which of its inputs are constant."""
     if not any(correlation_of(operation) for operation in operations(node.program)):
@@ -101,7 +110,7 @@ def _rewritten(
         c = correlation_of(operation)
         if c is None:
             return operation
-        form, note = choose(c, effort, fixed=constant >= set(_sources(c)))
+        form, note = _chosen(node, c, effort, choose, fixed=constant >= set(_sources(c)))
         notes.append(note)
         if not form.steps:
             return operation
@@ -147,17 +156,43 @@ def _sources(c: Correlation) -> Iterator[Tensor]:
             stack.extend(tensor.operation.reads)
 
 
-def choose(c: Correlation, effort: Effort, *, fixed: bool = True) -> tuple[Form, str]:
-    """The most accurate of the forms of ``c`` that are about as cheap as the cheapest, and why.
+def _chosen(
+    node: Node, c: Correlation, effort: Effort, choose: Choose, *, fixed: bool
+) -> tuple[Form, str]:
+    """The form of ``c``, which is of ``node``, and why."""
+    direct, fitting, accurate = forms_of(c, effort, fixed=fixed)
+    best, note = best_form(c, effort, direct, fitting, accurate=accurate)
+    if not fitting:
+        return best, note
+    name = node.name if node.name == c.operation.name else f"{node.name}.{c.operation.name}"
+    known = {str(form): form for form in (direct, *fitting)}
+    options = [Option(text, form.cost) for text, form in known.items()]
+    found = known[str(choose(f"{name}.winograd", options, str(best)))]
+    if found != best:
+        note = f"{c.operation.name}: {_said(found, direct) if found.steps else 'direct'}, by plan"
+    return found, note
 
-    ``fixed``: the weights are constant.
-    """
+
+def forms_of(
+    c: Correlation, effort: Effort, *, fixed: bool = True
+) -> tuple[Form, list[Form], bool]:
+    """``c`` as the direct sum, its forms that are accurate enough and fit into memory, and whether
+    any form is accurate enough. ``fixed``: the weights are constant."""
     direct = estimate(c, (), fixed=fixed)
     if direct.products < SMALL:
-        return direct, f"{c.operation.name}: direct, it is small"
+        return direct, [], True
     forms = [estimate(c, steps, fixed=fixed) for steps in steps_for(c)]
     accurate = [f for f in forms if f.amplification <= MAX_AMPLIFICATION]
     fitting = [f for f in accurate if effort.memory is None or f.bytes <= effort.memory]
+    return direct, fitting, bool(accurate)
+
+
+def best_form(
+    c: Correlation, effort: Effort, direct: Form, fitting: Sequence[Form], *, accurate: bool
+) -> tuple[Form, str]:
+    """The most accurate of the forms of ``c`` that are about as cheap as the cheapest, and why."""
+    if direct.products < SMALL:
+        return direct, f"{c.operation.name}: direct, it is small"
     if not fitting:
         why = f"no form fits in {effort.memory} bytes" if accurate else "every form rounds too much"
         return direct, f"{c.operation.name}: direct, {why}"
@@ -171,9 +206,8 @@ def choose(c: Correlation, effort: Effort, *, fixed: bool = True) -> tuple[Form,
 
 def _said(form: Form, direct: Form) -> str:
     """``form`` beside ``direct``, for people."""
-    along = " and ".join(f"F({f.m}, {f.r}) along {s.axis.name}" for s, f in form.steps)
     return (
-        f"{along}: {direct.products / form.products:.3g} times fewer multiplications, an estimated "
+        f"{form}: {direct.products / form.products:.3g} times fewer multiplications, an estimated "
         f"{direct.cost / form.cost:.3g} times as fast, rounding errors {form.amplification:.2g} "
         f"times as large and at most {form.bound:.2g} for |x|, |w| <= 1, no more than {form.bytes} "
         "bytes of intermediates"

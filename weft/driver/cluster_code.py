@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -76,14 +77,20 @@ def _automatic(
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
     """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
     why the serial schedule was taken, or ''."""
-    threads = thread_count(passes.options)
-    limits = Limits()
+    threads, decisions = thread_count(passes.options), passes.decisions
+    limits, before = Limits(), decisions.mark()
     while True:
-        choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
+        decisions.back(before)
+        choose = partial(
+            schedule_loops, scop, machine, threads=threads, limits=limits, decisions=decisions
+        )
         try:
             scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
+            given = decisions.given_since(before)
+            if given:
+                raise _of_plan(scop, given, error) from error
             less = limits.after(error, scop, threads)
             if less is None:
                 scheduled = _serial(scop, error, passes)
@@ -91,6 +98,16 @@ def _automatic(
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> CompileError:
+    return CompileError(
+        "WEFT-E0028",
+        f"{scop.name} cannot be compiled as the plan says",
+        where=", ".join(given),
+        why=f"{error.code}: {error.what}",
+        hint="leave these decisions out, or take other options",
+    )
 
 
 def _proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
