@@ -41,7 +41,7 @@ def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
     return simplified(kernel, body) if made else kernel
 
 
-def sure_loads(expr: Expr) -> Iterator[Load]:
+def unconditional_loads(expr: Expr) -> Iterator[Load]:
     """The loads that evaluating ``expr`` performs in any case."""
     stack = [expr]
     while stack:
@@ -54,7 +54,7 @@ def sure_loads(expr: Expr) -> Iterator[Load]:
 # ---- The loop that a kernel's launch spreads over threads, where the kernel is nothing else.
 
 
-def spread_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
+def worksharing_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
     """(lets around it, the parallel loop that is all of ``kernel``), or ([], None).
 
     Its bounds and the lets depend on parameters alone, so the trip count is known before it starts;

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.map_loops import spread_loop
+from weft.codegen.map_loops import worksharing_loop
 from weft.codegen.rebuild import map_all_expressions
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.software_prefetch import known_bytes
@@ -84,7 +84,7 @@ def multi_stream_loads(
 ) -> Kernel:
     """``kernel`` with several streams, if it is a parallel loop that reduces rows of more than
     ``last_cache`` bytes in all. ``first_cache`` and ``last_cache`` are in bytes."""
-    _, loop = spread_loop(kernel)
+    _, loop = worksharing_loop(kernel)
     rows = _rows(kernel, loop, last_cache) if loop else None
     if rows is None:
         return kernel

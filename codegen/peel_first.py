@@ -3,8 +3,8 @@
     for i in lo … hi:                               y[lo] = x[lo]
       y[i] = x[i] if i == lo else f(y[i - 1])   →   for i in lo + 1 … hi: y[i] = f(y[i - 1])
 
-``forward_values`` keeps what a turn stores for the next one in registers, but only where the next
-one is sure to load it.
+``scalar_replacement`` keeps what a turn stores for the next one in registers, but only where the
+next one is sure to load it.
 """
 
 from __future__ import annotations

@@ -62,23 +62,30 @@ class Issue:
     a: Source
     b: Source
 
-    def in_rows(self, start: int, rows: int, depth: int) -> bool:
+    def strided_rows(self, start: int, rows: int, depth: int) -> bool:
         """Whether neighbouring steps of ``a`` are next to each other, and so many of its rows from
         ``start`` on evenly apart."""
         found, steps = self.a.distances(self.row, rows, start), self.a.distances(self.step, depth)
-        return found is not None and steps is not None and _even(found) and _in_line(steps)
+        return (
+            found is not None and steps is not None and _evenly_spaced(found) and _contiguous(steps)
+        )
 
-    def in_words(self, start: int, lanes: int, depth: int, word: int) -> Distances | None:
+    def strided_words(self, start: int, lanes: int, depth: int, word: int) -> Distances | None:
         """How far the indices of ``b`` move along so many lanes from ``start`` on, if the steps of
         a word are next to each other, and its words evenly apart; None otherwise."""
         found = self.b.distances(self.lane, lanes, start)
         steps = self.b.distances(self.step, depth)
-        if found is None or steps is None or not _even(found) or not _even(steps[::word]):
+        if (
+            found is None
+            or steps is None
+            or not _evenly_spaced(found)
+            or not _evenly_spaced(steps[::word])
+        ):
             return None
         parts = [steps[k : k + word] for k in range(0, depth, word)]
-        return found if all(_in_line(part) for part in parts) else None
+        return found if all(_contiguous(part) for part in parts) else None
 
-    def filled_by(self, stmt: Stmt) -> bool:
+    def zeroed_by(self, stmt: Stmt) -> bool:
         """Whether ``stmt`` stores zeros to all of the sums, and does nothing else."""
         match stmt:
             case For(row, start, end, body=For(lane, left, right, body=Store() as store)):
@@ -90,12 +97,12 @@ class Issue:
         return False
 
 
-def _even(distances: Sequence[list[int]]) -> bool:
+def _evenly_spaced(distances: Sequence[list[int]]) -> bool:
     """Whether each is as far from the one before as the second from the first."""
     return all(d == [k * n for n in distances[1]] for k, d in enumerate(distances))
 
 
-def _in_line(distances: Sequence[list[int]]) -> bool:
+def _contiguous(distances: Sequence[list[int]]) -> bool:
     """Whether the last index counts, and the others stay."""
     *others, last = distances[0]
     return all(d == [*others, last + k] for k, d in enumerate(distances))

@@ -54,7 +54,7 @@ def full_step(
             name = tile.instances.fresh(row)
             lets.append((name, value))
             rows[row] = Var(name)
-    own, _, both = tile.inside([c for c in tile.crossing if c.coefficient(domain.lane)])
+    own, _, both = tile.inside([c for c in tile.boundary if c.coefficient(domain.lane)])
     lets += [(n, substitute(e, rows)) for n, e in own]
     hull = tile.mask(tile.box[domain.lane])
     known = set(domain.rows) | {
@@ -72,7 +72,7 @@ def full_step(
 def guarded_step(tile: TileVersion) -> Stmt:
     """The update for the lanes that the domain has at this row and point of the streams."""
     local = tuple(tile.sizes)
-    free = () if tile.crossing else tile.domain.streams
+    free = () if tile.boundary else tile.domain.streams
     forms = [
         c
         for c in tile.domain.whole

@@ -26,10 +26,10 @@ Lets = list[tuple[str, Expr]]
 class TileVersion:
     """The tile with rows and lanes in ``box``, by variable; ``sizes`` are those of the whole tile.
 
-    ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
+    ``boundary``: constraints that points of the whole tile may violate. ``closed``: each row of the
     box has a lane in the domain and the other way round, so that both may be clamped to it.
-    ``edge``: it is smaller than the tile that was asked for. ``ahead``: how many lines
-    to ask for beforehand; ``shared``: tiles ask together for what the next ones read; ``sums``: a
+    ``edge``: it is smaller than the tile that was asked for. ``ahead``: how many lines to ask for
+    beforehand; ``shared``: tiles ask together for what the next ones read; ``accumulator``: a
     buffer of their shape that has the sums anyway, '' if they have one of their own.
     """
 
@@ -38,20 +38,20 @@ class TileVersion:
     domain: TileDomain
     sizes: Mapping[str, int]
     box: Box
-    crossing: tuple[Affine, ...] = ()
+    boundary: tuple[Affine, ...] = ()
     closed: bool = True
     instruction: Instruction | None = None
     edge: bool = False
     ahead: int = 0
     shared: bool = False
-    sums: str = ""
+    accumulator: str = ""
 
     def name(self, which: str, component: int) -> str:
         return f"{self.domain.lane}.{which}{component}"
 
     def register(self, component: int) -> str:
         """The buffer of one component of the update, while the streams run."""
-        return self.sums or self.name("tile", component)
+        return self.accumulator or self.name("tile", component)
 
     def place(self) -> tuple[Expr, ...]:
         return tuple(Var(v) for v in self.sizes)
@@ -139,19 +139,19 @@ def targets_of(tile: TileVersion) -> Iterator[tuple[str, tuple[Expr, ...]]]:
 # (``llvm/tiles.py``); any other one, and the interpreter, runs them as they are written.
 
 
-def by_unit(instruction: Instruction, stmt: Stmt) -> Stmt:
+def on_matrix_unit(instruction: Instruction, stmt: Stmt) -> Stmt:
     """``stmt``, while the sums of its blocks are in the unit's registers."""
     return For(f"{instruction}.once", literal(0), literal(1), "unrolled", stmt, 1, instruction)
 
 
-def one_block(instruction: Instruction, rows: Stmt) -> Stmt:
+def matrix_unit_block(instruction: Instruction, rows: Stmt) -> Stmt:
     """The loops ``rows`` over rows, lanes and steps of a block as what the unit does at once."""
     if isinstance(rows, For):
         rows = replace(rows, instruction=instruction)
-    return map_children(rows, lambda part: one_block(instruction, part))
+    return map_children(rows, lambda part: matrix_unit_block(instruction, part))
 
 
-def in_blocks(instruction: Instruction, sizes: Sequence[int]) -> list[int]:
+def whole_registers(instruction: Instruction, sizes: Sequence[int]) -> list[int]:
     """``sizes``, of rows and at last of lanes, rounded up to whole registers."""
     (lanes,) = (n for d, n in instruction.extents.items() if d in instruction.across)
     whole = [*[instruction.rows] * (len(sizes) - 1), lanes]

@@ -11,10 +11,10 @@ A lane of the vector loop is a row, so that each of its accesses would be ``W`` 
 elements; a block of ``W`` by ``W`` is ``W`` vectors and their transposition in registers instead.
 More rows than ``W`` are several blocks, one after the other; the last one starts early where there
 are not enough for it, and some elements are computed twice. Where rows may need each other, or what
-was there before, all run side by side. A loop over ``j`` that is written out, as
-where the results of a register tile are stored, is one block of as many columns as it has turns
-(several, if these are more than ``W``). Done after ``forward_values``, when recurrences along the
-rows no longer go through memory.
+was there before, all run side by side. A loop over ``j`` that is written out, as where the results
+of a register tile are stored, is one block of as many columns as it has turns (several, if these
+are more than ``W``). Done after ``scalar_replacement``, when recurrences along the rows no longer
+go through memory.
 """
 
 from __future__ import annotations

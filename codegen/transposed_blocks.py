@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weft.codegen.map_loops import Place, sure_loads
+from weft.codegen.map_loops import Place, unconditional_loads
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
@@ -57,7 +57,7 @@ def across_rows(loop: For, lanes: For, buffers: Mapping[str, Buffer], number: in
                 loads.setdefault(str(node.source), []).append(node)
         if isinstance(stmt, Store):
             stores.setdefault(stmt.buffer, []).append(stmt)
-    sure = {n for s in inside for e in expressions(s) for n in sure_loads(e)}
+    sure = {n for s in inside for e in expressions(s) for n in unconditional_loads(e)}
     blocked: list[Blocked] = []
     for name, buffer in buffers.items():
         found: list[Load | Store] = []

@@ -35,7 +35,7 @@ from weft.codegen.llvm.statements import Emitter
 from weft.codegen.llvm.store import settle
 from weft.codegen.llvm.target import LlvmTarget
 from weft.codegen.llvm.tiles import release
-from weft.codegen.map_loops import spread_loop
+from weft.codegen.map_loops import worksharing_loop
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
@@ -80,7 +80,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     builder = Builder(target.enabled)
     frame = _frame(kernel, builder, target, contract)
     emitter = Emitter(frame)
-    lets, loop = spread_loop(kernel)
+    lets, loop = worksharing_loop(kernel)
     if kernel.region:
         written = [frame.bindings[b.name].pointer for b in kernel.buffers if b.writable]
         publish(frame, [*written, SHARED])

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from weft.codegen.amx_permission import ARCH_PRCTL, REQUEST, TILES
 from weft.codegen.llvm.target import LlvmTarget, host_target
-from weft.codegen.tile_permission import ARCH_PRCTL, REQUEST, TILES
 
 _Word = tuple[int, ...]  # cpuid: leaf, subleaf, register (eax, ebx, ecx, edx); or kind of getauxval
 _Bit = tuple[_Word, int]

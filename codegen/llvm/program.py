@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.codegen.llvm.sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
-from weft.codegen.llvm_teams import GRAIN, Teams, emit_teams
+from weft.codegen.llvm.teams import GRAIN, Teams, emit_teams
 from weft.ir.program import (
     Aligned,
     Arena,

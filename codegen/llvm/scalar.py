@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.codegen import llvm_integer, math_values
+from weft.codegen import math_values
+from weft.codegen.llvm import integers
 from weft.codegen.llvm.builder import Builder, Value, floating, integer, register_type
 from weft.codegen.llvm.division import divide_by_constant
 from weft.codegen.llvm.small_floats import (
@@ -248,10 +249,10 @@ class ScalarOps:
                 kept = a if dtype.bits >= 8 else self.store_bits(a, dtype)
                 return b.intrinsic("ctpop", kept)
             case "shl" | "shr":
-                return llvm_integer.shift(b, op, args[0], args[1], dtype)
+                return integers.shift(b, op, args[0], args[1], dtype)
             case "pow":
-                return llvm_integer.power(b, args[0], args[1], sign == "s")
-        return llvm_integer.divide(b, op, args[0], args[1], sign == "s")
+                return integers.power(b, args[0], args[1], sign == "s")
+        return integers.divide(b, op, args[0], args[1], sign == "s")
 
 
 # Short enough to stand wherever they are used, and used where it matters.

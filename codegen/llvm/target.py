@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.architectures import architecture_of
-from weft.codegen.tile_permission import ask_for_tiles
 from weft.ir.errors import InternalError
 from weft.ir.interrupts import uninterrupted
 
@@ -54,7 +54,7 @@ def host_target() -> LlvmTarget:
     """The processor that runs this process."""
     llvm = initialised()
     features = llvm.get_host_cpu_features()
-    if not ask_for_tiles():
+    if not request_amx():
         features.update({name: False for name in features if name.startswith("amx-")})
     has = {name for name, on in features.items() if on}
     triple = llvm.get_process_triple()

@@ -53,7 +53,7 @@ class Operands:
         issue, depth = self.issue, self.instruction.depth
         buffer, count = self._binding(issue.a), min(ROWS, issue.rows - first)
         whole = issue.a.mask is None and count == ROWS and self.steps.const == depth
-        if whole and buffer.strides[-1].const == 1 and issue.in_rows(first, ROWS, depth):
+        if whole and buffer.strides[-1].const == 1 and issue.strided_rows(first, ROWS, depth):
             places = ({issue.row: integer(first + k), issue.step: integer(0)} for k in (0, 1))
             self._load_evenly(register, issue.a, *places)
             return
@@ -104,7 +104,7 @@ class Operands:
     def _side_by_side(self, buffer: Binding, first: int) -> bool:
         """Whether words of neighbouring lanes, from ``first`` on, are next to each other."""
         word, strides = self.instruction.word, [stride.const for stride in buffer.strides]
-        found = self.issue.in_words(first, self.lanes, self.instruction.depth, word)
+        found = self.issue.strided_words(first, self.lanes, self.instruction.depth, word)
         if found is None or strides[-1] != 1:
             return False
         moved = [(n, far) for n, far in zip(found[1], strides, strict=True) if n]

@@ -66,7 +66,7 @@ def emit_filled(host: Host, stmts: Sequence[Stmt]) -> bool:
     match stmts:
         case [fill, For(instruction=Instruction() as instruction) as loop, *_] if instruction.unit:
             issues = [issue_of(each, instruction) for each in issues_in(loop.body)]
-            filled = all(issue is not None and issue.filled_by(fill) for issue in issues)
+            filled = all(issue is not None and issue.zeroed_by(fill) for issue in issues)
             if filled and host.frame.sums is None and not host.frame.lanes.count:
                 return _with_sums(host, loop, instruction, instruction.unit, filled=True)
     return False

@@ -7,7 +7,7 @@
 turns is written out. An ``Update`` whose target is the same in all turns accumulates lane by lane
 in registers, several sets of them in turn so that one addition need not wait for the last, and the
 sets and lanes are combined in a tree behind the loop. Where a turn is a long chain of operations,
-two vectors take its steps together, as one of twice as many lanes (``llvm_abreast``).
+two vectors take its steps together, as one of twice as many lanes (``interleave_count``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol
 from weft.codegen.llvm.builder import Ramp, Value, integer
 from weft.codegen.llvm.frame import Around, Frame, Lanes
 from weft.codegen.llvm.memory import first_lanes
-from weft.codegen.llvm.neighbours import Neighbours
+from weft.codegen.llvm.overlapping_loads import OverlappingLoads
 from weft.codegen.llvm.reductions import Reductions
 from weft.ir.loop_ir import (
     Allocate,
@@ -97,15 +97,15 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
     written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
     sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
     updates = _hoistable(frame, loop)
-    abreast = vectors_abreast(frame, loop, updates) if sets > 1 else 1
-    reductions = Reductions(frame, updates, width, abreast if abreast > 1 else sets)
+    interleave = interleave_count(frame, loop, updates) if sets > 1 else 1
+    reductions = Reductions(frame, updates, width, interleave if interleave > 1 else sets)
     host.reductions = reductions if reductions.cells else None
     frame.changing = _changing(frame, loop) if not 0 <= turns < _LONG * width else None
     frame.few = loop.var if written_out and turns <= _FEW * width else None
     if written_out:
         _write_out(host, loop, lower, turns, width)
     else:
-        _loop(host, loop, lower, count, width, abreast)
+        _loop(host, loop, lower, count, width, interleave)
     host.reductions, frame.changing, frame.few = None, None, None
     if not reductions.cells:
         return
@@ -142,14 +142,14 @@ def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> N
         _chunk(host, loop, lower, integer(start), lanes)
 
 
-def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, abreast: int) -> None:
-    """``abreast``: vectors of each group that take each step together."""
+def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, interleave: int) -> None:
+    """``interleave``: vectors of each group that take each step together."""
     frame, b = host.frame, host.frame.b
     whole = _round_down(frame, count, width)
-    neighbours = Neighbours(frame, loop, width)
+    neighbours = OverlappingLoads(frame, loop, width)
     neighbours.start(lower, b.compare("icmp sgt", whole, integer(0)))
-    abreast = 1 if neighbours.there else abreast
-    sets = max(host.reductions.sets if host.reductions else 1, abreast)
+    interleave = 1 if neighbours.there else interleave
+    sets = max(host.reductions.sets if host.reductions else 1, interleave)
     grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
 
     def turn(at: Value, vectors: int = 1) -> None:
@@ -160,12 +160,12 @@ def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, abreast
         frame.loaded = {}
 
     def group(at: Value) -> None:
-        for position in range(0, sets, abreast):
+        for position in range(0, sets, interleave):
             if host.reductions:
                 host.reductions.use_set(position)
             later = b.add(at, integer(position * width))
             assert isinstance(later, Value)
-            turn(later, abreast)
+            turn(later, interleave)
         if host.reductions:
             host.reductions.use_set(0)
 
@@ -249,7 +249,7 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
         if touched[name] != {monoid} or any(other in touched for other in shared):
             return False
         return not any(load.source in shared for load in loads) and all(
-            never_meet(indices, load.indices, loop, bound) for load in loads if load.source == name
+            never_alias(indices, load.indices, loop, bound) for load in loads if load.source == name
         )
 
     unique = {id(u): u for u in fixed if all(alone(n, p, u.monoid.name) for n, p in u.targets)}
@@ -314,12 +314,12 @@ def _power_above(value: int) -> int:
 # alternate: what is looked ahead over has twice as much to do in it.
 
 
-ABREAST = 2  # more of them need more registers than there are
+INTERLEAVE = 2  # more of them need more registers than there are
 _CHAINS = {("exp", "float32"), ("exp2", "float32"), ("log", "float32"), ("tanh", "float32"),
            ("erf", "float32"), ("exp", "float64")}  # fmt: skip
 
 
-def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
+def interleave_count(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
     """How many vectors of ``loop`` take each step together: several where there is a long chain and
     all that is loaded and stored lies side by side. ``folded``: what accumulates in registers."""
     inside = list(walk_loops(loop.body))
@@ -330,7 +330,7 @@ def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
     if not all(isinstance(s, Block | Comment | Prefetch | Store) or id(s) in known for s in inside):
         return 1
     beside = all(_beside(frame, loop.var, *access) for access in _accesses(inside))
-    return ABREAST if beside and loop.step == 1 else 1
+    return INTERLEAVE if beside and loop.step == 1 else 1
 
 
 def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
@@ -362,7 +362,7 @@ def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
 # From the bounds of the loop alone: what the dependences of the program say is no longer known.
 
 
-def never_meet(
+def never_alias(
     fixed: Sequence[Expr], read: Sequence[Expr], loop: For, bound: Collection[str]
 ) -> bool:
     """Whether no turn of ``loop`` reads at ``read`` the element at ``fixed`` of the same buffer.

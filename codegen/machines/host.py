@@ -9,11 +9,11 @@ from functools import cache
 from operator import le
 from pathlib import Path
 
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.architectures import architecture_of
 from weft.codegen.llvm.target import LlvmTarget, host_target
 from weft.codegen.machines.named import RECORDS
 from weft.codegen.target import TYPICAL, Cpu, Target, machine_of
-from weft.codegen.tile_permission import ask_for_tiles
 from weft.ir.machine import Cache, Machine
 
 # Of x86 and of ARM.
@@ -94,7 +94,7 @@ def host_processor() -> str:
         return ""
     fields = dict(_field(line) for line in first.splitlines())
     told = [f"{name}: {fields[name]}" for name in _IDENTITY if name in fields]
-    if "amx_tile" in fields.get("flags", "").split() and not ask_for_tiles():
+    if "amx_tile" in fields.get("flags", "").split() and not request_amx():
         told.append("tiles: refused")
     return hashlib.sha256("\n".join(told).encode()).hexdigest() if told else ""
 

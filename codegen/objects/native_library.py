@@ -15,10 +15,10 @@ from functools import cache
 from threading import Lock
 from typing import Any, Protocol
 
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.llvm.runtime import runtime_ir
 from weft.codegen.llvm.target import LlvmTarget, host_target, initialised, lacking, to_object
 from weft.codegen.objects import elf_linker
-from weft.codegen.tile_permission import ask_for_tiles
 from weft.ir.errors import CallError
 
 Entry = ctypes.CFUNCTYPE(
@@ -64,7 +64,7 @@ def link(objects: Sequence[bytes], exports: Sequence[str], imports: Mapping[str,
     """
     if platform.machine() != "x86_64":
         return link_by_llvm(objects, exports, imports)
-    ask_for_tiles()
+    request_amx()
     library = elf_linker.link(objects, imports)
     for name in exports:
         library[name]

@@ -15,7 +15,7 @@ ARCH_PRCTL, REQUEST, TILES = 158, 0x1023, 18  # of x86-64: the call, what to do,
 
 
 @cache
-def ask_for_tiles() -> bool:
+def request_amx() -> bool:
     """Whether this process may use Intel's tiles (AMX); it asks once."""
     if platform.machine() != "x86_64" or platform.system() != "Linux":
         return False

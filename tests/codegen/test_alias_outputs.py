@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
-from weft.codegen.onto_results import onto_results
+from weft.codegen.alias_outputs import alias_outputs
 from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.loop_ir import Allocate, Block, Buffer, For, Kernel, Stmt, Store, Update, walk
@@ -61,7 +61,7 @@ def allocated(changed: Kernel) -> set[str]:
 
 
 def same(original: Kernel, first: int = 0) -> Kernel:
-    changed = onto_results(original, first, LARGE, LARGE)
+    changed = alias_outputs(original, first, LARGE, LARGE)
     verify_kernel(changed)
     x = np.random.default_rng(1).uniform(1, 2, ROWS * BLOCKS * WIDTH).astype(np.float32)
     given = {"x": x, "y": np.full(x.size, -1, np.float32)}
@@ -80,7 +80,7 @@ def test_a_cache_that_holds_it_keeps_it() -> None:
     original = kernel(rows(WRITE), rows(LAST, "m", "n"))
     assert same(original, 4 * ROWS * WIDTH) == original
     assert allocated(same(original, 4 * ROWS * WIDTH - 1)) == {"s"}
-    assert onto_results(original, 0, LARGE, 100) == original
+    assert alias_outputs(original, 0, LARGE, 100) == original
 
 
 def _value(value: Expr) -> Stmt:
@@ -118,4 +118,4 @@ REFUSED: dict[str, Callable[[], Kernel]] = {
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
 def test_otherwise_it_stays(make: Callable[[], Kernel]) -> None:
     original = make()
-    assert onto_results(original, 0, LARGE, LARGE) == original
+    assert alias_outputs(original, 0, LARGE, LARGE) == original

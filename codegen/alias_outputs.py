@@ -43,7 +43,7 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite, substitute, v
 from weft.ir.scalar_expr import walk as walk_expr
 
 
-def onto_results(kernel: Kernel, first: int, second: int, last: int) -> Kernel:
+def alias_outputs(kernel: Kernel, first: int, second: int, last: int) -> Kernel:
     """``kernel`` with temporaries larger than the ``first`` cache in the results that they become;
     ``second`` and ``last``: other sizes of caches, in bytes."""
     sizes = [_bytes(buffer) for buffer in kernel.buffers]

@@ -47,7 +47,7 @@ _WASTE = 1.25  # vectors for those that would be full, from which on joining pay
 _Place = tuple[str, tuple[Expr, ...]]
 
 
-def join_rows(kernel: Kernel) -> Kernel:
+def collapse_rows(kernel: Kernel) -> Kernel:
     """``kernel`` with short vector loops joined with the loops around them, simplified."""
     return map_loops(kernel, _joined, "parallel", "serial")
 

@@ -5,7 +5,7 @@ import ctypes
 import llvmlite.binding as llvm
 import pytest
 
-from weft.codegen.llvm_teams import GRAIN, emit_teams
+from weft.codegen.llvm.teams import GRAIN, emit_teams
 from weft.ir.dtypes import float32
 from weft.ir.loop_ir import For, Kernel, Kind, Stmt, Store
 from weft.ir.scalar_expr import Expr, Load, Var, literal

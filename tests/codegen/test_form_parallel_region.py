@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft.codegen.form_region import form_region
+from weft.codegen.form_parallel_region import form_parallel_region
 from weft.codegen.rebuild import map_children
 from weft.ir.dtypes import int64
 from weft.ir.loop_ir import (
@@ -65,7 +65,7 @@ def kernel(*body: Stmt, buffers: tuple[Buffer, ...] = ()) -> Kernel:
 
 
 def formed(*body: Stmt) -> str:
-    region = form_region(kernel(*body))
+    region = form_parallel_region(kernel(*body))
     assert region.region
     verify_kernel(region)
     return print_stmt(region.body)
@@ -78,17 +78,17 @@ def test_one_parallel_loop_or_none_is_no_region() -> None:
         steps(put("A", t)),
         For("i", ZERO, n, "vector", every(Store("A", (i,), j), "j")),
     ):
-        assert form_region(kernel(body)) == kernel(body)
+        assert form_parallel_region(kernel(body)) == kernel(body)
 
 
 def test_one_triangle_is() -> None:
     triangle = every(For("j", ZERO, i, "serial", Store("A", (i,), j)))
-    assert form_region(kernel(triangle)).region
+    assert form_parallel_region(kernel(triangle)).region
 
 
 def test_a_region_stays_as_it_is() -> None:
-    once = form_region(kernel(steps(copy("A", "B"))))
-    assert form_region(once) is once
+    once = form_parallel_region(kernel(steps(copy("A", "B"))))
+    assert form_parallel_region(once) is once
 
 
 def test_ping_pong() -> None:
@@ -114,7 +114,7 @@ def test_loops_on_different_data_do_not_wait() -> None:
 def test_buffers_that_overlap_are_one() -> None:
     alias = (buffer("E", aliases=("A",)), buffer("F", aliases=("E",)))
     body = (copy("F", "B"), copy("C", "A"))
-    assert print_stmt(form_region(kernel(*body, buffers=alias)).body).count("barrier") == 1
+    assert print_stmt(form_parallel_region(kernel(*body, buffers=alias)).body).count("barrier") == 1
 
 
 def test_statements_outside_run_once() -> None:
@@ -171,12 +171,12 @@ LOOP_CARRIED = kernel(
 @pytest.mark.parametrize("size", [0, 1, 2, 7])
 @pytest.mark.parametrize("team", [1, 2, 3, 8])
 def test_no_two_threads_meet(size: int, team: int) -> None:
-    run(form_region(LOOP_CARRIED), size, team)
+    run(form_parallel_region(LOOP_CARRIED), size, team)
 
 
 def test_no_barrier_is_too_many() -> None:
     """Without any one of them, the interpreter sees two threads meet."""
-    region = form_region(LOOP_CARRIED)
+    region = form_parallel_region(LOOP_CARRIED)
     count = sum(isinstance(s, Barrier) for s in walk(region.body))
     assert count >= 4
     for number in range(count):
@@ -206,8 +206,8 @@ def test_many_lets_and_statements() -> None:
     body: Stmt = copy("A", "B")
     for k in range(5000):
         body = Let(f"x{k}", n + k, body)
-    region = form_region(kernel(steps(body)))
+    region = form_parallel_region(kernel(steps(body)))
     assert sum(isinstance(s, Barrier) for s in walk(region.body)) == 1
     loops = tuple(copy("AB"[k % 2], "BA"[k % 2]) for k in range(2000))
-    region = form_region(kernel(steps(*loops)))
+    region = form_parallel_region(kernel(steps(*loops)))
     assert sum(isinstance(s, Barrier) for s in walk(region.body)) == 2000

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from weft.codegen.map_loops import spread_loop
+from weft.codegen.map_loops import worksharing_loop
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import block
 from weft.ir.loop_ir import (
@@ -56,9 +56,9 @@ from weft.ir.scalar_expr import Load
 from weft.ir.scalar_expr import walk as walk_expr
 
 
-def form_region(kernel: Kernel) -> Kernel:
+def form_parallel_region(kernel: Kernel) -> Kernel:
     """``kernel`` as a region; itself where it is one even parallel loop, or has none, or is one."""
-    if kernel.region or spread_loop(kernel)[1] is not None:
+    if kernel.region or worksharing_loop(kernel)[1] is not None:
         return kernel
     wide = _wide(kernel.body)
     if id(kernel.body) not in wide:

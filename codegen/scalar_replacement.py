@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from weft.codegen.map_loops import Place, map_loops, sure_loads
+from weft.codegen.map_loops import Place, map_loops, unconditional_loads
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.ir.loop_ir import (
     Allocate,
@@ -56,7 +56,7 @@ _LANES = 64  # turns of a vector loop whose values are kept in registers
 _Forms = tuple[Affine, ...]
 
 
-def forward_values(kernel: Kernel) -> Kernel:
+def scalar_replacement(kernel: Kernel) -> Kernel:
     """``kernel`` with stored values forwarded, simplified."""
     made: list[_Chain] = []
 
@@ -202,7 +202,7 @@ def _turn(loop: For) -> _Turn | None:
     if any(isinstance(n, Load) for e in (loop.lower, loop.upper) for n in walk_expr(e)):
         return None
     places = [place for s in inside for place in _written(s)]
-    loads = dict.fromkeys(n for s in inside for e in expressions(s) for n in sure_loads(e))
+    loads = dict.fromkeys(n for s in inside for e in expressions(s) for n in unconditional_loads(e))
     every = (n for s in inside for e in expressions(s) for n in walk_expr(e))
     read = ((str(n.source), n.indices) for n in every if isinstance(n, Load))
     bound = frozenset(s.name for s in inside if isinstance(s, Let))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled
-from weft.codegen.map_loops import spread_loop
-from weft.codegen.pipeline_rows import pipeline_rows
+from weft.codegen.map_loops import worksharing_loop
+from weft.codegen.software_pipeline import software_pipeline
 from weft.ir import dtypes
 from weft.ir.build import exp, monoid
 from weft.ir.loop_interpreter import interpret
@@ -88,7 +88,7 @@ def test_every_row_is_what_it_was(body: Stmt, count: int) -> None:
         rows(body, n - 1, low=1),
         rows(body, few),
     ):
-        changed = pipeline_rows(original, *PLENTY)
+        changed = software_pipeline(original, *PLENTY)
         assert changed != original
         verify_kernel(changed)
         expected = {"x": x.copy(), "y": np.full_like(x, 7)}
@@ -115,9 +115,9 @@ def test_lengths_that_are_not_known_are_asked_for(width: int, low: int) -> None:
     ))))  # fmt: skip
     body = body if not low else body.body  # type: ignore[assignment]
     original = rows(body, width=Var("w"))
-    changed = pipeline_rows(original, 1600, 0)
+    changed = software_pipeline(original, 1600, 0)
     verify_kernel(changed)
-    _, loop = spread_loop(changed)
+    _, loop = worksharing_loop(changed)
     assert loop is not None and changed != original  # threads share it out
     for count in (0, 3, 65):
         x = np.random.default_rng(count).normal(size=count * width).astype(np.float32)
@@ -132,7 +132,7 @@ def test_lengths_that_are_not_known_are_asked_for(width: int, low: int) -> None:
 
 def test_text() -> None:
     kernel = rows(deviation().body.body)  # type: ignore[union-attr]
-    assert print_stmt(pipeline_rows(kernel, *PLENTY).body) == (
+    assert print_stmt(software_pipeline(kernel, *PLENTY).body) == (
         "let i.lag = select(n * 1064 <= 1048576, 2, 1)\n"
         "for i.block in 0 .. (n + 63) // 64 parallel:\n"
         "  allocate sum: float32[3] local\n"
@@ -186,7 +186,7 @@ def test_text() -> None:
     ids=["one loop", "nothing folded", "lengths", "behind the last loop", "shared let"],
 )  # fmt: skip
 def test_other_bodies_stay(body: Stmt) -> None:
-    assert pipeline_rows(rows(body), *PLENTY) == rows(body)
+    assert software_pipeline(rows(body), *PLENTY) == rows(body)
 
 
 def test_rows_that_no_cache_holds_stay() -> None:
@@ -199,7 +199,7 @@ def test_rows_that_no_cache_holds_stay() -> None:
         (n, needed // 2 - 1, needed * 4 - 1, False),
     ):
         kernel = rows(softmax(), count)
-        assert (pipeline_rows(kernel, first, second) != kernel) is fits
+        assert (software_pipeline(kernel, first, second) != kernel) is fits
 
 
 def test_short_rows_stay() -> None:
@@ -207,11 +207,11 @@ def test_short_rows_stay() -> None:
         along(fold("sum", "add", at("x", i, k)), width=127),
         along(Store("y", (i, k), at("sum")), width=127),
     )))  # fmt: skip
-    assert pipeline_rows(rows(short), *PLENTY) == rows(short)
+    assert software_pipeline(rows(short), *PLENTY) == rows(short)
 
 
 def test_names_that_are_taken_are_avoided() -> None:
     kernel = replace(rows(deviation()), parameters=("n", "w", "i.block", "i.0"))
-    changed = pipeline_rows(kernel, *PLENTY)
+    changed = software_pipeline(kernel, *PLENTY)
     verify_kernel(changed)
     assert changed != kernel

@@ -75,7 +75,7 @@ LAGGING, MANY = 1.5, 8  # how many where stages are two rows apart, and rows of 
 _LINE = 64  # bytes, to a multiple of which rows of temporaries are apart
 
 
-def pipeline_rows(kernel: Kernel, first: int, second: int) -> Kernel:
+def software_pipeline(kernel: Kernel, first: int, second: int) -> Kernel:
     """``kernel`` with stages of different rows in one loop, where these are about as large as the
     ``first`` cache, in bytes; or a good part of the ``second``, where all rows are larger than that
     and come from further away."""
@@ -305,7 +305,7 @@ def _moved(stmt: Stmt, buffers: Mapping[str, Buffer], slot: Expr) -> Stmt:
 #       for k vector: s[] += x[i, k]    which folds something that the next stage needs
 #       for k vector: y[i, k] = f(s[])
 #
-# What ``pipeline_rows`` works on.
+# What ``software_pipeline`` works on.
 
 
 STAGES = 4  # with more of them, a turn needs more registers than there are

@@ -52,7 +52,7 @@ class _Row:
         return max(distance for distance, _ in self.places)
 
 
-class Neighbours:
+class OverlappingLoads:
     """The rows of one vector loop over whole vectors of ``width`` lanes."""
 
     def __init__(self, frame: Frame, loop: For, width: int) -> None:

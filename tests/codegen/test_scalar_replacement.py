@@ -7,7 +7,7 @@ import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
 from tests.codegen.random_kernels import Generator
-from weft.codegen.forward_values import forward_values
+from weft.codegen.scalar_replacement import scalar_replacement
 from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.loop_interpreter import interpret
@@ -42,7 +42,7 @@ def kernel(body: Stmt) -> Kernel:
 def carries(body: Stmt) -> int:
     """How many values of earlier turns the loops keep; the kernel still does the same."""
     original = kernel(body)
-    changed = forward_values(original)
+    changed = scalar_replacement(original)
     verify_kernel(changed)
     for size in (0, 1, 2, 3, 5, SIDE - 4):
         rng = np.random.default_rng(size)
@@ -128,7 +128,7 @@ FIXED = at("x", i, literal(0))
 def test_what_all_turns_store_at_one_place(body: Stmt, behind: bool) -> None:
     lanes = For("i", literal(0), literal(3), "vector", body)
     assert carries(loop(lanes)) == 1
-    inner = [s for s in walk(forward_values(kernel(loop(lanes))).body) if isinstance(s, For)]
+    inner = [s for s in walk(scalar_replacement(kernel(loop(lanes))).body) if isinstance(s, For)]
     turns = next(s for s in inner if s.var == "j")
     assert any(isinstance(s, Store) and s.buffer == "x" for s in walk(turns)) is not behind
 
@@ -178,13 +178,13 @@ def test_buffers_that_overlap_are_left_alone() -> None:
     x, y, b = original.buffers
     overlapping = Buffer("x", I64, x.shape, x.strides, aliases=("y",))
     again = Kernel("k", ("n",), (overlapping, y, b), original.body, ())
-    assert forward_values(again) is again
+    assert scalar_replacement(again) is again
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_kernels_do_the_same(seed: int) -> None:
     original, parameters, arrays = Generator(seed).kernel()
-    changed = forward_values(original)
+    changed = scalar_replacement(original)
     verify_kernel(changed)
     expected = {name: a.copy() for name, a in arrays.items()}
     actual = {name: a.copy() for name, a in arrays.items()}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled
-from weft.codegen.join_rows import join_rows
+from weft.codegen.collapse_rows import collapse_rows
 from weft.codegen.llvm.kernel import flat_indices
 from weft.ir import dtypes
 from weft.ir.loop_interpreter import interpret
@@ -44,8 +44,8 @@ def kernel(
 
 
 def same(before: Kernel) -> Kernel:
-    """What ``join_rows`` makes of it, once it is known to do the same; as machine code too."""
-    after = join_rows(before)
+    """What ``collapse_rows`` makes of it, once it is known to do the same; as machine code too."""
+    after = collapse_rows(before)
     verify_kernel(after)
     rng = np.random.default_rng(3)
     arrays = {
@@ -87,7 +87,7 @@ def test_rows_are_joined(short: int, bounds: tuple[Expr | int, Expr | int]) -> N
 
 def test_text() -> None:
     body = Let("v", x(i, j), Store("y", (i, j), Var("v", F32)))
-    found = flat_indices(join_rows(kernel(body, 3)))
+    found = flat_indices(collapse_rows(kernel(body, 3)))
     assert print_stmt(found.body) == (
         "for i.rows in 0 .. (n + 79) // 80 parallel:\n"
         "  for i.j in 0 .. min(80, n - i.rows * 80) * 3 vector:\n"
@@ -127,4 +127,4 @@ def test_stays(name: str) -> None:
 
 def test_rows_that_fill_vectors_stay() -> None:
     for short in (16, 31, 64):
-        assert not joined(join_rows(kernel(Store("y", (i, j), x(i, j)), short)))
+        assert not joined(collapse_rows(kernel(Store("y", (i, j), x(i, j)), short)))

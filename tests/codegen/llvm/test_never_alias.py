@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from weft.codegen.llvm.vector import never_meet
+from weft.codegen.llvm.vector import never_alias
 from weft.ir.build import maximum, minimum
 from weft.ir.dtypes import int64
 from weft.ir.loop_ir import Block, For
@@ -53,7 +53,7 @@ def meets(fixed: tuple[Expr, ...], read: tuple[Expr, ...], over: For) -> bool:
     ],
 )
 def test_what_is_apart(fixed: tuple[Expr, ...], read: tuple[Expr, ...], over: For) -> None:
-    assert never_meet(fixed, read, over, {"j"})
+    assert never_alias(fixed, read, over, {"j"})
     assert not meets(fixed, read, over)
 
 
@@ -70,13 +70,13 @@ uppers = outer | st.builds(minimum, outer, outer)
 @given(st.tuples(outer, outer), st.tuples(affine, affine), lowers, uppers, st.integers(1, 3))
 def test_never_means_never(fixed, read, lower, upper, step) -> None:
     over = loop(lower, upper, step)
-    if never_meet(fixed, read, over, {"j"}):
+    if never_alias(fixed, read, over, {"j"}):
         assert not meets(fixed, read, over)
 
 
 def test_names_that_change_meanwhile_say_nothing() -> None:
-    assert not never_meet((i,), (Var("k", int64) - 1,), loop(literal(0), n), {"j", "k"})
-    assert never_meet((i,), (i - 1,), loop(literal(0), n), {"j", "k"})
+    assert not never_alias((i,), (Var("k", int64) - 1,), loop(literal(0), n), {"j", "k"})
+    assert never_alias((i,), (i - 1,), loop(literal(0), n), {"j", "k"})
 
 
 @weft.kernel
