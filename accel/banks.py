@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.accel.draft import Draft
+from weft.accel.sequential_program import SequentialIssue
 from weft.ir.accelerator import Accelerator, Memory
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
 from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box
 
 
-def one_address(
+def flatten_banks(
     machine: Accelerator, semantics: Mapping[str, Scop]
 ) -> tuple[Accelerator, dict[str, Scop]]:
     """``machine`` and its ``semantics``, by operation, with such memories flattened."""
@@ -93,10 +93,10 @@ def _rewritten(scop: Scop, places: Mapping[str, str], sizes: Mapping[str, int]) 
     )
 
 
-def in_elements(machine: Accelerator, plain: Accelerator, draft: Draft) -> Draft:
-    """``draft``, of ``plain``, with the elements of ``machine`` that it touches: whole banks."""
+def in_banks(machine: Accelerator, plain: Accelerator, issue: SequentialIssue) -> SequentialIssue:
+    """``issue``, of ``plain``, with the elements of ``machine`` that it touches: whole banks."""
     if plain is machine:
-        return draft
+        return issue
     sizes = {
         flat.name: flat.bank
         for own, flat in zip(machine.memories, plain.memories, strict=True)
@@ -106,6 +106,6 @@ def in_elements(machine: Accelerator, plain: Accelerator, draft: Draft) -> Draft
         replace(r, begin=r.begin // sizes[r.memory], end=-(-r.end // sizes[r.memory]))
         if r.memory in sizes
         else r
-        for r in draft.regions
+        for r in issue.regions
     )
-    return replace(draft, regions=regions)
+    return replace(issue, regions=regions)

@@ -84,10 +84,10 @@ class Move:
         return (self.rows_before + self.rows + self.rows_after) * width
 
 
-def box(view: View, ranges: Ranges, spread: bool) -> Box:
-    """What ``view`` has in ``ranges``. ``spread``: what the last axis steps over is left out."""
+def box(view: View, ranges: Ranges, packed: bool) -> Box:
+    """What ``view`` has in ``ranges``. ``packed``: what the last axis steps over is left out."""
     last = len(view.axes) - 1
-    return Box(tuple(_side(axis, ranges, spread or n != last) for n, axis in enumerate(view.axes)))
+    return Box(tuple(_side(axis, ranges, packed or n != last) for n, axis in enumerate(view.axes)))
 
 
 def _side(axis: Axis, ranges: Ranges, skip: bool) -> Side:

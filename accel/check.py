@@ -21,9 +21,9 @@ from math import gcd
 
 import numpy as np
 
+from weft.accel.execution_order import Tokens, execution_order, tokens_of
 from weft.accel.footprints import Footprint, Footprints, Pattern
-from weft.accel.service import Tokens, serve, tokens_of
-from weft.accel.touched import Array
+from weft.accel.memory_accesses import Array
 from weft.ir.accelerator import Accelerator, Operation, Watch
 from weft.ir.errors import StreamError
 from weft.ir.instruction_stream import Stream
@@ -91,7 +91,7 @@ class _Check:
         clocks = _Clocks(stream, tokens)
         end: tuple[int, int, list[int]] | None = None
         watches = [rule(stream.issues) for rule in stream.accelerator.rules]
-        for number in serve(_uncounted(stream)):
+        for number in execution_order(_uncounted(stream)):
             for flag in self._unwired[stream.issues[number].operation]:
                 if stream.issues[number].fields.get(flag):
                     raise self._error(

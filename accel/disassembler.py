@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from weft.accel.footprints import Footprint, Footprints
-from weft.accel.touched import Contents
+from weft.accel.memory_accesses import Contents
 from weft.ir.accelerator import Memory
 from weft.ir.instruction_stream import Issue, Stream
 

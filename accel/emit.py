@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from weft.accel.abilities import Compute
 from weft.accel.boxes import Box, Move, Ranges, box, moves, origin
-from weft.accel.cover import Constant, Held, Node, Tree
-from weft.accel.draft import Draft, Drafts, steps_of
+from weft.accel.capabilities import Compute
+from weft.accel.hardware_loops import Arrangement, Loop, arrange
+from weft.accel.instruction_selection import Constant, Held, Node, Tree
 from weft.accel.mapping import View
 from weft.accel.refusal import Refusal
+from weft.accel.sequential_program import SequentialIssue, SequentialProgram, steps_of
 from weft.accel.tiling import Slots, Tiling, loops_over, views
-from weft.accel.turns import Arrangement, Loop, arrange
 from weft.ir.accelerator import Accelerator
 
 Key = tuple[tuple[int, int, int], ...]  # first, count and step of each side
@@ -55,10 +55,10 @@ def emit(
     main: Mapping[str, int],
     blanks: Mapping[str, int],
     arranged: Arranged,
-) -> list[Draft]:
+) -> list[SequentialIssue]:
     """The instructions of ``tiling``. ``main``: where tensors begin in main memory, in elements;
     ``blanks``: where its memories have an element of zeros."""
-    return _Emission(machine, tiling, main, blanks, arranged).drafts()
+    return _Emission(machine, tiling, main, blanks, arranged).issues()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,11 @@ class _Emission:
         self.views = views(self.mapped)
         self.numbers = {id(view): n for n, view in enumerate(self.views)}
         self.places = [_Place(slots) for slots in tiling.slots]
-        self.made = Drafts(machine, blanks=blanks)
+        self.made = SequentialProgram(machine, blanks=blanks)
         written = {d for axis in self.mapped.target.axes for d in axis.coefficients}
         self.inner_folds = [d for d in tiling.order if d not in written]
 
-    def drafts(self) -> list[Draft]:
+    def issues(self) -> list[SequentialIssue]:
         for ranges in self.tiling.tiles():
             self._tile(ranges)
         return self.made.found
@@ -137,7 +137,7 @@ class _Emission:
         return _Part(view, found, base, origin(view, found, ranges))
 
     def _loaded(self, view: View, ranges: Ranges) -> _Part:
-        found = box(view, ranges, self.numbers[id(view)] in self.tiling.spread)
+        found = box(view, ranges, self.numbers[id(view)] in self.tiling.packed)
         return _Part(view, found, self._brought(view, found), origin(view, found, ranges))
 
     def _brought(self, view: View, found: Box) -> int:
@@ -229,11 +229,11 @@ class _Emission:
     ) -> None:
         """``loops`` by ``first``, where it is the first to add to an element, or ``compute``."""
         made = self._arranged(first, loops)
-        own = (*made.turns, *made.listed)
-        for moved, begins in steps_of(made.separate, bases):
+        own = (*made.hardware, *made.unrolled)
+        for moved, begins in steps_of(made.issued, bases):
             chosen = made if begins else self._arranged(compute, own)
             self.made.compute(
-                first if begins else compute, replace(chosen, separate=()) if begins else chosen,
+                first if begins else compute, replace(chosen, issued=()) if begins else chosen,
                 moved, {},
             )  # fmt: skip
 

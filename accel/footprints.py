@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.accel.touched import Analysed, Array, Contents, Reach, addresses, parameters
+from weft.accel.memory_accesses import (
+    Analysed,
+    Array,
+    Contents,
+    MemoryAccess,
+    addresses,
+    parameters,
+)
 from weft.ir.accelerator import Accelerator, Operation
 from weft.ir.errors import StreamError
 from weft.ir.instruction_stream import Issue
@@ -140,7 +147,7 @@ class Footprints:
         known = self._operations.get(operation)
         if known is None or not known.analysed.contents:
             return None
-        return frozenset(known.names[r.tensor] for r in known.analysed.reaches if r.writes)
+        return frozenset(known.names[r.tensor] for r in known.analysed.accesses if r.writes)
 
     def of(self, issue: Issue, contents: Contents) -> tuple[Footprint, ...]:
         """What ``issue`` touches, statement by statement, reads before writes; what memories hold
@@ -190,14 +197,17 @@ class Footprints:
         given = {t: contents[known.names[t]] for t in known.analysed.contents}
         _assumed(scop, values)
         found: list[_Moved] = []
-        for reach in known.analysed.reaches:
-            if sources and (reach.writes or reach.tensor not in known.analysed.contents):
+        for accessed in known.analysed.accesses:
+            if sources and (accessed.writes or accessed.tensor not in known.analysed.contents):
                 continue
-            unmoved = {**values, **dict.fromkeys(reach.bases, 0)}
-            order = addresses(reach, parameters(scop, unmoved), given)
-            name, bases = known.names[reach.tensor], tuple((b, defaults[b]) for b in reach.bases)
-            if order.size and not any(_same(other, name, reach, order) for other in found):
-                each = Footprint(name, reach.writes, reach.number, 0, Pattern(order))
+            unmoved = {**values, **dict.fromkeys(accessed.bases, 0)}
+            order = addresses(accessed, parameters(scop, unmoved), given)
+            name, bases = (
+                known.names[accessed.tensor],
+                tuple((b, defaults[b]) for b in accessed.bases),
+            )
+            if order.size and not any(_same(other, name, accessed, order) for other in found):
+                each = Footprint(name, accessed.writes, accessed.number, 0, Pattern(order))
                 found.append(_Moved(bases, each))
                 self._kept += order.size
         if self._kept > MAX_KEPT:
@@ -220,10 +230,10 @@ def _assumed(scop: Scop, values: Mapping[str, int]) -> None:
             )
 
 
-def _same(moved: _Moved, name: str, reach: Reach, order: Array) -> bool:
+def _same(moved: _Moved, name: str, accessed: MemoryAccess, order: Array) -> bool:
     """Whether another statement, or this one, has touched the same in the same way before."""
     memory, writes, _, _, pattern = moved.footprint
-    if (memory, writes) != (name, reach.writes) or len(moved.bases) != len(reach.bases):
+    if (memory, writes) != (name, accessed.writes) or len(moved.bases) != len(accessed.bases):
         return False
-    same = tuple(base for base, _ in moved.bases) == reach.bases
+    same = tuple(base for base, _ in moved.bases) == accessed.bases
     return same and np.array_equal(pattern.order, order)

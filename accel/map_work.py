@@ -1,8 +1,8 @@
 """Work as loops over an accelerator's instructions: all mappings of it, the shortest first.
 
-One choice of instruction and dims (``choices``) is a mapping where instructions begin its sums,
-compute what becomes of its results and store them (``cover``, ``store_results``), and where its
-tensors can lie as these want them (``views``).
+One choice of instruction and dims (``instruction_mapping``) is a mapping where instructions begin
+its sums, compute what becomes of its results and store them (``instruction_selection``,
+``store_results``), and where its tensors can lie as these want them (``tensor_layouts``).
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from weft.accel.abilities import Abilities, Compute, Transfer
-from weft.accel.choices import Choice, choices
-from weft.accel.cover import Cover, Held, Node, Tree, leaves, nodes
-from weft.accel.groups import together
+from weft.accel.block_diagonal import block_diagonal
+from weft.accel.capabilities import Capabilities, Compute, Transfer
+from weft.accel.instruction_mapping import InstructionMapping, instruction_mappings
+from weft.accel.instruction_selection import Held, InstructionSelector, Node, Tree, leaves, nodes
 from weft.accel.mapping import Mapping, View
-from weft.accel.misfits import result_misfit, sum_step
+from weft.accel.mismatches import result_mismatch, sum_step
 from weft.accel.refusal import Refusal
-from weft.accel.views import Element, Views
+from weft.accel.tensor_layouts import Element, TensorLayouts
 from weft.accel.work import Read, Work
 from weft.ir.accelerator import Accelerator, Memory
 from weft.ir.dtypes import DType
 from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, literal
 from weft.ir.scalar_match import matches
 
-Covers = dict[tuple[Expr, str], Cover]  # of an expression, over sums in a memory
+Selectors = dict[tuple[Expr, str], InstructionSelector]  # of an expression, over sums in a memory
 REASONS = 4  # that a refusal gives, of each of which there is one
 
 
-def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Mapping]:
+def mappings(work: Work, machine: Accelerator, found: Capabilities) -> Iterator[Mapping]:
     """All ways in which ``machine`` computes ``work``, those with the fewest turns first. Raises
     ``Refusal`` where there is none."""
     reasons: dict[str, None] = {}
@@ -39,7 +39,7 @@ def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Map
         yield one
     if not some and work.start is not None:
         block = max((n for c in found.computes for n in c.extents.values()), default=1)
-        for dense in together(work, block):
+        for dense in block_diagonal(work, block):
             for one in _made(dense, machine, found, reasons):
                 some = True
                 yield one
@@ -49,14 +49,14 @@ def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Map
 
 
 def _made(
-    work: Work, machine: Accelerator, found: Abilities, reasons: dict[str, None]
+    work: Work, machine: Accelerator, found: Capabilities, reasons: dict[str, None]
 ) -> Iterator[Mapping]:
-    covers: Covers = {}
+    selectors: Selectors = {}
     others: dict[str, None] = {}
-    every = list(choices(work, found, others))
+    every = list(instruction_mappings(work, found, others))
     for choice in sorted(every, key=lambda each: prod(each.extents.values())):
         try:
-            yield _Mapper(choice, machine, found, covers).mapping()
+            yield _Mapper(choice, machine, found, selectors).mapping()
         except Refusal as refusal:
             text = str(refusal)
             if not any(told.endswith(text.rpartition(": ")[2]) for told in reasons):
@@ -70,20 +70,24 @@ def _made(
 
 class _Mapper:
     def __init__(
-        self, choice: Choice, machine: Accelerator, found: Abilities, covers: Covers
+        self,
+        choice: InstructionMapping,
+        machine: Accelerator,
+        found: Capabilities,
+        selectors: Selectors,
     ) -> None:
         self.work, self.compute, self.operands = choice.work, choice.compute, choice.operands
         self.extents = choice.extents
-        self.machine, self.found, self.covers = machine, found, covers
-        self.views = Views(choice, machine, found)
+        self.machine, self.found, self.selectors = machine, found, selectors
+        self.views = TensorLayouts(choice, machine, found)
 
     def mapping(self) -> Mapping:
         """Raises ``Refusal`` where it is none."""
         work, compute, extents, views = self.work, self.compute, self.extents, self.views
-        cover = self._cover()
+        selector = self._selector()
         begin = None if compute is None else self._begin()
         first = None if compute is None else self._first(compute, begin)
-        stored = store_results(work, compute, cover, self.machine, self.found)
+        stored = store_results(work, compute, selector, self.machine, self.found)
         tree, transfer = stored.tree, stored.transfer
         root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
         element = views.results()
@@ -98,7 +102,7 @@ class _Mapper:
         operands = () if compute is None else self._operands(compute)
         start = None
         if compute is not None and begin is not None and first is None:
-            start = self._start(begin, cover, compute, element, target)
+            start = self._start(begin, selector, compute, element, target)
         reads = {leaf: views.leaf(leaf, element) for leaf in leaves(tree) if leaf != Held(0, own)}
         written = {d for axis in target.axes for d in axis.coefficients}
         folds = tuple(d for d in extents if d not in written)
@@ -145,12 +149,17 @@ class _Mapper:
         return None
 
     def _start(
-        self, begin: float, cover: Cover, compute: Compute, element: Element, target: View
+        self,
+        begin: float,
+        selector: InstructionSelector,
+        compute: Compute,
+        element: Element,
+        target: View,
     ) -> Tree | View:
         """What leaves what a sum begins with: operations, or a load of as much as there is room
         for at most."""
         memory = compute.target.memory
-        tree = cover.fill(begin, memory)
+        tree = selector.fill(begin, memory)
         if tree is not None:
             return tree
         if not any(t.into and t.local.memory == memory for t in self.found.transfers):
@@ -164,18 +173,18 @@ class _Mapper:
         room = depth // element.group(self.machine.memory(memory))
         return self.views.constant(begin, memory, element, min(prod(target.layout.blocks), room))
 
-    def _cover(self) -> Cover:
+    def _selector(self) -> InstructionSelector:
         """Trees of expressions; the same for all choices of dims."""
         home = "" if self.compute is None else self.compute.target.memory
         key = self.work.value, home
-        if key not in self.covers:
+        if key not in self.selectors:
             held = {0: frozenset({home})} if home else {}
             for number, read in enumerate(self.work.reads):
                 held[number + 1] = self._homes(read)
             types = {memory.name: memory.dtype for memory in self.machine.memories}
             loaded = frozenset(t.local.memory for t in self.found.transfers if t.into)
-            self.covers[key] = Cover(self.found.computes, held, types, loaded)
-        return self.covers[key]
+            self.selectors[key] = InstructionSelector(self.found.computes, held, types, loaded)
+        return self.selectors[key]
 
     def _homes(self, read: Read) -> frozenset[str]:
         """Memories that a tensor may be loaded into: of its type, or of a wider one."""
@@ -263,7 +272,11 @@ class Stored:
 
 
 def store_results(
-    work: Work, compute: Compute | None, cover: Cover, machine: Accelerator, found: Abilities
+    work: Work,
+    compute: Compute | None,
+    selector: InstructionSelector,
+    machine: Accelerator,
+    found: Capabilities,
 ) -> Stored:
     """How the value of ``work``, computed of the sums that ``compute`` leaves, comes to be stored.
     Raises ``Refusal`` where nothing computes or stores it."""
@@ -273,38 +286,42 @@ def store_results(
             continue
         memory = machine.memory(transfer.local.memory)
         if memory.dtype == value.dtype:
-            tree = cover.tree(value, memory.name)
+            tree = selector.tree(value, memory.name)
             if tree is not None:
                 return Stored(tree, transfer)
         for name, copied in _copies(memory.name, found):
             home = machine.memory(name)
             for match in matches(copied, value):
-                tree = cover.tree(match[0], home.name)
+                tree = selector.tree(match[0], home.name)
                 if tree is not None:
-                    return Stored(_copied(tree, memory.name, compute, cover), transfer)
+                    return Stored(_copied(tree, memory.name, compute, selector), transfer)
             if value.dtype == home.dtype and _is_low_part(copied):
-                parts = _in_parts(value, home, memory, compute, cover)
+                parts = _in_parts(value, home, memory, compute, selector)
                 if parts is not None:
                     planes = home.dtype.bits // memory.dtype.bits
                     return Stored(parts[0], transfer, planes, parts[1])
     homes = {t.local.memory for t in found.transfers if not t.into}
-    raise Refusal(result_misfit(work, compute, cover, homes))
+    raise Refusal(result_mismatch(work, compute, selector, homes))
 
 
 def _in_parts(
-    value: Expr, home: Memory, memory: Memory, compute: Compute | None, cover: Cover
+    value: Expr,
+    home: Memory,
+    memory: Memory,
+    compute: Compute | None,
+    selector: InstructionSelector,
 ) -> tuple[Tree, Tree] | None:
     """``value``, in ``home``, with its low part in ``memory``, and what moves the next part there;
     None where nothing does."""
-    tree = cover.tree(value, home.name)
+    tree = selector.tree(value, home.name)
     down = Load(0, (), home.dtype) >> literal(memory.dtype.bits, home.dtype)
-    between = cover.tree(down, home.name)
+    between = selector.tree(down, home.name)
     if tree is None or between is None:
         return None
-    return _copied(tree, memory.name, compute, cover), between
+    return _copied(tree, memory.name, compute, selector), between
 
 
-def _copies(memory: str, found: Abilities) -> list[tuple[str, Expr]]:
+def _copies(memory: str, found: Capabilities) -> list[tuple[str, Expr]]:
     """What operations leave in ``memory`` beside what they compute, and of what memory."""
     copies = {
         (compute.target.memory, copy.value)
@@ -315,7 +332,9 @@ def _copies(memory: str, found: Abilities) -> list[tuple[str, Expr]]:
     return sorted(copies, key=repr)
 
 
-def _copied(tree: Tree, memory: str, compute: Compute | None, cover: Cover) -> Tree:
+def _copied(
+    tree: Tree, memory: str, compute: Compute | None, selector: InstructionSelector
+) -> Tree:
     """``tree`` with an operation last that leaves its copy in ``memory``."""
     last = tree.compute if isinstance(tree, Node) else None
     if isinstance(tree, Held) and tree.number == 0:
@@ -323,7 +342,7 @@ def _copied(tree: Tree, memory: str, compute: Compute | None, cover: Cover) -> T
     if last is not None and any(copy.memory == memory for copy in last.copies):
         return tree
     home = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
-    again = cover.unchanged(tree, home)
+    again = selector.unchanged(tree, home)
     if again is None:
         raise Refusal("nothing moves its results to where they are stored from")
     return again

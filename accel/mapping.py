@@ -15,10 +15,10 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass
 from math import prod
 
-from weft.accel.abilities import Compute, Transfer
 from weft.accel.artifact import Layout
-from weft.accel.cover import Constant, Held, Node, Tree, turn_cycles
-from weft.accel.work import Diagonal, Work
+from weft.accel.capabilities import Compute, Transfer
+from weft.accel.instruction_selection import Constant, Held, Node, Tree, iteration_cycles
+from weft.accel.work import BlockDiagonal, Work
 from weft.ir.dtypes import DType
 
 
@@ -47,7 +47,7 @@ class View:
     expand: tuple[int, ...] = ()
     padded: bool = False
     value: float | None = None
-    diagonal: Diagonal | None = None
+    diagonal: BlockDiagonal | None = None
     group: int = 1
     source: View | None = None
     copy: Compute | None = None
@@ -92,6 +92,6 @@ class Mapping:
         groups either; 0 where there is no sum."""
         if self.compute is None:
             return 0.0
-        at_once = prod(self.compute.extents.values()) / turn_cycles(self.compute)
-        zeros = prod(view.diagonal.together for view in self.operands if view.diagonal)
+        at_once = prod(self.compute.extents.values()) / iteration_cycles(self.compute)
+        zeros = prod(view.diagonal.groups for view in self.operands if view.diagonal)
         return prod(self.work.extents.values()) / zeros / at_once

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.abilities import Abilities
 from weft.accel.artifact import Artifact, Layout, Placed, Role
-from weft.accel.banks import in_elements
+from weft.accel.banks import in_banks
+from weft.accel.capabilities import Capabilities
 from weft.accel.emit import Arranged, emit
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
 from weft.accel.micro_operations import with_lists
-from weft.accel.move_parts import needs_rows
+from weft.accel.split_moves import needs_rows
 from weft.accel.tiling import Tiling, views
 from weft.accel.tokens import with_tokens
 from weft.accel.work import Gather
@@ -108,7 +108,7 @@ def stored(view: View, array: Array) -> Array:
 def place(
     machine: Accelerator,
     plain: Accelerator,
-    found: Abilities,
+    found: Capabilities,
     tiling: Tiling,
     constants: Mapping[str, Array],
     arranged: Arranged,
@@ -118,16 +118,16 @@ def place(
     mapped = tiling.mapped
     placed, main, end = _placed(machine, mapped, constants)
     blanks, end = _blanks(machine, mapped, end)
-    drafts = emit(plain, tiling, main, blanks, arranged)
+    issues = emit(plain, tiling, main, blanks, arranged)
     at = _aligned(end, _word_bytes(machine, found))
-    drafts, words = with_lists(machine, found, drafts, at // _word_bytes(machine, found))
+    issues, words = with_lists(machine, found, issues, at // _word_bytes(machine, found))
     size = at + len(words) * _word_bytes(machine, found)
     image = np.zeros(_aligned(size, ALIGNMENT), np.uint8)
     given = {view.name: view for view in _in_main(mapped)}
     image[at:size] = np.array(words, np.uint32).view(np.uint8)
-    stream = with_tokens(machine, [in_elements(machine, plain, d) for d in drafts], len(image))
+    stream = with_tokens(machine, [in_banks(machine, plain, d) for d in issues], len(image))
     artifact = Artifact(stream, image, tuple(placed))
-    moved = sum(draft.moved for draft in drafts)
+    moved = sum(issue.moved for issue in issues)
     return Offloaded(tiling, artifact, given, mapped.write, moved).with_constants(constants)
 
 
@@ -182,7 +182,7 @@ def _one(machine: Accelerator, mapped: Mapped, view: View, role: Role, at: int) 
     return Placed(view.name, role, machine.memory(view.memory).dtype, layout, at)
 
 
-def _word_bytes(machine: Accelerator, found: Abilities) -> int:
+def _word_bytes(machine: Accelerator, found: Capabilities) -> int:
     for compute in found.computes:
         if compute.words is not None:
             return machine.memory(compute.words.memory).nbytes

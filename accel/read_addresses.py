@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import prod
 
-from weft.accel.abilities import Address, Bits, Step
+from weft.accel.capabilities import Address, Bits, Step
 from weft.ir.accelerator import Accelerator, Operation
 from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
 from weft.ir.scalar_polynomial import Polynomial, polynomial

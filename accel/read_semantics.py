@@ -1,7 +1,7 @@
-"""What operations of an accelerator can do, read off their semantics (``abilities``).
+"""What operations of an accelerator can do, read off their semantics (``capabilities``).
 
-Addresses are polynomials of fields and loops; what is none of the forms that ``abilities`` lists is
-of no use to the compiler, which says why.
+Addresses are polynomials of fields and loops; what is none of the forms that ``capabilities`` lists
+is of no use to the compiler, which says why.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.accel.abilities import Abilities, Address, Compute, Copy, Transfer, Turn, Words
+from weft.accel.capabilities import (
+    Address,
+    Capabilities,
+    Compute,
+    Copy,
+    HardwareLoop,
+    Transfer,
+    Words,
+)
 from weft.accel.read_addresses import Bounds, NotUnderstood, Reader, indices
 from weft.accel.read_transfer import read_transfer
 from weft.ir.accelerator import Accelerator, Operation
@@ -21,7 +29,7 @@ from weft.ir.scop import Access, Body, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions
 
 
-def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abilities:
+def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Capabilities:
     """What the operations of ``machine`` can do, whose semantics are ``semantics`` by name."""
     transfers: list[Transfer] = []
     computes: list[Compute] = []
@@ -38,7 +46,7 @@ def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abili
             transfers.append(found)
         else:
             computes.append(found)
-    return Abilities(tuple(transfers), tuple(computes), refusals)
+    return Capabilities(tuple(transfers), tuple(computes), refusals)
 
 
 def _where(scop: Scop) -> str:
@@ -169,12 +177,12 @@ class _Computation:
         every = self.reader.operation.encoding.fields
         return next((f.width for f in every if f.name == field), 0)
 
-    def _turn(self, dim: str, bounds: tuple[Expr, Expr]) -> Turn:
+    def _turn(self, dim: str, bounds: tuple[Expr, Expr]) -> HardwareLoop:
         low, high = bounds
         count = add(polynomial(high), scaled(polynomial(low), -1))
         if polynomial(low):
             raise NotUnderstood(f"{dim} does not begin at 0")
-        return Turn(dim, *self.reader.field(count, f"the number of turns along {dim}"))
+        return HardwareLoop(dim, *self.reader.field(count, f"the number of turns along {dim}"))
 
     def _words(self, statement: Statement, bounds: Bounds) -> Words | None:
         """The loop over micro-operations: one along which a memory of scalars is read."""

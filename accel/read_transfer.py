@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.accel.abilities import Address, Span, Transfer
+from weft.accel.capabilities import Address, Span, Transfer
 from weft.accel.read_addresses import Bounds, NotUnderstood, Reader, indices
 from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
 from weft.ir.scalar_polynomial import Polynomial, add, polynomial, scaled

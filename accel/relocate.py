@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from weft.accel.artifact import Artifact
-from weft.accel.touched import Analysed, Array, Reach, addresses, parameters
+from weft.accel.memory_accesses import Analysed, Array, MemoryAccess, addresses, parameters
 from weft.ir.accelerator import Memory, Operation
 from weft.ir.errors import StreamError
 from weft.ir.instruction_stream import Issue
@@ -65,7 +65,7 @@ class _Move:
 
     operation: Operation
     analysed: Analysed
-    reach: Reach
+    accessed: MemoryAccess
     memory: Memory
 
     @cached_property
@@ -73,7 +73,7 @@ class _Move:
         """Fields that are added to the address, and times what, the coarsest first."""
         names = {each.name for each in self.operation.encoding.fields if each.value is None}
         found = []
-        access = self.reach.access
+        access = self.accessed.access
         for monomial, factor in polynomial((access.body_indices or access.indices)[0]).items():
             match monomial:
                 case (Var(name),) if name in names and factor > 0:
@@ -104,7 +104,7 @@ class _Move:
         every = {each.name: each.value or 0 for each in self.operation.encoding.fields}
         scop = self.analysed.scop
         given = {p: {**every, **issue.fields}.get(p, 0) for p in scop.parameters}
-        return addresses(self.reach, parameters(scop, given), {})
+        return addresses(self.accessed, parameters(scop, given), {})
 
 
 def _moves(artifact: Artifact, name: str, analysed: Analysed) -> list[_Move]:
@@ -112,10 +112,10 @@ def _moves(artifact: Artifact, name: str, analysed: Analysed) -> list[_Move]:
     machine = artifact.stream.accelerator
     operation = machine.operation(name)
     found: dict[object, _Move] = {}
-    for reach in analysed.reaches:
-        memory = machine.memory(operation.memories.get(reach.tensor, reach.tensor))
+    for accessed in analysed.accesses:
+        memory = machine.memory(operation.memories.get(accessed.tensor, accessed.tensor))
         if memory.depth is None:
-            move = _Move(operation, analysed, reach, memory)
+            move = _Move(operation, analysed, accessed, memory)
             key = (memory.nbytes, tuple(move.fields))
             found.setdefault(key, move)
     return list(found.values())

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.abilities import Compute, Transfer
-from weft.accel.cover import Node, nodes, turn_cycles
+from weft.accel.capabilities import Compute, Transfer
+from weft.accel.hardware_loops import MAX_WORDS, WORD
+from weft.accel.instruction_selection import Node, iteration_cycles, nodes
 from weft.accel.mapping import View
 from weft.accel.tile_footprints import Footprint, Tiles
 from weft.accel.tile_grid import Array, Flags, Numbers
 from weft.accel.tiling import views
-from weft.accel.turns import MAX_WORDS, WORD
 from weft.ir.accelerator import Accelerator, Cost, Memory
 
 AT_ONCE = 512  # micro-operations that come with one transfer, about
@@ -43,9 +43,9 @@ class CostModel:
     another whose operations compute the same. ``buffers``: as in ``tiling.slots_for``."""
 
     def __init__(
-        self, tiles: Tiles, machine: Accelerator, spread: frozenset[int], buffers: int = 2
+        self, tiles: Tiles, machine: Accelerator, packed: frozenset[int], buffers: int = 2
     ) -> None:
-        self.tiles, self.machine, self.spread, self.buffers = tiles, machine, spread, buffers
+        self.tiles, self.machine, self.packed, self.buffers = tiles, machine, packed, buffers
         self.mapped = mapped = tiles.mapped
         self.views = views(mapped)
         self.moving = np.array(
@@ -55,7 +55,7 @@ class CostModel:
             ]
         )
         self.folds = np.array([dim in mapped.folds for dim in tiles.dims])
-        self.parts = [tiles.footprint(n, n in spread) for n in range(len(self.views))]
+        self.parts = [tiles.footprint(n, n in packed) for n in range(len(self.views))]
         assert mapped.write.transfer is not None, "results are stored"
         self.store = self._rates(mapped.write.transfer)
         self.rates = [None if v.transfer is None else self._rates(v.transfer) for v in self.views]
@@ -87,7 +87,7 @@ class CostModel:
                 n = number[id(source)]
                 one, elements = self.loading[n], self.parts[n].whole / source.group
                 assert one is not None, "it is loaded"
-                self.loading[n] = one + elements * turn_cycles(copy)
+                self.loading[n] = one + elements * iteration_cycles(copy)
 
     def _rates(self, transfer: Transfer) -> Rates:
         """On this machine, whatever the mapping was made for."""
@@ -134,7 +134,7 @@ class CostModel:
         def add(compute: Compute, turns: float, instructions: Array) -> None:
             own = self.machine.operation(compute.operation.name)
             compute = replace(compute, operation=own)
-            cycles = turns * turn_cycles(compute) + instructions * _overhead(compute)
+            cycles = turns * iteration_cycles(compute) + instructions * _overhead(compute)
             queue = compute.operation.queue
             busy[queue] = busy.get(queue, 0.0) + cycles
 
@@ -170,7 +170,7 @@ class CostModel:
         sizes = self.tiles.sizes
         if compute is None:
             return np.zeros_like(self.results), np.zeros_like(self.results)
-        own = len(compute.turns)
+        own = len(compute.loops)
         by_size = np.argsort(-sizes, axis=0, kind="stable")
         ranked = np.take_along_axis(sizes, by_size, axis=0)[own:]
         folds = self.folds[by_size][own:]
@@ -360,11 +360,11 @@ def _products_before(rows: Array) -> Array:
 
 def _overhead(compute: Compute) -> int:
     """Cycles of an instruction beside its turns."""
-    return max(0, compute.operation.takes(_once(compute)).cycles - turn_cycles(compute))
+    return max(0, compute.operation.takes(_once(compute)).cycles - iteration_cycles(compute))
 
 
 def _once(compute: Compute) -> dict[str, int]:
-    fields = {turn.field: 1 - turn.offset for turn in compute.turns}
+    fields = {loop.field: 1 - loop.offset for loop in compute.loops}
     if compute.words is not None:
         fields |= {compute.words.begin: 0, compute.words.end: 1}
     return fields

@@ -48,9 +48,9 @@ class Tiles:
         self.mean = self.extents / self.trips
         self._found: dict[tuple[int, bool], Footprint] = {}
 
-    def footprint(self, number: int, spread: bool) -> Footprint:
+    def footprint(self, number: int, packed: bool) -> Footprint:
         """Of view ``number`` of ``tiling.views``."""
-        return self._footprint(number, views(self.mapped)[number], spread)
+        return self._footprint(number, views(self.mapped)[number], packed)
 
     @property
     def written(self) -> Footprint:
@@ -66,15 +66,15 @@ class Tiles:
         found: Flags = self.written.whole == view.group * np.prod(np.array(own), axis=0)
         return found
 
-    def _footprint(self, number: int, view: View, spread: bool) -> Footprint:
-        key = number, spread
+    def _footprint(self, number: int, view: View, packed: bool) -> Footprint:
+        key = number, packed
         if key not in self._found:
-            self._found[key] = self._made(view, spread)
+            self._found[key] = self._made(view, packed)
         return self._found[key]
 
-    def _made(self, view: View, spread: bool) -> Footprint:
+    def _made(self, view: View, packed: bool) -> Footprint:
         last = len(view.axes) - 1
-        sides = [self._side(axis, spread or n != last) for n, axis in enumerate(view.axes)]
+        sides = [self._side(axis, packed or n != last) for n, axis in enumerate(view.axes)]
         one: Array = np.ones(self.sizes.shape[1])
         whole, every, inside = one, one, one
         for side in sides:

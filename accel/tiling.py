@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.accel.boxes import Box, Ranges, box, steps
+from weft.accel.hardware_loops import Loop
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
-from weft.accel.turns import Loop
 from weft.ir.accelerator import Accelerator
 
 
@@ -36,7 +36,7 @@ class Tiling:
     sizes: Mapping[str, int]
     order: tuple[str, ...]
     slots: tuple[Slots, ...]
-    spread: frozenset[int]  # views whose last axis is loaded without what it steps over
+    packed: frozenset[int]  # views whose last axis is loaded without what it steps over
 
     def tiles(self) -> Iterator[Ranges]:
         """All tiles in order: dim -> (first, count)."""
@@ -131,7 +131,7 @@ def slots_for(
     machine: Accelerator,
     sizes: Mapping[str, int],
     order: tuple[str, ...],
-    spread: frozenset[int],
+    packed: frozenset[int],
     buffers: int,
 ) -> tuple[Slots, ...] | None:
     """What each view has of its memory, or None where that is too little, or where more would be
@@ -142,7 +142,7 @@ def slots_for(
     if not _solid(mapped.write, ranges):
         return None
     size = [
-        machine.memory(view.memory).taken(box(view, ranges, n in spread).size * view.group)
+        machine.memory(view.memory).taken(box(view, ranges, n in packed).size * view.group)
         for n, view in enumerate(found)
     ]
     if mapped.compute is None:

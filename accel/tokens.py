@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.accel.draft import MAIN, Draft
 from weft.accel.refusal import Refusal
+from weft.accel.sequential_program import MAIN, SequentialIssue
 from weft.ir.accelerator import Accelerator, Wire
 from weft.ir.instruction_stream import Issue, Stream
 
@@ -40,13 +40,13 @@ class _Last:
     read: Array
 
 
-def with_tokens(machine: Accelerator, drafts: Sequence[Draft], main: int) -> Stream:
-    """``drafts`` in program order, each waiting for what it has to follow. ``main``: bytes of main
+def with_tokens(machine: Accelerator, issues: Sequence[SequentialIssue], main: int) -> Stream:
+    """``issues`` in program order, each waiting for what it has to follow. ``main``: bytes of main
     memory. Raises ``Refusal`` where a queue cannot wait for another one."""
     try:
-        return _Tokens(machine, drafts, main, False).stream()
+        return _Tokens(machine, issues, main, False).stream()
     except _TooMany:
-        return _Tokens(machine, drafts, main, True).stream()
+        return _Tokens(machine, issues, main, True).stream()
 
 
 class _TooMany(Exception):
@@ -55,10 +55,10 @@ class _TooMany(Exception):
 
 class _Tokens:
     def __init__(
-        self, machine: Accelerator, drafts: Sequence[Draft], main: int, handshakes: bool
+        self, machine: Accelerator, issues: Sequence[SequentialIssue], main: int, handshakes: bool
     ) -> None:
         self.handshakes = handshakes
-        self.machine, self.drafts = machine, drafts
+        self.machine, self.issues = machine, issues
         self.queues = [queue.name for queue in machine.queues]
         count = len(self.queues)
         depths = {m.name: m.depth for m in machine.memories if m.depth is not None}
@@ -70,21 +70,21 @@ class _Tokens:
         self.twins = {m.name: m.twin for m in machine.memories if m.twin}
         self.wires = {(wire.source, wire.sink): wire for wire in machine.wires}
         self.known = np.full((count, count), -1)  # by queue: what its last instruction knows
-        self.knew = np.full((len(drafts) + 1, count), -1)  # by instruction, at its end
-        self.flags: list[set[str]] = [set() for _ in range(len(drafts) + 1)]
+        self.knew = np.full((len(issues) + 1, count), -1)  # by instruction, at its end
+        self.flags: list[set[str]] = [set() for _ in range(len(issues) + 1)]
         self.members: list[list[int]] = [[] for _ in self.queues]  # by queue, in program order
         self.takers: dict[str, list[int]] = {wire.name: [] for wire in machine.wires}
 
     def stream(self) -> Stream:
-        issues = list(self.drafts)
-        for number, draft in enumerate(issues):
-            queue = self._queue(draft.operation)
-            self._wait(number, queue, self._needed(draft, queue))
+        issues = list(self.issues)
+        for number, issue in enumerate(issues):
+            queue = self._queue(issue.operation)
+            self._wait(number, queue, self._needed(issue, queue))
             self._ends(number, queue)
-            self._touch(number, draft, queue)
+            self._touch(number, issue, queue)
         if self.machine.last:
             self._finish(len(issues))
-            issues.append(Draft(self.machine.last, {}, ()))
+            issues.append(SequentialIssue(self.machine.last, {}, ()))
         return Stream(
             self.machine,
             tuple(
@@ -96,10 +96,10 @@ class _Tokens:
     def _queue(self, operation: str) -> int:
         return self.queues.index(self.machine.operation(operation).queue)
 
-    def _needed(self, draft: Draft, queue: int) -> Array:
-        """Of each queue, the last instruction that ``draft`` has to follow."""
+    def _needed(self, issue: SequentialIssue, queue: int) -> Array:
+        """Of each queue, the last instruction that ``issue`` has to follow."""
         needed = np.full(len(self.queues), -1)
-        for region in draft.regions:
+        for region in issue.regions:
             part = self._part(region.memory, region.begin, region.end)
             last = self.last[self.twins.get(region.memory, region.memory)]
             needed = np.maximum(needed, last.wrote[:, part].max(axis=1, initial=-1))
@@ -108,8 +108,8 @@ class _Tokens:
         needed[queue] = -1
         return needed
 
-    def _touch(self, number: int, draft: Draft, queue: int) -> None:
-        for region in draft.regions:
+    def _touch(self, number: int, issue: SequentialIssue, queue: int) -> None:
+        for region in issue.regions:
             part = self._part(region.memory, region.begin, region.end)
             last = self.last[self.twins.get(region.memory, region.memory)]
             (last.wrote if region.writes else last.read)[queue, part] = number
@@ -176,9 +176,9 @@ class _Tokens:
         """The last instruction follows all that write to main memory."""
         queue = self._queue(self.machine.last)
         last = np.full(len(self.queues), -1)
-        for n, draft in enumerate(self.drafts):
-            if any(region.memory == MAIN and region.writes for region in draft.regions):
-                last[self._queue(draft.operation)] = n
+        for n, issue in enumerate(self.issues):
+            if any(region.memory == MAIN and region.writes for region in issue.regions):
+                last[self._queue(issue.operation)] = n
         last[queue] = -1
         self._wait(number, queue, last)
         self._ends(number, queue)

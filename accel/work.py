@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.accel.normalise_scop import collapse_axes
 from weft.accel.refusal import Refusal
-from weft.accel.without_names import joined_axes
 from weft.ir.build import monoid
 from weft.ir.dtypes import DType
 from weft.ir.scalar_affine import Affine, Term, to_affine, to_expr
@@ -45,20 +45,20 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Diagonal:
+class BlockDiagonal:
     """An array that is made of a tensor: the tensor's axes in the ``order`` (group, row, column,
-    others), of sizes ``shape``; of ``together`` groups, rows and columns in blocks along the
+    others), of sizes ``shape``; of ``groups`` groups, rows and columns in blocks along the
     diagonal, and 0 elsewhere."""
 
     order: tuple[int, ...]
     shape: tuple[int, ...]
-    together: int
+    groups: int
 
     @property
     def made(self) -> tuple[int, ...]:
         """The sizes of what is made: group, rows, columns, others."""
         groups, rows, columns, *others = self.shape
-        return (groups // self.together, rows * self.together, columns * self.together, *others)
+        return (groups // self.groups, rows * self.groups, columns * self.groups, *others)
 
     def of(self, array: Array) -> Array:
         """What is made of ``array``."""
@@ -68,8 +68,8 @@ class Diagonal:
             sizes[place] = size
         split = array.reshape(sizes).transpose(self.order)
         found = np.zeros(self.made, array.dtype)
-        for n in range(self.together):
-            block = split[n :: self.together]
+        for n in range(self.groups):
+            block = split[n :: self.groups]
             found[:, n * rows : (n + 1) * rows, n * columns : (n + 1) * columns] = block
         return found
 
@@ -83,7 +83,7 @@ class Read:
     indices: tuple[Affine, ...]
     padded: bool = False
     outside: float = 0
-    diagonal: Diagonal | None = None
+    diagonal: BlockDiagonal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def work(scop: Scop) -> Work:
     """``scop``, a cluster that computes one tensor, as work for one instruction and what is done
     to its results. What can be computed where it is read has to be so
     (``inline_producer``). Raises ``Refusal`` where it is something else."""
-    scop = joined_axes(scop)
+    scop = collapse_axes(scop)
     if scop.parameters:
         raise Refusal(f"the size {scop.parameters[0]} is not known")
     updates = [s for s in scop.statements if s.update is not None]

@@ -21,7 +21,7 @@ FIRST = 64  # tilings of a grid that are looked at in all orders at once, at fir
 class Candidate:
     sizes: Mapping[str, int]
     order: tuple[str, ...]
-    spread: frozenset[int]
+    packed: frozenset[int]
     cycles: float
     bytes: float
 
@@ -37,17 +37,17 @@ def candidates(
 def ranked(tiles: Tiles, machine: Accelerator, most: int, *, buffers: int = 2) -> list[Candidate]:
     """``candidates`` among ``tiles``, which may be shared by machines that compute the same."""
     found: list[Candidate] = []
-    for spread in _spreads(tiles.mapped):
-        model = CostModel(tiles, machine, spread, buffers)
-        found += _best(model, _different(tiles, spread), most)
+    for packed in _spreads(tiles.mapped):
+        model = CostModel(tiles, machine, packed, buffers)
+        found += _best(model, _different(tiles, packed), most)
     found.sort(key=lambda c: (c.cycles, c.bytes))
     return found[:most]
 
 
-def _different(tiles: Tiles, spread: frozenset[int]) -> Flags:
-    """The tilings that are not the same without ``spread``."""
-    found = np.full(tiles.sizes.shape[1], not spread)
-    for n in spread:
+def _different(tiles: Tiles, packed: frozenset[int]) -> Flags:
+    """The tilings that are not the same without ``packed``."""
+    found = np.full(tiles.sizes.shape[1], not packed)
+    for n in packed:
         found |= tiles.footprint(n, True).whole != tiles.footprint(n, False).whole
     return found
 
@@ -85,7 +85,7 @@ def _candidate(
 ) -> Candidate:
     names = list(model.tiles.dims)
     sizes = {dim: int(model.tiles.sizes[n, number]) for dim, n in model.tiles.dims.items()}
-    return Candidate(sizes, tuple(names[n] for n in order), model.spread, cycles, moved)
+    return Candidate(sizes, tuple(names[n] for n in order), model.packed, cycles, moved)
 
 
 def missing_room(mapped: Mapped, machine: Accelerator) -> dict[str, int]:
@@ -100,9 +100,9 @@ def tilings(
     """The best of ``candidates``, with what each memory holds."""
     for each in candidates(mapped, machine, most, buffers=buffers):
         order = tuple(d for d in each.order if each.sizes[d] < mapped.extents[d])
-        slots = slots_for(mapped, machine, each.sizes, order, each.spread, buffers)
+        slots = slots_for(mapped, machine, each.sizes, order, each.packed, buffers)
         if slots is not None:
-            yield Tiling(mapped, each.sizes, order, slots, each.spread)
+            yield Tiling(mapped, each.sizes, order, slots, each.packed)
 
 
 def _spreads(mapped: Mapped) -> Iterator[frozenset[int]]:

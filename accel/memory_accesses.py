@@ -26,12 +26,12 @@ from weft.ir.scop import Access, Constraint, Scop, Statement
 
 Array = np.ndarray[Any, Any]
 Contents = Mapping[str, Array]  # arrays by the name of the semantics' tensor
-MAX_TURNS = 1 << 24  # of one instruction
+MAX_ITERATIONS = 1 << 24  # of one instruction
 MAX_NUMBER = 1 << 38  # of what addresses are products of
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class AccessedElements:
     """``addresses`` in the order of the turns; ``number``: of the statement, in textual order."""
 
     tensor: str
@@ -51,7 +51,7 @@ class Nest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class MemoryAccess:
     """One access of a memory: its address is ``bases`` and what ``addresses`` finds. ``dims``: that
     the rest of the address, or whether there is an access, depends on."""
 
@@ -66,22 +66,24 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Analysed:
-    """``reaches``: those of ``contents`` first in each statement, and none that an earlier
+    """``accesses``: those of ``contents`` first in each statement, and none that an earlier
     statement has as well; ``shape``: parameters, derived ones left out, that addresses without
     their bases depend on; ``contents``: tensors."""
 
     scop: Scop
-    reaches: tuple[Reach, ...]
+    accesses: tuple[MemoryAccess, ...]
     shape: tuple[str, ...]
     contents: tuple[str, ...]
 
 
-def touches(scop: Scop, fields: Mapping[str, int], contents: Contents) -> Iterator[Touch]:
+def memory_accesses(
+    scop: Scop, fields: Mapping[str, int], contents: Contents
+) -> Iterator[AccessedElements]:
     """What one instruction with these ``fields`` touches. Raises as ``analyse``, ``addresses``."""
     known = parameters(scop, fields)
-    for reach in analyse(scop).reaches:
-        found = addresses(reach, known, contents)
-        yield Touch(reach.tensor, found, reach.writes, reach.number)
+    for accessed in analyse(scop).accesses:
+        found = addresses(accessed, known, contents)
+        yield AccessedElements(accessed.tensor, found, accessed.writes, accessed.number)
 
 
 def parameters(scop: Scop, fields: Mapping[str, int]) -> dict[str, int]:
@@ -127,25 +129,33 @@ def analyse(scop: Scop) -> Analysed:
     moves = {name for name, count in added.items() if count == occurring[name]} & {
         *scop.parameters
     } - dict(scop.derived).keys()
-    reaches = [
-        Reach(a.tensor, writes, number, nest, a, _bases(a, moves), _moving(nest, a))
+    accesses = [
+        MemoryAccess(a.tensor, writes, number, nest, a, _bases(a, moves), _moving(nest, a))
         for number, nest, a, writes in found
     ]
-    reaches.sort(key=lambda r: (r.number, r.writes, r.tensor not in contents))
-    distinct = {_identity(reach): reach for reach in reversed(reaches)}
-    reaches = [reach for reach in reaches if distinct[_identity(reach)] is reach]
+    accesses.sort(key=lambda r: (r.number, r.writes, r.tensor not in contents))
+    distinct = {_identity(accessed): accessed for accessed in reversed(accesses)}
+    accesses = [accessed for accessed in accesses if distinct[_identity(accessed)] is accessed]
     shape = tuple(p for p in scop.parameters if p not in moves and p not in dict(scop.derived))
-    return Analysed(scop, tuple(reaches), shape, tuple(contents))
+    return Analysed(scop, tuple(accesses), shape, tuple(contents))
 
 
-def _identity(reach: Reach) -> tuple[object, ...]:
+def _identity(accessed: MemoryAccess) -> tuple[object, ...]:
     """What says which elements are touched: not the loops within elements."""
-    statement = reach.nest.statement
-    inner = {*statement.dims} - {*reach.dims}
-    sums = [each for each in reach.nest.sums if not each[0].variables() <= inner]
-    address, guard = _address(reach.access), reach.access.guard
-    sources = tuple(_sources(statement, reach.access))
-    return reach.tensor, reach.writes, address, sources, guard, tuple(sums), reach.nest.masks
+    statement = accessed.nest.statement
+    inner = {*statement.dims} - {*accessed.dims}
+    sums = [each for each in accessed.nest.sums if not each[0].variables() <= inner]
+    address, guard = _address(accessed.access), accessed.access.guard
+    sources = tuple(_sources(statement, accessed.access))
+    return (
+        accessed.tensor,
+        accessed.writes,
+        address,
+        sources,
+        guard,
+        tuple(sums),
+        accessed.nest.masks,
+    )
 
 
 def _bases(access: Access, moves: set[str]) -> tuple[str, ...]:
@@ -237,13 +247,13 @@ def _not_understood(statement: Statement, what: str, why: str) -> CompileError:
 # ---- for one instruction -------------------------------------------------------------------------
 
 
-def addresses(reach: Reach, known: Mapping[str, int], contents: Contents) -> Array:
+def addresses(accessed: MemoryAccess, known: Mapping[str, int], contents: Contents) -> Array:
     """The addresses, in the order of the turns, for parameters of these values.
 
     Raises ``StreamError`` (WEFT-E1040) where an instruction has too many turns to look at, numbers
     are too large, or micro-operations are read where there are none.
     """
-    nest, dims = reach.nest, reach.dims
+    nest, dims = accessed.nest, accessed.dims
     statement = nest.statement
     if large := [f"{name} = {v}" for name, v in known.items() if abs(v) > MAX_NUMBER]:
         raise StreamError("WEFT-E1040", large[0], why=f"addresses are made of up to {MAX_NUMBER:,}")
@@ -253,9 +263,9 @@ def addresses(reach: Reach, known: Mapping[str, int], contents: Contents) -> Arr
     turns = 1
     for dim in dims:
         turns *= ranges[dim][1] - ranges[dim][0] + 1
-    if turns > MAX_TURNS:
+    if turns > MAX_ITERATIONS:
         raise StreamError(
-            "WEFT-E1040", f"{turns:,} turns", why=f"an instruction has {MAX_TURNS:,} at most"
+            "WEFT-E1040", f"{turns:,} turns", why=f"an instruction has {MAX_ITERATIONS:,} at most"
         )
     values: dict[str, Array] = {name: np.asarray(value, np.int64) for name, value in known.items()}
     for dim in statement.dims:
@@ -274,9 +284,9 @@ def addresses(reach: Reach, known: Mapping[str, int], contents: Contents) -> Arr
             )
         return held[place]
 
-    found = evaluate(_address(reach.access), values, load)
+    found = evaluate(_address(accessed.access), values, load)
     full = np.broadcast_shapes(*(v.shape for v in values.values()))
-    held = np.broadcast_to(_holds((*nest.masks, *reach.access.guard), values), full)
+    held = np.broadcast_to(_holds((*nest.masks, *accessed.access.guard), values), full)
     every: Array = np.broadcast_to(found, full)[held]
     return every
 

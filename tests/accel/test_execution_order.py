@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.accel.random_streams import pipelined, random_artifact, without
+from weft.accel.execution_order import ORDERS, Order, execution_order, tokens_of
 from weft.accel.machines.vta import Config, vta
-from weft.accel.service import ORDERS, Order, serve, tokens_of
 from weft.accel.timing import timing
 from weft.ir.accelerator import Queue
 from weft.ir.errors import StreamError
@@ -36,25 +36,25 @@ def allowed(stream: Stream, order: list[int]) -> bool:
 
 def test_all_orders_are_allowed_and_differ() -> None:
     stream = pipelined(SMALL, 5, rows=3).stream
-    orders = [list(serve(stream, order)) for order in EVERY]
+    orders = [list(execution_order(stream, order)) for order in EVERY]
     assert all(allowed(stream, order) for order in orders)
     assert len({tuple(order) for order in orders}) >= 4
-    assert list(serve(stream, 7)) == list(serve(stream, 7))
+    assert list(execution_order(stream, 7)) == list(execution_order(stream, 7))
 
 
 def test_one_queue_after_the_other() -> None:
     issues = (Issue("load_inp", {}), Issue("store", {}), Issue("gemm", {}), Issue("load_wgt", {}))
     stream = Stream(vta(), issues)
-    assert list(serve(stream, "first")) == [0, 3, 2, 1]
-    assert list(serve(stream, "last")) == [1, 2, 0, 3]
-    assert list(serve(stream, "turns")) == [2, 1, 0, 3]
+    assert list(execution_order(stream, "first")) == [0, 3, 2, 1]
+    assert list(execution_order(stream, "last")) == [1, 2, 0, 3]
+    assert list(execution_order(stream, "turns")) == [2, 1, 0, 3]
 
 
 def test_a_full_queue_holds_up_all_others() -> None:
     machine = replace(vta(), queues=tuple(Queue(q.name, 2) for q in vta().queues))
     store = Issue("store", {})
     stream = Stream(machine, (*[Issue("gemm", {})] * 4, store))
-    assert list(serve(stream, "last")) == [0, 1, 4, 2, 3]
+    assert list(execution_order(stream, "last")) == [0, 1, 4, 2, 3]
 
 
 def test_what_never_ends_in_one_order_does_in_none() -> None:
@@ -77,7 +77,7 @@ def _ends(stream: Stream, order: Order | None) -> bool:
         if order is None:
             timing(stream)
         else:
-            list(serve(stream, order))
+            list(execution_order(stream, order))
     except StreamError as error:
         assert error.code == "WEFT-E1005"
         return False
@@ -87,7 +87,7 @@ def _ends(stream: Stream, order: Order | None) -> bool:
 def test_what_waits_for_ever_is_named() -> None:
     stream = Stream(vta(), (Issue("gemm", {"pop_prev": 1}), Issue("store", {"pop_prev": 1})))
     with pytest.raises(StreamError) as caught:
-        list(serve(stream))
+        list(execution_order(stream))
     assert "instruction 0 (gemm) waits for a token from load to compute" in str(caught.value)
     assert "instruction 1 (store) waits for a token from compute to store" in str(caught.value)
 
@@ -95,12 +95,12 @@ def test_what_waits_for_ever_is_named() -> None:
 def test_more_than_a_queue_holds_before_what_it_waits_for() -> None:
     push = Issue("load_inp", {"push_next": 1})
     waits = [Issue("gemm", {"pop_prev": 1}), *[Issue("gemm", {})] * 511]
-    assert len(list(serve(Stream(vta(), (*waits, push))))) == 513
+    assert len(list(execution_order(Stream(vta(), (*waits, push))))) == 513
     with pytest.raises(StreamError, match="instruction 512 waits for room"):
-        list(serve(Stream(vta(), (*waits, Issue("gemm", {}), push))))
+        list(execution_order(Stream(vta(), (*waits, Issue("gemm", {}), push))))
 
 
 def test_more_tokens_than_are_counted() -> None:
     stream = Stream(vta(), (Issue("load_inp", {"push_next": 1}),) * 256)
     with pytest.raises(StreamError, match="WEFT-E1005: more than 255 tokens from load to compute"):
-        list(serve(stream))
+        list(execution_order(stream))

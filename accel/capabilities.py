@@ -53,7 +53,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class HardwareLoop:
     dim: str
     field: str
     offset: int = 0
@@ -80,7 +80,7 @@ class Compute:
     operation: Operation
     step: Statement
     extents: Mapping[str, int]
-    turns: tuple[Turn, ...]
+    loops: tuple[HardwareLoop, ...]
     words: Words | None
     target: Address
     operands: tuple[Address, ...]
@@ -131,7 +131,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Abilities:
+class Capabilities:
     """``refusals``: operation -> why it is of no use."""
 
     transfers: tuple[Transfer, ...]

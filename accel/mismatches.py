@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from weft.accel.abilities import Compute
-from weft.accel.cover import Cover, Node
-from weft.accel.field_numbers import number_of
+from weft.accel.capabilities import Compute
+from weft.accel.immediates import can_produce
+from weft.accel.instruction_selection import InstructionSelector, Node
 from weft.accel.work import Work
 from weft.ir.scalar_expr import (
     Apply,
@@ -41,7 +41,7 @@ def sum_step(work: Work) -> str:
     return f"{work.statement.writes[0].tensor} is a {kind} of {terms} in {update.monoid.dtypes[0]}"
 
 
-def sum_misfit(work: Work, compute: Compute, refusals: Sequence[str]) -> str:
+def sum_mismatch(work: Work, compute: Compute, refusals: Sequence[str]) -> str:
     """Why ``compute`` does not do the sum of ``work``; ``refusals``: of each choice of loops."""
     own, theirs = work.statement.update, compute.step.update
     assert own is not None and theirs is not None, "both fold"
@@ -74,7 +74,9 @@ def place_of(compute: Compute) -> str:
     return f"{compute.operation.name}{place}"
 
 
-def result_misfit(work: Work, compute: Compute | None, cover: Cover, storable: set[str]) -> str:
+def result_mismatch(
+    work: Work, compute: Compute | None, selector: InstructionSelector, storable: set[str]
+) -> str:
     """Why nothing computes what becomes of ``work``, or leaves it where it is stored from."""
     names = _names(work)
     target = work.write.tensor
@@ -84,22 +86,22 @@ def result_misfit(work: Work, compute: Compute | None, cover: Cover, storable: s
     if not storable:
         return f"{text}; nothing copies it to main memory"
     homes = " or ".join(sorted(storable))
-    done = _done(work.value, cover)
+    done = _done(work.value, selector)
     if work.value in done or isinstance(work.value, Load):
         text += f"; it can be computed, but is stored from {homes}, where nothing brings it"
     elif done:
         parts = ", ".join(_shown(each, names) for each in done)
         text += f"; {parts} can be computed, what follows cannot, or is not in {homes} then"
-    if not cover.patterns:
+    if not selector.patterns:
         return f"{text}; no operation computes element by element"
-    told = list(dict.fromkeys(_compared(work.value, cover, names)))[:SHOWN]
+    told = list(dict.fromkeys(_compared(work.value, selector, names)))[:SHOWN]
     return f"{text}. " + ". ".join(told)
 
 
-def _compared(value: Expr, cover: Cover, names: Sequence[str]) -> Iterator[str]:
+def _compared(value: Expr, selector: InstructionSelector, names: Sequence[str]) -> Iterator[str]:
     """What each operation does, those first that do the most of ``value``."""
     found = []
-    for pattern in cover.patterns:
+    for pattern in selector.patterns:
         own = pattern.value
         if isinstance(own, Literal):
             continue
@@ -130,7 +132,7 @@ def _different(
     if isinstance(pattern, Load):
         return nowhere if pattern.dtype == expr.dtype else here
     if not _has_loads(pattern):
-        return nowhere if number_of(compute, pattern, expr) else here
+        return nowhere if can_produce(compute, pattern, expr) else here
     same = type(pattern) is type(expr) and pattern.dtype == expr.dtype
     ops = [getattr(each, "op", "") for each in (pattern, expr)]
     if not same or ops[0] != ops[1] or not isinstance(pattern, Apply | Cast | Select):
@@ -160,15 +162,15 @@ def _holds(expr: Expr, compute: Compute) -> str:
     return f" ({text})" if text else ""
 
 
-def _done(value: Expr, cover: Cover) -> list[Expr]:
+def _done(value: Expr, selector: InstructionSelector) -> list[Expr]:
     """The largest parts of ``value`` that operations compute."""
     found: list[Expr] = []
-    memories = sorted({each.target.memory for each in cover.patterns})
+    memories = sorted({each.target.memory for each in selector.patterns})
     inside: set[int] = set()
     for each in reversed(list(walk(value))):  # what it is made of comes later
         if id(each) in inside:
             inside |= {id(child) for child in each.children}
-        elif any(isinstance(cover.tree(each, memory), Node) for memory in memories):
+        elif any(isinstance(selector.tree(each, memory), Node) for memory in memories):
             inside |= {id(child) for child in each.children}
             if any(isinstance(part, Apply) for part in walk(each)):
                 found.append(each)

@@ -40,7 +40,7 @@ def tokens_of(stream: Stream) -> Tokens:
     )
 
 
-def serve(stream: Stream, order: Order = "first") -> Iterator[int]:
+def execution_order(stream: Stream, order: Order = "first") -> Iterator[int]:
     """The numbers of all instructions, in an order in which they may run.
 
     ``first``: always the first queue that can; ``last``; ``turns``: one after the other; a number:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from weft.accel.abilities import Span, Transfer
 from weft.accel.boxes import Move
+from weft.accel.capabilities import Span, Transfer
 from weft.accel.refusal import Refusal
 
 
-def parts_of(transfer: Transfer, move: Move) -> Iterator[Move]:
+def split_move(transfer: Transfer, move: Move) -> Iterator[Move]:
     """Raises ``Refusal`` where ``transfer`` cannot do it at all."""
     if _fits(transfer, move):
         yield move

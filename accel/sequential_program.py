@@ -3,8 +3,8 @@
     Draft  ::= operation, fields, regions: Region…, words
     Region ::= memory, begin, end, writes
 
-``words`` are the micro-operations that it steps through, which are loaded later. ``Drafts``
-collects drafts, from moves and loops.
+``words`` are the micro-operations that it steps through, which are loaded later.
+``SequentialProgram`` collects drafts, from moves and loops.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from itertools import product
 
 import numpy as np
 
-from weft.accel.abilities import Address, Compute, Transfer
 from weft.accel.boxes import Move
-from weft.accel.move_parts import parts_of
+from weft.accel.capabilities import Address, Compute, Transfer
+from weft.accel.hardware_loops import Arrangement, Loop
 from weft.accel.refusal import Refusal
-from weft.accel.turns import Arrangement, Loop
+from weft.accel.split_moves import split_move
 from weft.ir.accelerator import Accelerator
 
 Words = tuple[int, ...]
@@ -36,7 +36,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SequentialIssue:
     operation: str
     fields: Mapping[str, int]
     regions: tuple[Region, ...]
@@ -48,11 +48,11 @@ MAIN = "main memory"
 
 
 @dataclass(slots=True)
-class Drafts:
+class SequentialProgram:
     """``blanks``: of main memories, an element that is 0 and stays so."""
 
     machine: Accelerator
-    found: list[Draft] = field(default_factory=list)
+    found: list[SequentialIssue] = field(default_factory=list)
     blanks: Mapping[str, int] = field(default_factory=dict)
 
     def move(
@@ -66,7 +66,7 @@ class Drafts:
     ) -> None:
         """``move`` by ``transfer``: ``local`` is the begin of the box, ``main`` the tensor's, in
         addresses, of ``row_bytes`` bytes in main memory; elements take ``group``."""
-        for part in parts_of(transfer, _grouped(move, group)):
+        for part in split_move(transfer, _grouped(move, group)):
             begin = self.blanks[transfer.main.memory] if part.blank else main + part.main
             fields = _based(transfer.local, local + part.local)
             fields |= _based(transfer.main, begin if part.rows else 0)
@@ -80,7 +80,7 @@ class Drafts:
                 regions.append(Region(MAIN, first, last, not transfer.into))
             moved = part.rows * part.columns * row_bytes
             name = transfer.operation.name
-            self.found.append(Draft(name, fields, tuple(regions), moved=moved))
+            self.found.append(SequentialIssue(name, fields, tuple(regions), moved=moved))
 
     def compute(
         self,
@@ -90,7 +90,7 @@ class Drafts:
         numbers: Mapping[str, int],
     ) -> None:
         """``compute`` over the loops of ``made``, from ``bases`` on, the target's first."""
-        for moved, _ in steps_of(made.separate, bases):
+        for moved, _ in steps_of(made.issued, bases):
             self._one(compute, made, moved, numbers)
 
     def _one(
@@ -98,10 +98,10 @@ class Drafts:
     ) -> None:
         addresses = (compute.target, *compute.operands)
         fields = dict(numbers)
-        for turn, loop in zip(compute.turns, made.turns, strict=True):
-            fields[turn.field] = loop.extent - turn.offset
+        for own, loop in zip(compute.loops, made.hardware, strict=True):
+            fields[own.field] = loop.extent - own.offset
             for address, step in zip(addresses, loop.steps, strict=True):
-                name = address.steps.get(turn.dim, 0)
+                name = address.steps.get(own.dim, 0)
                 if isinstance(name, str) and loop.extent > 1:
                     fields[name] = step
         words = self._words(compute, made, bases)
@@ -113,9 +113,9 @@ class Drafts:
             if name in encoding:
                 fields[name] = fields.get(other, 0)
         self._check(compute.operation.name, fields)
-        loops = (*made.turns, *made.listed)
+        loops = (*made.hardware, *made.unrolled)
         regions = [
-            _touched(a, base, loops, n)
+            _region(a, base, loops, n)
             for n, (a, base) in enumerate(zip(addresses, bases, strict=True))
         ]
         target = regions[0]
@@ -123,7 +123,9 @@ class Drafts:
             Region(m, target.begin, target.end, True)
             for m in (target.memory, *(copy.memory for copy in compute.copies))
         ]
-        self.found.append(Draft(compute.operation.name, fields, (*regions, *written), words))
+        self.found.append(
+            SequentialIssue(compute.operation.name, fields, (*regions, *written), words)
+        )
 
     def _words(self, compute: Compute, made: Arrangement, bases: Sequence[int]) -> Words | None:
         """The micro-operations of the loops that are listed."""
@@ -135,8 +137,8 @@ class Drafts:
             if address.bits is None:
                 continue
             place = np.full((), base)
-            for k, loop in enumerate(made.listed):
-                shape = [-1 if j == k else 1 for j in range(len(made.listed))]
+            for k, loop in enumerate(made.unrolled):
+                shape = [-1 if j == k else 1 for j in range(len(made.unrolled))]
                 place = place + (np.arange(loop.extent) * loop.steps[n]).reshape(shape)
             if place.min() < 0 or int(place.max()) >> address.bits.width:
                 raise Refusal(f"an element of {address.memory} has no place in a micro-operation")
@@ -145,7 +147,7 @@ class Drafts:
                 own = self._micro_fields.get(other)
                 if own == address.bits.place:
                     word = word + (place << self._micro_fields[name])
-        whole = np.broadcast_to(word, [loop.extent for loop in made.listed])
+        whole = np.broadcast_to(word, [loop.extent for loop in made.unrolled])
         return tuple(whole.reshape(-1).tolist())
 
     @property
@@ -169,7 +171,7 @@ def steps_of(loops: Sequence[Loop], bases: Sequence[int]) -> Iterator[tuple[list
         yield moved, all(not i or loop.steps[0] for i, loop in turns)
 
 
-def _touched(address: Address, base: int, loops: Sequence[Loop], number: int) -> Region:
+def _region(address: Address, base: int, loops: Sequence[Loop], number: int) -> Region:
     reach = [(loop.extent - 1) * loop.steps[number] for loop in loops]
     low = base + sum(min(0, r) for r in reach)
     end = base + sum(max(0, r) for r in reach) + address.group

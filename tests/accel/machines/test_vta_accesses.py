@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.accel.machines.vta import Config, micro_op, vta
-from weft.accel.touched import touches
+from weft.accel.memory_accesses import memory_accesses
 from weft.offload.accelerators import kernel_of
 
 CONFIG = Config(log_batch=1, log_block=3, log_wgt_buff_size=14)
@@ -22,7 +22,7 @@ def found(name: str, contents: Mapping[str, Array], **fields: int) -> dict[tuple
     scop = kernel_of(VTA, VTA.operation(name)).scop
     every = {each.name: 0 for each in VTA.operation(name).encoding.fields}
     parts: dict[tuple[str, bool], list[Array]] = {}
-    for touch in touches(scop, {**every, **fields}, contents):
+    for touch in memory_accesses(scop, {**every, **fields}, contents):
         parts.setdefault((touch.tensor, touch.writes), []).append(touch.addresses)
     return {key: np.unique(np.concatenate(each)) for key, each in parts.items()}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from weft.accel.work import Diagonal, Gather, Read, Work
+from weft.accel.work import BlockDiagonal, Gather, Read, Work
 from weft.ir.scalar_affine import Affine, to_expr, variable
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
 from weft.ir.scop import Access, Constraint, Scop, Statement, Tensor
@@ -33,7 +33,7 @@ class _Groups:
     w: int
 
 
-def together(work: Work, block: int) -> Iterator[Work]:
+def block_diagonal(work: Work, block: int) -> Iterator[Work]:
     """``work`` with as many groups together as fill blocks of ``block``, if it has groups."""
     for found in _found(work):
         groups = work.extents[found.group]
@@ -170,7 +170,7 @@ def _weights(work: Work, found: _Groups, m: int) -> Read | None:
     if any(split.count(n) != 1 or sizes[split.index(n)] != size for n, size in wanted.items()):
         return None
     order = [split.index(n) for n in wanted] + [n for n, s in enumerate(split) if s == "other"]
-    diagonal = Diagonal(tuple(order), tuple(sizes[n] for n in order), m)
+    diagonal = BlockDiagonal(tuple(order), tuple(sizes[n] for n in order), m)
     first = [_affine({name: 1}, 0) for name in (found.group, ROWS, COLUMNS)]
     return replace(read, indices=(*first, *rest), diagonal=diagonal)
 

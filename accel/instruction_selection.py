@@ -18,8 +18,8 @@ from functools import partial
 
 import numpy as np
 
-from weft.accel.abilities import Compute
-from weft.accel.field_numbers import after, immediates, with_numbers
+from weft.accel.capabilities import Compute
+from weft.accel.immediates import after, immediates, with_immediates
 from weft.ir.dtypes import DType
 from weft.ir.scalar_expr import (
     Apply,
@@ -68,7 +68,7 @@ class Node:
     @property
     def cycles(self) -> int:
         """Of one turn, this operation's alone, about."""
-        return turn_cycles(self.compute)
+        return iteration_cycles(self.compute)
 
 
 Tree = Held | Constant | Node
@@ -123,7 +123,7 @@ def _place(tree: Tree) -> Tree:
     return tree
 
 
-class Cover:
+class InstructionSelector:
     """Trees for expressions over ``Load(number)``; ``held``: where each of them may be, converted
     to what the memory has by its ``types``; ``loaded``: memories that numbers may be loaded into,
     None: all."""
@@ -167,7 +167,7 @@ class Cover:
         """``tree`` with an operation last that changes nothing."""
         for pattern in self.patterns:
             if pattern.target.memory == memory and not pattern.operands:
-                for fields, value in with_numbers(pattern, {0}):
+                for fields, value in with_immediates(pattern, {0}):
                     if isinstance(value, Load) and value.source == 0:
                         return Node(pattern, fields, tree)
         return None
@@ -179,7 +179,7 @@ class Cover:
         for pattern in self.patterns:
             if pattern.target.memory != memory or pattern.operands or not immediates(pattern):
                 continue
-            for fields, value in with_numbers(pattern, [int(end), int(end - start)]):
+            for fields, value in with_immediates(pattern, [int(end), int(end - start)]):
                 if evaluate(value, {}, lambda *_: np.asarray(start)) == end:
                     yield pattern, fields
 
@@ -254,7 +254,7 @@ class Cover:
     def _with(self, pattern: Compute, numbers: frozenset[int]) -> list[tuple[dict[str, int], Expr]]:
         key = pattern.operation.name, numbers
         if key not in self._made:
-            self._made[key] = list(with_numbers(pattern, numbers))
+            self._made[key] = list(with_immediates(pattern, numbers))
         return self._made[key]
 
     def _node(
@@ -337,7 +337,7 @@ def is_elementwise(compute: Compute) -> bool:
     inside = {i.name for i in step.writes[0].indices if isinstance(i, Var)}
     if {d for d, n in compute.extents.items() if n > 1} - inside or compute.first is not None:
         return False
-    if any(turn.dim not in compute.target.steps for turn in compute.turns):
+    if any(loop.dim not in compute.target.steps for loop in compute.loops):
         return False
     return all(read.indices == step.writes[0].indices for read in step.reads)
 
@@ -356,11 +356,11 @@ def _cycles(tree: Tree) -> int:
     )
 
 
-def turn_cycles(compute: Compute) -> int:
+def iteration_cycles(compute: Compute) -> int:
     """Cycles of one turn."""
-    fields = {turn.field: 1 - turn.offset for turn in compute.turns}
+    fields = {loop.field: 1 - loop.offset for loop in compute.loops}
     if compute.words is None:
-        many = {compute.turns[0].field: 65 - compute.turns[0].offset} if compute.turns else {}
+        many = {compute.loops[0].field: 65 - compute.loops[0].offset} if compute.loops else {}
         more = compute.operation.takes({**fields, **many}).cycles
         return max(1, (more - compute.operation.takes(fields).cycles) // 64)
     begin, end = compute.words.begin, compute.words.end

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import product
 from math import prod
 
-from weft.accel.abilities import Compute
+from weft.accel.capabilities import Compute
 from weft.ir.scalar_expr import (
     Apply,
     Cast,
@@ -37,23 +37,27 @@ def immediates(compute: Compute) -> list[str]:
     return sorted(found)
 
 
-def with_numbers(compute: Compute, numbers: Iterable[int]) -> Iterator[tuple[dict[str, int], Expr]]:
+def with_immediates(
+    compute: Compute, numbers: Iterable[int]
+) -> Iterator[tuple[dict[str, int], Expr]]:
     """What it leaves, with each of the ``numbers`` in its field; with none if it has none."""
     names = immediates(compute)
-    for fields in _filled(compute, numbers):
+    for fields in _assignments(compute, numbers):
         made = compute.value if not names else rewrite(compute.value, partial(_put, fields=fields))
         yield fields, made
 
 
-def number_of(compute: Compute, number: Expr, wanted: Expr) -> bool:
+def can_produce(compute: Compute, number: Expr, wanted: Expr) -> bool:
     """Whether some numbers in the fields of ``compute`` make ``wanted`` of ``number``."""
     if not isinstance(wanted, Literal):
         return False
     values = {0} if wanted.dtype.is_float else {0, int(wanted.value), -int(wanted.value)}
-    return any(rewrite(number, partial(_put, fields=f)) == wanted for f in _filled(compute, values))
+    return any(
+        rewrite(number, partial(_put, fields=f)) == wanted for f in _assignments(compute, values)
+    )
 
 
-def _filled(compute: Compute, numbers: Iterable[int]) -> Iterator[dict[str, int]]:
+def _assignments(compute: Compute, numbers: Iterable[int]) -> Iterator[dict[str, int]]:
     """Numbers for the fields that it computes with."""
     names = immediates(compute)
     holds = compute.operation.holds

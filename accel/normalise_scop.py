@@ -16,7 +16,7 @@ from weft.ir.scalar_expr import Expr, Literal, Load, literal, rewrite, substitut
 from weft.ir.scop import Access, Body, Scop, Statement
 
 
-def without_names(scop: Scop) -> Scop:
+def inline_scalars(scop: Scop) -> Scop:
     """``scop`` without temporaries of no dimensions that are written once, and read in the same
     iteration, before what they were computed from changes."""
     for tensor in scop.tensors:
@@ -98,7 +98,7 @@ def _shifted(node: Expr, by: int) -> Expr | None:
 # where a reshape stands between them: that of the groups of a convolution, say.
 
 
-def joined_axes(scop: Scop) -> Scop:
+def collapse_axes(scop: Scop) -> Scop:
     """``scop`` with neighbouring axes of its temporaries as one where that spares divisions."""
     for tensor in scop.tensors:
         if tensor.role == "temp":
@@ -166,7 +166,7 @@ def _joined(scop: Scop, tensor: str, axis: int) -> Scop:
 # Then a field of an instruction may hold it.
 
 
-def known_numbers(scop: Scop, constants: Mapping[str, np.ndarray[Any, Any]]) -> Scop:
+def fold_scalar_constants(scop: Scop, constants: Mapping[str, np.ndarray[Any, Any]]) -> Scop:
     """``scop`` with the numbers among ``constants``, by names of its tensors, in their places."""
     numbers = {
         name: array.reshape(-1)[0].item() for name, array in constants.items() if array.size == 1

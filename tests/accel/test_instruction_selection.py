@@ -7,7 +7,14 @@ from random import Random
 import numpy as np
 
 from tests.accel.targets import target
-from weft.accel.cover import Constant, Cover, Held, Tree, leaves, nodes
+from weft.accel.instruction_selection import (
+    Constant,
+    Held,
+    InstructionSelector,
+    Tree,
+    leaves,
+    nodes,
+)
 from weft.ir.build import maximum, minimum
 from weft.ir.dtypes import i8, i32
 from weft.ir.scalar_expr import Expr, Load, Var, cast, literal, rewrite
@@ -87,16 +94,16 @@ def random_expression(pick: Random, depth: int) -> Expr:
     return value
 
 
-def cover() -> Cover:
+def selector() -> InstructionSelector:
     acc = frozenset({"acc"})
-    return Cover(target().abilities.computes, {0: acc, 1: acc})
+    return InstructionSelector(target().capabilities.computes, {0: acc, 1: acc})
 
 
 def test_random_expressions() -> None:
     covered = 0
     for seed in range(150):
         expr = random_expression(Random(f"cover {seed}"), 1 + seed % 6)
-        tree = cover().tree(expr, "acc")
+        tree = selector().tree(expr, "acc")
         if tree is None:
             continue
         covered += 1
@@ -109,15 +116,15 @@ def test_what_is_clipped_goes_through_few_bits() -> None:
     """int32 → int8 → int32 of what has 8 bits anyway is nothing; of what has more, it is kept."""
     clipped = maximum(minimum(SUMS, literal(127, i32)), literal(-128, i32))
     again = cast(cast(clipped, i8), i32) + literal(1, i32)
-    tree = cover().tree(again, "acc")
+    tree = selector().tree(again, "acc")
     assert tree is not None
     np.testing.assert_array_equal(run(tree, data(0)), computed(again, data(0)))
-    assert cover().tree(cast(cast(SUMS, i8), i32) + literal(1, i32), "acc") is None
+    assert selector().tree(cast(cast(SUMS, i8), i32) + literal(1, i32), "acc") is None
 
 
 def test_what_is_not_covered() -> None:
     for expr in (SUMS * OTHER, SUMS // literal(3, i32), SUMS >> OTHER, OTHER - SUMS):
-        assert cover().tree(expr, "acc") is None, expr
+        assert selector().tree(expr, "acc") is None, expr
 
 
 def test_ties_to_even() -> None:
@@ -125,7 +132,7 @@ def test_ties_to_even() -> None:
     value = SUMS + OTHER
     bit = ((value >> 11) + literal(1, i32)) << 15 << 15 << 1 >> 15 >> 15 >> 1
     expr = (value + literal(1024, i32) + bit) >> 11
-    tree = cover().tree(expr, "acc")
+    tree = selector().tree(expr, "acc")
     assert tree is not None
     np.testing.assert_array_equal(run(tree, data(0)), computed(expr, data(0)))
 
@@ -134,21 +141,21 @@ def test_too_many_nodes() -> None:
     expr: Expr = SUMS
     for n in range(70):
         expr = maximum(expr + literal(n, i32), literal(n, i32))
-    assert cover().tree(expr, "acc") is None
+    assert selector().tree(expr, "acc") is None
 
 
 def test_the_fewest_operations() -> None:
     """A shift by 20 is two; a number of 16 bits is in the instruction, a larger one is loaded."""
-    tree = cover().tree(SUMS >> 20, "acc")
+    tree = selector().tree(SUMS >> 20, "acc")
     assert tree is not None and [n.compute.operation.name for n in nodes(tree)] == ["shr_imm"] * 2
-    tree = cover().tree(SUMS + literal(32767, i32), "acc")
+    tree = selector().tree(SUMS + literal(32767, i32), "acc")
     assert tree is not None and list(leaves(tree)) == [Held(0, "acc")]
-    tree = cover().tree(SUMS + literal(10**6, i32), "acc")
+    tree = selector().tree(SUMS + literal(10**6, i32), "acc")
     assert tree is not None
     np.testing.assert_array_equal(run(tree, data(0)), computed(SUMS + literal(10**6, i32), data(0)))
 
 
 def test_out_of_nothing() -> None:
     for value in (0, 5, -128):
-        tree = cover().fill(value, "acc")
+        tree = selector().fill(value, "acc")
         assert tree is not None and (run(tree, data(0)) == value).all()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.accel.groups import COLUMNS, ROWS, together
+from weft.accel.block_diagonal import COLUMNS, ROWS, block_diagonal
 from weft.accel.machines.vta import vta
-from weft.accel.work import Diagonal, Work, work
+from weft.accel.work import BlockDiagonal, Work, work
 from weft.frontend.operators.conv import convolve, kernel_window
 from weft.ir.build import placeholder
 from weft.ir.dtypes import i8
@@ -33,7 +33,7 @@ def test_blocks_along_the_diagonal(m: int) -> None:
     groups, rows, columns, taps = 6, 2, 3, 4
     array = np.random.default_rng(m).integers(-9, 9, (taps, columns, groups * rows))
     # The array's axes, once the last is two: taps, columns, groups, rows.
-    made = Diagonal((2, 3, 1, 0), (groups, rows, columns, taps), m)
+    made = BlockDiagonal((2, 3, 1, 0), (groups, rows, columns, taps), m)
     found = made.of(array)
     assert found.shape == made.made == (groups // m, m * rows, m * columns, taps)
     for block, row, column, tap in np.ndindex(*found.shape):
@@ -56,7 +56,7 @@ def test_blocks_along_the_diagonal(m: int) -> None:
     ),
 )
 def test_as_many_as_fill_a_block(channels: int, filters: int, groups: int, left: int) -> None:
-    (made,) = together(grouped(channels, filters, groups), 16)
+    (made,) = block_diagonal(grouped(channels, filters, groups), 16)
     m = groups // left
     assert made.extents[ROWS] == m * filters // groups
     assert made.extents[COLUMNS] == m * channels // groups
@@ -65,7 +65,7 @@ def test_as_many_as_fill_a_block(channels: int, filters: int, groups: int, left:
 
 
 def test_without_groups() -> None:
-    assert not list(together(grouped(32, 32, 1), 16))
+    assert not list(block_diagonal(grouped(32, 32, 1), 16))
 
 
 @pytest.mark.parametrize(("channels", "groups"), [(32, 1), (32, 2), (32, 32), (20, 20), (48, 3)])

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.accel.abilities import Abilities, Address, Transfer
 from weft.accel.artifact import Layout
-from weft.accel.choices import Choice
-from weft.accel.cover import Constant, Held, is_copy
+from weft.accel.capabilities import Address, Capabilities, Transfer
+from weft.accel.instruction_mapping import InstructionMapping
+from weft.accel.instruction_selection import Constant, Held, is_copy
 from weft.accel.mapping import Axis, View
 from weft.accel.refusal import Refusal
 from weft.accel.work import Read
@@ -36,10 +36,12 @@ class Element:
         return prod(self.shape[:outer])
 
 
-class Views:
+class TensorLayouts:
     """How tensors lie, for one choice. All of it raises ``Refusal`` where they cannot."""
 
-    def __init__(self, choice: Choice, machine: Accelerator, found: Abilities) -> None:
+    def __init__(
+        self, choice: InstructionMapping, machine: Accelerator, found: Capabilities
+    ) -> None:
         self.choice, self.machine, self.found = choice, machine, found
         self.scop, self.extents = choice.work.scop, choice.work.extents
         self.blocks = choice.blocks

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from weft.accel.abilities import Abilities, Compute
-from weft.accel.cover import is_elementwise
-from weft.accel.misfits import place_of, sum_misfit
+from weft.accel.capabilities import Capabilities, Compute
+from weft.accel.instruction_selection import is_elementwise
+from weft.accel.mismatches import place_of, sum_mismatch
 from weft.accel.work import Work, widened
 from weft.ir.dtypes import DType
 from weft.ir.instruction import Instruction, Operand
@@ -25,7 +25,7 @@ Given = Mapping[str, str]  # the instruction's dims -> the statement's
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class InstructionMapping:
     """``compute``: None where there is nothing to sum up; ``like``: an instruction whose results
     lie as the work's do. ``sizes``: of the instruction's dims. ``operands``: the reads that the
     instruction's operands are, and the dtypes that these are stored in."""
@@ -49,7 +49,9 @@ class Choice:
         return {d: -(-n // blocks.get(d, 1)) for d, n in self.work.extents.items()}
 
 
-def choices(work: Work, found: Abilities, reasons: dict[str, None]) -> Iterator[Choice]:
+def instruction_mappings(
+    work: Work, found: Capabilities, reasons: dict[str, None]
+) -> Iterator[InstructionMapping]:
     """All of them; ``reasons``: where it says why others are none."""
     if work.start is None:
         shapes: dict[tuple[int, ...], Compute] = {}
@@ -58,7 +60,7 @@ def choices(work: Work, found: Abilities, reasons: dict[str, None]) -> Iterator[
                 shapes.setdefault(tuple(_inner(compute).values()), compute)
         for like in shapes.values():
             for given in _elementwise(work, _inner(like)):
-                yield Choice(work, None, like, given, _inner(like))
+                yield InstructionMapping(work, None, like, given, _inner(like))
         if not shapes:
             reasons["no operation computes element by element"] = None
         return
@@ -72,15 +74,15 @@ def choices(work: Work, found: Abilities, reasons: dict[str, None]) -> Iterator[
         one = _as_wide(work, compute)
         mapped = map_instruction(one.scop, one.statement, _instruction(compute))
         if not mapped.assignments:
-            reasons[sum_misfit(one, compute, mapped.refusals)] = None
+            reasons[sum_mismatch(one, compute, mapped.refusals)] = None
         for each in mapped.assignments:
             operands = [_read_of(each.operands[name]) for name in _names(compute)]
             if None in operands:
-                reasons[sum_misfit(one, compute, ())] = None
+                reasons[sum_mismatch(one, compute, ())] = None
                 continue
             given = {name: dims[0] for name, dims in each.dims.items()}
             reads = tuple(o for o in operands if o is not None)
-            yield Choice(one, compute, compute, given, compute.extents, reads)
+            yield InstructionMapping(one, compute, compute, given, compute.extents, reads)
 
 
 def _as_wide(work: Work, compute: Compute) -> Work:

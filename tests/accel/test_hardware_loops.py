@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.accel.targets import compute
-from weft.accel.turns import Arrangement, Loop, arrange, collapsed
+from weft.accel.hardware_loops import Arrangement, Loop, arrange, collapsed
 
 
 def addresses(loops: tuple[Loop, ...], operands: int) -> list[tuple[int, ...]]:
@@ -40,16 +40,16 @@ def random_loops(pick: Random, operands: int, folds: int) -> list[Loop]:
 def check(name: str, loops: list[Loop], made: Arrangement) -> None:
     own = compute(name)
     operands = 1 + len(own.operands)
-    whole = addresses((*made.separate, *made.turns, *made.listed), operands)
+    whole = addresses((*made.issued, *made.hardware, *made.unrolled), operands)
     assert Counter(whole) == Counter(addresses(tuple(loops), operands))
-    assert len(made.turns) == len(own.turns)
-    assert made.words == prod(loop.extent for loop in made.listed)
+    assert len(made.hardware) == len(own.loops)
+    assert made.words == prod(loop.extent for loop in made.unrolled)
     assert made.instructions * made.count == prod(loop.extent for loop in loops)
     last: dict[int, int] = {}
-    for turn, (target, *_) in enumerate(addresses((*made.turns, *made.listed), operands)):
+    for turn, (target, *_) in enumerate(addresses((*made.hardware, *made.unrolled), operands)):
         assert turn - last.get(target, -99) >= own.operation.apart, "updated again too soon"
         last[target] = turn
-    for turn, loop in zip(own.turns, made.turns, strict=True):
+    for turn, loop in zip(own.loops, made.hardware, strict=True):
         assert own.operation.holds(turn.field, loop.extent - turn.offset)
 
 
@@ -78,7 +78,7 @@ def test_steps_that_no_field_holds() -> None:
     loops = [Loop(3, (2048, 1, 0)), Loop(5, (1, 3, 0)), Loop(4, (5, 70_000, 1))]
     made = arrange(compute("gemm"), loops)
     check("gemm", loops, made)
-    assert not any(step > 2047 for loop in made.turns for step in loop.steps)
+    assert not any(step > 2047 for loop in made.hardware for step in loop.steps)
 
 
 def test_a_sum_alone_takes_instructions_of_its_own() -> None:
