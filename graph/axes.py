@@ -13,7 +13,7 @@ from weft.ir.scalar_simplify import simplify
 from weft.ir.tensor_expr import Axis, Compute, Size, Tensor, as_size
 
 
-class Names:
+class FreshAxes:
     """Fresh axes, from 0, with names that ``c`` does not use."""
 
     def __init__(self, c: Correlation) -> None:
@@ -28,7 +28,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class WindowIndices:
     """The indices of x by name, in the order of its dimensions.
 
     ``places``: the position of each window; ``axes``: the axes of a tensor with all of them;
@@ -41,7 +41,7 @@ class Places:
     shifted: dict[str, Expr]
 
 
-def places_of(c: Correlation, names: Names) -> Places:
+def window_indices(c: Correlation, names: FreshAxes) -> WindowIndices:
     places = {s: names.axis(f"{s.axis.name}_at", s.outputs + s.taps - 1) for s in c.windows}
     loops = {axis.name: axis for axis in (*c.operation.axes, *c.fold.axes)}
     read = {name: from_0(axis) for name, axis in loops.items()}
@@ -50,7 +50,7 @@ def places_of(c: Correlation, names: Names) -> Places:
     own = {place.name: place for place in places.values()}
     axes = {n: own[n] if n in own else names.axis(n, loops[n].extent) for n in order}
     shifted = {n: axes[n] + loops[n].lower for n in order if n in loops}
-    return Places(places, axes, read, shifted)
+    return WindowIndices(places, axes, read, shifted)
 
 
 def within(s: Slide) -> Expr:

@@ -27,9 +27,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from weft.graph.axes import tensor_of
 from weft.graph.correlation import variables
 from weft.graph.exponentials import Family, Sum, reads_maximum
-from weft.graph.places import tensor_of
 from weft.ir import dtypes
 from weft.ir.build import maximum
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, rewrite
@@ -65,7 +65,7 @@ class Blocks:
         return -(-self.length // self.size)
 
 
-def in_blocks(
+def rewrite_in_blocks(
     family: Family,
     blocks: Blocks,
     alone: Collection[Operation],
@@ -77,8 +77,8 @@ def in_blocks(
     ``between``: those that compute factors of sums from others of its results.
     """
     names = ("blocks", "rest") if len(blocks.parts) > 1 else ("blocks",)
-    parts = (_Blocks(family, p, n, alone) for p, n in zip(blocks.parts, names, strict=True))
-    state = _Blocked(family, tuple(parts))
+    parts = (_PartInBlocks(family, p, n, alone) for p, n in zip(blocks.parts, names, strict=True))
+    state = _BlockedFamily(family, tuple(parts))
     made: dict[Operation, Compute] = {family.maximum.operation: state.greatest}
     for operation in dict.fromkeys(s.operation for s in family.sums):
         own = [s for s in family.sums if s.operation is operation]
@@ -88,7 +88,7 @@ def in_blocks(
     return made
 
 
-def _on_sums(operation: Compute, sums: Sequence[Sum], state: _Blocked) -> Compute:
+def _on_sums(operation: Compute, sums: Sequence[Sum], state: _BlockedFamily) -> Compute:
     totals = {s.fold: state.total(s, number) for number, s in enumerate(sums)}
 
     def change(node: Expr) -> Expr | None:
@@ -120,11 +120,11 @@ def _on_results(
 
 
 @dataclass(slots=True)
-class _Blocked:
+class _BlockedFamily:
     """``family`` in ``parts``, and the maximum of all."""
 
     family: Family
-    parts: tuple[_Blocks, ...]
+    parts: tuple[_PartInBlocks, ...]
     greatest: Compute = field(init=False)  # m
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class _Blocked:
 
 
 @dataclass(slots=True)
-class _Blocks:
+class _PartInBlocks:
     """What is computed block by block in one ``part``; ``name``: of its tensors."""
 
     family: Family
