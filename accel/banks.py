@@ -49,7 +49,7 @@ def _flat(memory: Memory) -> Memory:
 
 
 def _has_rows(statement: Statement, access: Access) -> bool:
-    """Whether its second index is more than loops of a constant number of turns."""
+    """Whether its second index is more than loops of a constant number of iterations."""
     indices = access.body_indices if access.may else access.indices
     if len(indices) < 2:
         return False

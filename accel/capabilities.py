@@ -2,20 +2,20 @@
 
     Ability  ::= Transfer | Compute
     Transfer ::= operation, local: Address, main: Address, into, rows: Span, columns: Span
-    Compute  ::= operation, step: Statement, extents, turns: Turn…, target: Address,
+    Compute  ::= operation, step: Statement, extents, iterations: Turn…, target: Address,
                  operands: Address…, copies: Copy…
     Address  ::= memory, base: (field, factor)…, constant, bits, steps: dim -> number | field, group
-    Turn     ::= dim, field, offset     the loop of as many turns as the field and ``offset`` say
+    Turn     ::= dim, field, offset     the loop of as many iterations as the field and ``offset`` say
 
 * A loop of constant bounds is *inside* the instruction: it is a dim of ``step``, a statement as
-  ``polyhedral.instruction`` has it. A loop whose bound is a field is one of its turns.
-* A loop over micro-operations (``words``) looks up in each turn where its operands are: ``bits`` of
-  the word, and ``steps`` from there.
+  ``polyhedral.instruction`` has it. A loop whose bound is a field is one of its iterations.
+* A loop over micro-operations (``words``) looks up in each iteration where its operands are:
+  ``bits`` of the word, and ``steps`` from there.
 * ``copies``: what else it writes, at the address of its target: a function of what the target holds
   then, which ``Load(0)`` stands for.
 * Loops inside that go over neighbours in a memory make one element of them, of ``group`` addresses.
 * ``first``: the value from which on it sums up, whatever its target held; without one it adds to
-  that. Its turns of ``repeats`` add to what it began with, all others begin anew.
+  that. Its iterations of ``repeats`` add to what it began with, all others begin anew.
 * A transfer copies rows between a main memory and another one, dense in the latter, zeros before,
   after and between them. A ``Span`` counts what its field says and ``offset``, or only that.
 
@@ -61,7 +61,7 @@ class HardwareLoop:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Turns over the micro-operations in ``memory`` from field ``begin`` to before ``end``."""
+    """Iterations over the micro-operations in ``memory`` from field ``begin`` to before ``end``."""
 
     dim: str
     memory: str

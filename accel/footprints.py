@@ -32,8 +32,8 @@ MAX_KEPT = 1 << 24  # addresses of all patterns that are remembered
 
 
 class Pattern:
-    """Addresses relative to a base: ``order``: in the order of the turns; ``low`` and ``high``:
-    the least and the greatest; it is not empty."""
+    """Addresses relative to a base: ``order``: in the order of the iterations; ``low`` and
+    ``high``: the least and the greatest; it is not empty."""
 
     __slots__ = ("_gap", "_places", "_units", "high", "low", "order")
 
@@ -53,7 +53,7 @@ class Pattern:
 
     @property
     def gap(self) -> int:
-        """The least number of turns between two at one address; 0: no address comes twice."""
+        """The least number of iterations between two at one address; 0: no address comes twice."""
         if self._gap is None:
             by = np.argsort(self.order, kind="stable")
             same = self.order[by][1:] == self.order[by][:-1]

@@ -67,7 +67,7 @@ class Node:
 
     @property
     def cycles(self) -> int:
-        """Of one turn, this operation's alone, about."""
+        """Of one iteration, this operation's alone, about."""
         return iteration_cycles(self.compute)
 
 
@@ -357,7 +357,7 @@ def _cycles(tree: Tree) -> int:
 
 
 def iteration_cycles(compute: Compute) -> int:
-    """Cycles of one turn."""
+    """Cycles of one iteration."""
     fields = {loop.field: 1 - loop.offset for loop in compute.loops}
     if compute.words is None:
         many = {compute.loops[0].field: 65 - compute.loops[0].offset} if compute.loops else {}

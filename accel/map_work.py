@@ -30,8 +30,8 @@ REASONS = 4  # that a refusal gives, of each of which there is one
 
 
 def mappings(work: Work, machine: Accelerator, found: Capabilities) -> Iterator[Mapping]:
-    """All ways in which ``machine`` computes ``work``, those with the fewest turns first. Raises
-    ``Refusal`` where there is none."""
+    """All ways in which ``machine`` computes ``work``, those with the fewest iterations first.
+    Raises ``Refusal`` where there is none."""
     reasons: dict[str, None] = {}
     some = False
     for one in _made(work, machine, found, reasons):
@@ -247,7 +247,7 @@ def alike(compute: Compute, other: Compute) -> bool:
 
 
 def _only_adds(compute: Compute) -> bool:
-    """Whether each turn adds one value, and what it adds to 0 stays what it is."""
+    """Whether each iteration adds one value, and what it adds to 0 stays what it is."""
     update = compute.step.update
     if update is None or update.dims:
         return False

@@ -1,8 +1,8 @@
 """Which elements of its memories an instruction touches, from its semantics and its fields.
 
 An element is what one address holds: the first index of a memory is the address, the others stand
-inside an element. Loops that addresses move along are the instruction's turns; what they read of
-micro-operations is looked up in ``contents``.
+inside an element. Loops that addresses move along are the instruction's iterations; what they read
+of micro-operations is looked up in ``contents``.
 
 What is found once of the semantics (``analyse``): the accesses of memories; *bases*, the parameters
 by which addresses are moved and that nothing else depends on; the parameters that the rest depends
@@ -32,7 +32,8 @@ MAX_NUMBER = 1 << 38  # of what addresses are products of
 
 @dataclass(frozen=True, slots=True)
 class AccessedElements:
-    """``addresses`` in the order of the turns; ``number``: of the statement, in textual order."""
+    """``addresses`` in the order of the iterations; ``number``: of the statement, in textual
+    order."""
 
     tensor: str
     addresses: Array
@@ -248,10 +249,10 @@ def _not_understood(statement: Statement, what: str, why: str) -> CompileError:
 
 
 def addresses(accessed: MemoryAccess, known: Mapping[str, int], contents: Contents) -> Array:
-    """The addresses, in the order of the turns, for parameters of these values.
+    """The addresses, in the order of the iterations, for parameters of these values.
 
-    Raises ``StreamError`` (WEFT-E1040) where an instruction has too many turns to look at, numbers
-    are too large, or micro-operations are read where there are none.
+    Raises ``StreamError`` (WEFT-E1040) where an instruction has too many iterations to look at,
+    numbers are too large, or micro-operations are read where there are none.
     """
     nest, dims = accessed.nest, accessed.dims
     statement = nest.statement

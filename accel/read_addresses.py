@@ -1,4 +1,4 @@
-"""Addresses of semantics: sums of fields, of turns of loops, of bits of a micro-operation.
+"""Addresses of semantics: sums of fields, of iterations of loops, of bits of a micro-operation.
 
 What is no such sum is refused, with what would be understood; ``read_semantics`` adds where it
 stands.
@@ -34,7 +34,7 @@ class Reader:
         return self.operation.memories.get(tensor, tensor)
 
     def bounds(self, statement: Statement) -> tuple[dict[str, int], dict[str, tuple[Expr, Expr]]]:
-        """Extents of the dims inside the instruction, bounds of its turns."""
+        """Extents of the dims inside the instruction, bounds of its iterations."""
         inside: dict[str, int] = {}
         turns: dict[str, tuple[Expr, Expr]] = {}
         ranges = box(statement)

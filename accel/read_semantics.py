@@ -128,8 +128,8 @@ class _Computation:
         return self.scop.tensor(read.tensor).dtype
 
     def _step(self, main: Statement, operands: list[int], own: set[int]) -> Statement:
-        """What it computes in one turn, over operands by number. What it reads of its own target is
-        no operand."""
+        """What it computes in one iteration, over operands by number. What it reads of its own
+        target is no operand."""
         order = {n: Load(k, (), self._dtype(main.reads[n])) for k, n in enumerate(operands)}
         order |= {n: Load(-1, (), self._dtype(main.reads[n])) for n in own}
         lets: dict[str, Expr] = {}
@@ -198,8 +198,8 @@ class _Computation:
     def _first(
         self, start: Statement | None, main: Statement, target: Address
     ) -> tuple[Expr | None, frozenset[str]]:
-        """What the target begins with, and the turns that add to that: loops that ``start`` is not
-        inside of."""
+        """What the target begins with, and the iterations that add to that: loops that ``start`` is
+        not inside of."""
         if start is None:
             return None, frozenset()
         value = self._value(start)
@@ -222,7 +222,8 @@ class _Computation:
         return result
 
     def _renamed(self, inside: Mapping[str, int], bounds: Bounds) -> dict[str, Expr]:
-        """The loops around what a sum begins with, as those around the sum: of as many turns."""
+        """The loops around what a sum begins with, as those around the sum: of as many
+        iterations."""
         found: dict[str, Expr] = {}
         for mine, theirs in ((inside, self.inside), (bounds, self.bounds)):
             for dim, size in mine.items():

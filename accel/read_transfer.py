@@ -36,7 +36,7 @@ def read_transfer(reader: Reader) -> Transfer:
     if len(dims) > 2:
         raise NotUnderstood("it copies more than rows of neighbours: more than two loops move it")
     spans = [_span(reader, dim, bounds[dim], read.guard) for dim in dims]
-    # In main memory, turns count from the first one that is not filled with zeros.
+    # In main memory, iterations count from the first one that is not filled with zeros.
     moved = {d: Var(d) + Var(s.before) for d, s in zip(dims, spans, strict=True) if s.before}
     shifted = replace(
         read,

@@ -164,7 +164,7 @@ class SequentialProgram:
 
 
 def steps_of(loops: Sequence[Loop], bases: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
-    """The addresses in each turn of ``loops``, and whether it is the first at that target."""
+    """The addresses in each iteration of ``loops``, and whether it is the first at that target."""
     for index in product(*(range(loop.extent) for loop in loops)):
         turns = list(zip(index, loops, strict=True))
         moved = [base + sum(i * loop.steps[n] for i, loop in turns) for n, base in enumerate(bases)]

@@ -359,7 +359,7 @@ def _products_before(rows: Array) -> Array:
 
 
 def _overhead(compute: Compute) -> int:
-    """Cycles of an instruction beside its turns."""
+    """Cycles of an instruction beside its iterations."""
     return max(0, compute.operation.takes(_once(compute)).cycles - iteration_cycles(compute))
 
 

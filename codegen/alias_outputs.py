@@ -1,4 +1,4 @@
-"""Onto results: what becomes a result element by element is kept where that will lie.
+"""Alias temporaries with outputs: a temporary that becomes an output elementwise is stored there.
 
     for I in blocks of columns parallel:           for I in blocks of columns parallel:
       allocate e[k, i]                               for k: for i in I vector:
@@ -8,10 +8,10 @@
       for k: for i in I vector:                        y[k, i] = y[k, i] / s[i]
         y[k, i] = e[k, i] / s[i]
 
-A temporary that is larger than the first cache is written to the second one and read from there,
-and then the result comes into the caches besides. Kept in the result, it costs nothing: the result
-is brought in while something is computed, which is when there is time for that. Not done where
-results are so large that they go past the caches, as long as the second one holds the temporary.
+A temporary larger than L1 is written to L2 and read from there, and the output is fetched into the
+caches besides. Aliased, the output is fetched while the temporary is computed, when bandwidth is
+free. Outputs that ``stream_stores`` writes past the caches are not aliased if L2 holds the
+temporary.
 
 Also known as: in-place updates, buffer aliasing.
 """
@@ -44,8 +44,8 @@ from weft.ir.scalar_expr import walk as walk_expr
 
 
 def alias_outputs(kernel: Kernel, first: int, second: int, last: int) -> Kernel:
-    """``kernel`` with temporaries larger than the ``first`` cache in the results that they become;
-    ``second`` and ``last``: other sizes of caches, in bytes."""
+    """``kernel`` with temporaries larger than ``first`` aliased with the outputs that they become.
+    ``first``, ``second`` and ``last``: sizes of caches, in bytes."""
     sizes = [_bytes(buffer) for buffer in kernel.buffers]
     all_there = sum(size for size in sizes if size is not None)
     least = first if None not in sizes and all_there <= last else max(first, second)
@@ -74,8 +74,8 @@ def _bytes(buffer: Buffer) -> int | None:
 
 
 def _kept(allocation: Allocate, results: Mapping[str, Buffer]) -> Stmt | None:
-    """The body of ``allocation`` with its buffer in the result that the last statement which
-    touches it makes of it, element by element; None where that is not so."""
+    """The body of ``allocation`` with its buffer aliased with the output that its last user
+    computes from it elementwise; None if there is no such output."""
     name, parts = allocation.buffer.name, list(_parts(allocation.body))
     users = [part for part in parts if _touches(part, name)]
     found = _nest(users[-1]) if users else None
@@ -98,7 +98,7 @@ def _kept(allocation: Allocate, results: Mapping[str, Buffer]) -> Stmt | None:
 
 
 def _moved(body: Stmt, name: str, dims: Sequence[str], store: Store) -> Stmt:
-    """``body`` with the element at ``dims`` of the buffer ``name`` where ``store`` stores."""
+    """``body`` with the element at ``dims`` of the buffer ``name`` at the indices of ``store``."""
 
     def at(indices: Sequence[Expr]) -> tuple[Expr, ...]:
         values = dict(zip(dims, indices, strict=True))
@@ -118,7 +118,7 @@ def _moved(body: Stmt, name: str, dims: Sequence[str], store: Store) -> Stmt:
 
 
 def _parts(body: Stmt) -> Iterator[Stmt]:
-    """What runs one after the other, once each; a let comes without its scope."""
+    """The statements that run once each, in order; of a let, its body follows the let."""
     stack = [body]
     while stack:
         match stack.pop():
@@ -153,8 +153,8 @@ def _nest(stmt: Stmt) -> tuple[list[For], Store] | None:
 
 
 def _place(loops: Sequence[For], store: Store, name: str) -> list[For] | None:
-    """The one of ``loops`` that goes along each dim of the buffer ``name``; None unless each turn
-    of all of them reads one element of it, another one each time, and stores another result."""
+    """The one of ``loops`` that runs along each dim of the buffer ``name``; None unless each
+    iteration of the nest reads a different element and stores a different output."""
     own = {loop.var: loop for loop in loops}
     bounds = {v for loop in loops for e in (loop.lower, loop.upper) for v in variable_names(e)}
     reads = [n for n in walk_expr(store.value) if isinstance(n, Load) and n.source == name]
@@ -180,8 +180,8 @@ def _place(loops: Sequence[For], store: Store, name: str) -> list[For] | None:
 def _within(
     stmt: Stmt, name: str, whole: Sequence[tuple[Expr, Expr]], bounds: Mapping[str, object]
 ) -> bool:
-    """Whether what ``stmt`` writes to the buffer ``name`` are elements of ``whole``, which all its
-    dims have; ``bounds``: of the loops around it."""
+    """Whether all elements of the buffer ``name`` that ``stmt`` writes lie in the box ``whole``;
+    ``bounds``: of the loops around."""
     match stmt:
         case For(step=1):
             bounds = {**bounds, stmt.var: (stmt.lower, stmt.upper)}

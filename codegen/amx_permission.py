@@ -1,8 +1,8 @@
-"""The right to a matrix unit's registers, which Linux gives a process that asks for them.
+"""Permission to use Intel's tiles (AMX), which Linux grants a process on request.
 
-They are 8 KiB more to save whenever threads take turns, so that nobody has them unasked; without
-the right, the first instruction on them ends the process. Linux, "Using XSTATE features in user
-space applications".
+Tiles add 8 KiB to the state that is saved at context switches, so that processes start without
+them; without permission, the first AMX instruction ends the process. Linux, "Using XSTATE features
+in user space applications".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ARCH_PRCTL, REQUEST, TILES = 158, 0x1023, 18  # of x86-64: the call, what to do,
 
 @cache
 def request_amx() -> bool:
-    """Whether this process may use Intel's tiles (AMX); it asks once."""
+    """Whether this process may use Intel's tiles (AMX); the request is made once."""
     if platform.machine() != "x86_64" or platform.system() != "Linux":
         return False
     try:

@@ -1,13 +1,12 @@
-"""Join rows: a vector loop along short rows that lie one behind the other runs through several.
+"""Collapse short rows: a vector loop over short contiguous rows and its outer loop become one.
 
     for i in 0 … m parallel:                for I in 0 … ⌈m / R⌉ parallel:
       for j in 0 … 3 vector:          →       for ij in 0 … 3 min(R, m - R I) vector:
         A[i, j] = f(B[i, j], c)                 A[R I + ij // 3, ij % 3] = f(B[…], c)
 
-Rows that fill their last vector badly waste lanes; joined, only the end of each ``R`` rows does.
-Every access has to move through memory along ``ij`` by one constant step, which leaves no floors
-(``flat_indices``). Loops that are not parallel are joined where each turn clearly has elements of
-its own.
+Rows that are no multiple of a vector waste lanes; collapsed, only the end of each ``R`` rows does.
+All accesses must have one constant stride along ``ij``, so that ``flat_indices`` removes the
+floors. Loops that are not parallel are collapsed if their iterations access distinct elements.
 
 Also known as: loop collapsing, coalescing of a nest (Polychronopoulos 1987).
 """
@@ -41,14 +40,14 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal, rewrit
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
 
-TOGETHER = 256  # elements at least that a turn of the parallel loop has
-_WASTE = 1.25  # vectors for those that would be full, from which on joining pays
+TOGETHER = 256  # least elements of an iteration of the parallel loop
+_WASTE = 1.25  # vectors per full vector from which on collapsing pays
 
 _Place = tuple[str, tuple[Expr, ...]]
 
 
 def collapse_rows(kernel: Kernel) -> Kernel:
-    """``kernel`` with short vector loops joined with the loops around them, simplified."""
+    """``kernel`` with short vector loops collapsed with the loops around them, simplified."""
     return map_loops(kernel, _joined, "parallel", "serial")
 
 
@@ -85,13 +84,14 @@ def _wasteful(turns: int, lanes: For, buffers: Mapping[str, Buffer]) -> bool:
 
 
 def _rows(turns: int, width: int) -> int:
-    """Rows whose elements fill whole vectors."""
+    """The least number of rows that fills whole vectors."""
     least = width // gcd(width, turns)
     return least * max(1, TOGETHER // (least * turns))
 
 
 def _together(loop: For, lanes: For, turns: int, rows: int, names: frozenset[str]) -> For:
-    """Both loops as one vector loop, in a loop over so many ``rows`` if that is parallel."""
+    """Both loops as one vector loop, in a loop over blocks of ``rows`` if the outer one is
+    parallel."""
     both = Var(fresh_name(f"{loop.var}.{lanes.var}", loop, names))
     block = Var(fresh_name(f"{loop.var}.rows", loop, names))
     count, first = simplify(loop.upper - loop.lower), loop.lower
@@ -110,19 +110,19 @@ def _together(loop: For, lanes: For, turns: int, rows: int, names: frozenset[str
     return For(block.name, literal(0), (count + (rows - 1)) // rows, "parallel", joined)
 
 
-# ---- what may be joined -------------------------------------------------------------------------
+# ---- legality -----------------------------------------------------------------------------------
 
 
 def _apart(loop: For, lanes: For, turns: int, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether all that depends on the two loops is elements at one distance from turn to turn,
-    and no turn of ``loop`` needs another one."""
+    """Whether all accesses have one constant stride along the collapsed loop, and iterations of
+    ``loop`` are independent."""
     inside = list(walk(lanes.body))
     if not all(isinstance(s, Block | Let | If | For | Store | Allocate | Comment) for s in inside):
         return False
     moving = {loop.var, lanes.var}
 
     def plain(expr: Expr) -> bool:
-        """Whether ``expr``, but for elements that may be joined, is the same in all turns."""
+        """Whether ``expr``, apart from elements with a constant stride, is invariant."""
 
         def hidden(node: Expr) -> Expr | None:
             if isinstance(node, Load) and _steady(_at(node), loop.var, lanes.var, turns, buffers):
@@ -153,7 +153,8 @@ def _names(expr: Expr) -> set[str]:
 def _steady(
     place: _Place, outer: str, inner: str, turns: int, buffers: Mapping[str, Buffer]
 ) -> bool:
-    """Whether the element's address moves along ``outer`` as far as in ``turns`` of ``inner``."""
+    """Whether the address moves by one step of ``outer`` as far as by ``turns`` steps of
+    ``inner``."""
     name, indices = place
     if not {outer, inner} & {n for i in indices for n in _names(i)}:
         return True
@@ -177,8 +178,8 @@ def _below_floor(form: Affine, name: str) -> bool:
 def _independent(
     stores: Sequence[Store], inside: Sequence[Stmt], lane: str, buffers: Mapping[str, Buffer]
 ) -> bool:
-    """Whether each buffer is written by one store, to other elements in other turns of the loops,
-    and read at no others than that turn's; all of ``buffers``, which do not overlap."""
+    """Whether each buffer is written by a single store, to a different element in each iteration,
+    and read at that element only; all accessed buffers are in ``buffers``, which do not alias."""
     places = {s.buffer: s.indices for s in stores}
     if len(places) < len(stores) or any(isinstance(s, For) for s in inside):
         return False

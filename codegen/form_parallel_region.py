@@ -1,4 +1,4 @@
-"""Form a region: a kernel with parallel loops inside serial code runs as one team of threads.
+"""Parallel regions: a kernel with parallel loops inside serial code runs as one team of threads.
 
     for t in 0 .. T:                        region
       for i in 1 .. n parallel:      →        for t in 0 .. T:
@@ -8,17 +8,18 @@
       s[0] = s[0] + 1                           for i in 1 .. n parallel: A[i] = g(B, i)
                                                 single: s[0] = s[0] + 1
 
-A kernel that is one uneven loop, a triangle say, becomes a region too: those deal out its turns.
+A kernel that is one uneven parallel loop (a triangle) becomes a region, too: regions distribute
+iterations in small pieces.
 
-1. What holds no parallel loop and has effects becomes a ``Single``.
-2. What is allocated around a parallel loop becomes 'shared'.
-3. A ``Barrier`` stands where threads might otherwise meet at a buffer that one of them writes:
-   walking through the body we keep the accesses since the last barrier, and put one before
-   whatever conflicts with them. Around a loop the accesses at its end come back to its start, until
-   nothing is new. Two ``Single``s never conflict: one thread runs both.
+* Statements with effects that contain no parallel loop become a ``Single``.
+* Buffers allocated around a parallel loop become 'shared'.
+* A ``Barrier`` separates conflicting accesses of different threads. We walk through the body with
+  the accesses since the last barrier and place one before the first statement that conflicts with
+  them. Accesses at the end of a loop's body flow back to its start, until a fixed point. Two
+  ``Single``s never conflict: one thread runs both.
 
 All threads evaluate the same bounds and conditions on the same data, since a load in one of them
-conflicts with a write like any other; so all meet the same barriers.
+conflicts with a write like any other; so all reach the same barriers.
 
 Also known as: SPMD region; OpenMP ``parallel`` around ``for`` and ``single``, with ``nowait``.
 """
@@ -57,7 +58,8 @@ from weft.ir.scalar_expr import walk as walk_expr
 
 
 def form_parallel_region(kernel: Kernel) -> Kernel:
-    """``kernel`` as a region; itself where it is one even parallel loop, or has none, or is one."""
+    """``kernel`` as a region; unchanged if it is one even parallel loop, has no parallel loop, or
+    is a region."""
     if kernel.region or worksharing_loop(kernel)[1] is not None:
         return kernel
     wide = _wide(kernel.body)
@@ -67,11 +69,11 @@ def form_parallel_region(kernel: Kernel) -> Kernel:
     return replace(kernel, body=body, region=True)
 
 
-# ---- who runs what ------------------------------------------------------------------------------
+# ---- worksharing --------------------------------------------------------------------------------
 
 
 def _wide(body: Stmt) -> set[int]:
-    """Identities of the statements that hold a parallel loop which no vector loop is around."""
+    """Identities of the statements that contain a parallel loop outside of any vector loop."""
     found: set[int] = set()
     for stmt in reversed(list(walk(body))):
         match stmt:
@@ -114,7 +116,7 @@ def _singles_joined(stmts: Sequence[Stmt]) -> list[Stmt]:
     return joined
 
 
-# ---- where they must meet -----------------------------------------------------------------------
+# ---- barriers -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ _Accesses = frozenset[_Access]
 
 
 def _same_memory(kernel: Kernel) -> dict[str, str]:
-    """Buffer -> one name for all buffers that may overlap."""
+    """Buffer → a representative of the buffers that it may overlap."""
     names = {b.name: b.name for b in kernel.buffers}
     for buffer in kernel.buffers:
         for other in buffer.aliases:
@@ -183,13 +185,13 @@ class _Placer:
         return stmt, since
 
     def _behind(self, stmt: Stmt, accesses: _Accesses, since: _Accesses) -> tuple[Stmt, _Accesses]:
-        """``stmt`` behind a barrier if it needs one."""
+        """``stmt``, after a barrier if ``accesses`` conflict with those ``since`` the last one."""
         if any(one.conflicts(other) for one in since for other in accesses):
             return block([Barrier(), stmt]), accesses
         return stmt, since | accesses
 
     def _around(self, body: Stmt, since: _Accesses, again: _Accesses) -> tuple[Stmt, _Accesses]:
-        """The body of a loop that evaluates ``again`` after each turn."""
+        """The body of a loop that evaluates ``again`` after each iteration."""
         while True:
             placed, after = self.place(body, since)
             tail, after = self._behind(Block(()), again, after)
@@ -198,7 +200,7 @@ class _Placer:
             since |= after
 
     def _lets(self, stmt: Stmt, since: _Accesses) -> tuple[Stmt, _Accesses]:
-        """A chain of lets at once: there may be more than Python has stack for."""
+        """A chain of lets, iteratively: chains may be longer than Python's stack."""
         chain: list[tuple[Stmt, Let]] = []
         while isinstance(stmt, Let):
             head, since = self._behind(Block(()), self._bounds(stmt), since)

@@ -1,15 +1,17 @@
-"""Forward values: what a straight serial loop stores, its next turns take from registers.
+"""Scalar replacement: values that a serial loop stores are kept in registers for later iterations.
 
                                          c = x[lo - 1]
     for j in lo … hi:                    for j in lo … hi:
       x[j] = 0.5 * x[j-1] + b[j]    →      x[j] = c = 0.5 * c + b[j]
 
-The chain through memory, a store and a load that waits for it, becomes one through registers.
-Short unrolled loops inside are written out first, so that rows done side by side have chains of
-their own; where the whole body is a short vector loop, each of its lanes has one, and what all
-turns store at one place is stored behind the loop. Scalar
-replacement (Callahan, Carr, Kennedy, 1990), of stored values; LLVM does it where it can prove that
-nothing else is stored there, which it cannot for rows of a symbolic length.
+A recurrence through memory has the latency of a store and a dependent load in each step; one
+through registers has not. Short unrolled loops in the body are unrolled first, so that
+unroll-and-jam has one recurrence per row. If the body is a short vector loop, each lane has its own
+register. A store to the same element in all iterations moves behind the loop.
+
+LLVM does this only if it can prove that no other store aliases, which it cannot for rows of
+symbolic length. Reference: Callahan, Carr, Kennedy, "Improving register allocation for subscripted
+variables", PLDI 1990.
 """
 
 from __future__ import annotations
@@ -49,15 +51,15 @@ from weft.ir.scalar_expr import (
 )
 from weft.ir.scalar_expr import walk as walk_expr
 
-TURNS = 4  # how many turns back a value is kept
+TURNS = 4  # longest distance, in iterations, between the store and the load of a value
 _WRITTEN_OUT = 64  # statements that the unrolled loops in a loop may grow to
-_LANES = 64  # turns of a vector loop whose values are kept in registers
+_LANES = 64  # iterations of a vector loop whose values are kept in registers
 
 _Forms = tuple[Affine, ...]
 
 
 def scalar_replacement(kernel: Kernel) -> Kernel:
-    """``kernel`` with stored values forwarded, simplified."""
+    """``kernel`` with stored values kept in registers, simplified."""
     made: list[_Chain] = []
 
     def forwarded(loop: For, buffers: Mapping[str, Buffer], _: frozenset[str]) -> Stmt | None:
@@ -76,17 +78,17 @@ def scalar_replacement(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """The values that a loop stores at ``place`` are read again: ``back`` says how many turns later
-    each load comes. ``names[k]``: the register of k + 1 turns ago, or of each lane's of ``lanes``.
-    """
+    """A recurrence: the loop stores at ``place`` and loads the value ``back[load]`` iterations
+    later. ``names[k]``: the register of the value of k + 1 iterations ago, one for each lane of
+    ``lanes``."""
 
     place: Place
     buffer: Buffer
     back: Mapping[Load, int]
     names: tuple[str, ...]
     lanes: For | None
-    fixed: bool  # all turns store at one place
-    behind: bool  # … and none touches other elements of the buffer
+    fixed: bool  # all iterations store to one element
+    behind: bool  # … and none accesses other elements of the buffer
 
     def registers(self) -> list[Buffer]:
         shape = () if self.lanes is None else (self.lanes.upper,)
@@ -95,21 +97,21 @@ class _Chain:
 
     @property
     def cell(self) -> tuple[Expr, ...]:
-        """Where the value is in a register."""
+        """The index of the value in a register buffer."""
         return () if self.lanes is None else (Var(self.lanes.var),)
 
     def held(self, turns: int) -> Var:
-        """The value of ``turns`` turns ago, as it was when this turn began."""
+        """The value stored ``turns`` iterations ago, as of the beginning of this iteration."""
         return Var(f"{self.names[turns - 1]}.was", self.buffer.dtype)
 
     def begin(self, loop: For) -> Iterator[Stmt]:
-        """Load what the turns before the first have left."""
+        """Initialise the registers with the values from before the loop."""
         name, indices = self.place
         for k, register in enumerate(self.names, start=1):
             at = {loop.var: loop.lower - k}
             value: Expr = Load(name, tuple(substitute(i, at) for i in indices), self.buffer.dtype)
             later = min((turns for turns in self.back.values() if turns >= k), default=k) - k
-            if later:  # it is first loaded in a later turn, which there may not be
+            if later:  # the loop may be too short to load it
                 there = loop.lower + later < loop.upper
                 value = select(there, value, literal(0, self.buffer.dtype))
             yield Store(register, self.cell, value)
@@ -126,7 +128,7 @@ class _Chain:
         return Let(new.name, value, Block(stores))
 
     def finish(self) -> Iterator[Stmt]:
-        """Store what the last turn has left."""
+        """Store the final value to memory."""
         if self.behind:
             name, indices = self.place
             yield Store(name, indices, Load(self.names[0], self.cell, self.buffer.dtype))
@@ -134,11 +136,11 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What a turn of ``loop`` does, in each of its ``lanes`` if the body is a short vector loop.
+    """The accesses of an iteration of ``loop``, in each of its ``lanes`` if the body is a short
+    vector loop.
 
-    ``places`` are written, ``loads`` performed in any case, ``touched`` is what may be read or
-    written at all; ``bound`` are names for values that differ from turn to turn in ways that
-    nothing is known of.
+    ``places`` are stored to; ``loads`` are performed unconditionally; ``touched`` may be accessed.
+    ``bound``: names whose values vary between iterations in unknown ways.
     """
 
     loop: For
@@ -149,7 +151,8 @@ class _Turn:
     bound: frozenset[str]
 
     def chain(self, place: Place, buffer: Buffer, prefix: str) -> _Chain | None:
-        """What the loop reads again of what it stores at ``place``, in registers of ``prefix``."""
+        """The recurrence through ``place``, in registers named after ``prefix``; None if there is
+        none."""
         (name, indices), loop, lanes = place, self.loop, self.lanes
         own = self.forms(indices)
         if own is None or len([p for p in self.places if p == place]) > 1:
@@ -179,8 +182,8 @@ class _Turn:
         return _Chain(place, buffer, back, names, lanes, fixed, behind)
 
     def forms(self, indices: Sequence[Expr]) -> _Forms | None:
-        """``indices`` in normal form; None where they are not affine in the loop's variable and
-        fixed values."""
+        """``indices`` in normal form; None if they are not affine in the loop's variable and
+        invariants."""
         found: list[Affine] = []
         for index in indices:
             form = to_affine(index)
@@ -194,7 +197,7 @@ class _Turn:
 
 
 def _turn(loop: For) -> _Turn | None:
-    """None where the body is not straight."""
+    """The accesses of ``loop``; None unless its body is straight-line code."""
     lanes = loop.body if _short_vector(loop.body) else None
     inside = list(walk(loop.body if lanes is None else lanes.body))
     if not all(isinstance(s, Block | Let | Store | Update | Prefetch | Comment) for s in inside):
@@ -237,7 +240,7 @@ def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
 
 
 def _with_stores(stmt: Stmt, chains: Mapping[Place, _Chain]) -> Stmt:
-    """``stmt`` with what ``chains`` store kept in registers too."""
+    """``stmt`` with the stores of ``chains`` doubled to registers."""
     match stmt:
         case Store(name, indices, value) if (name, indices) in chains:
             return chains[name, indices].store(value)
@@ -253,7 +256,7 @@ def _with_stores(stmt: Stmt, chains: Mapping[Place, _Chain]) -> Stmt:
 
 
 def _written_out(stmt: Stmt) -> Stmt:
-    """``stmt`` with its unrolled loops of a few plain statements as their copies."""
+    """``stmt`` with its short unrolled loops of straight-line code unrolled."""
     if not isinstance(stmt, For):
         return map_children(stmt, _written_out)
     body = _written_out(stmt.body)
@@ -275,7 +278,7 @@ def _at(stmt: Stmt, values: dict[str, Expr]) -> Stmt:
 
 
 def _short_vector(stmt: Stmt) -> TypeGuard[For]:
-    """Whether ``stmt`` is a vector loop from 0 whose turns all fit in registers."""
+    """Whether ``stmt`` is a vector loop from 0 whose values all fit in registers."""
     return (
         isinstance(stmt, For)
         and stmt.kind == "vector"
@@ -287,7 +290,7 @@ def _short_vector(stmt: Stmt) -> TypeGuard[For]:
 
 
 def _read_after(loop: For, place: Place) -> bool:
-    """Whether a turn of ``loop`` reads at ``place`` behind where it stores there."""
+    """Whether an iteration of ``loop`` loads at ``place`` after it stores there."""
     stored = False
     for stmt in walk(loop.body):
         loads = (n for e in expressions(stmt) for n in walk_expr(e) if isinstance(n, Load))
@@ -302,13 +305,14 @@ def _written(stmt: Stmt) -> tuple[Place, ...]:
         case Store(name, indices):
             return ((name, indices),)
         case Update(targets):
-            # What several components fold at once is no chain of single values.
+            # A monoid of several components is no recurrence of single values.
             return targets if len(targets) == 1 else (*targets, *targets)
     return ()
 
 
 def _turns_back(stored: _Forms, loaded: _Forms, var: str) -> int:
-    """How many turns after it is stored the element is loaded; 0 if never, or not always so."""
+    """The constant number of iterations between store and load of an element; 0 if there is
+    none."""
     distances: set[int] = set()
     for one, two in zip(stored, loaded, strict=True):
         difference, step = one - two, one.coefficient(var)
@@ -324,7 +328,8 @@ def _turns_back(stored: _Forms, loaded: _Forms, var: str) -> int:
 
 
 def _apart(one: _Forms, two: _Forms | None, moving: Sequence[str]) -> bool:
-    """Whether no turns of the loops over ``moving`` ever store the same element at both."""
+    """Whether stores at ``one`` and ``two`` never write the same element, in any iterations of the
+    loops over ``moving``."""
     if two is None:
         return False
     return any(

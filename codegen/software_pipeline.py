@@ -1,4 +1,5 @@
-"""Pipeline rows: while one row is read and summed up, the one before it is computed and written.
+"""Software pipelining of rows: one row is read and reduced while the row before is computed and
+stored.
 
                                          for I in blocks of B parallel:
     for i in 0 .. n parallel:              for t in 0 .. B + 1, r = I * B + t:
@@ -7,18 +8,17 @@
       for k vector: y[i, k] = f(s[])           s[t % 2] += x[r, k]
                                                y[r - 1, k] = f(s[(t - 1) % 2])
 
-A row is worked on in stages, each of which ends in a loop that folds it, and the next cannot begin
-before the last lanes are added up, a hundred operations one after the other. One stage reads
-memory, another computes, the last one writes: most of the time most of the processor is idle. So
-stages of different rows share a loop, each a row behind the one before it; in the first and last
-turns, where some have no row to work on, those that do run one after the other. Two rows behind,
-what is folded has come together when it is needed, but there is more to keep in the first cache.
-All this is done where the loops have the same length and a few rows stay in a cache
-meanwhile. Where the length is a size that is not known, the loop asks for that when it runs, and
-has rows as they are otherwise. The turns of a parallel loop are independent, and what one allocates
-becomes a row of what all do.
+Each stage of a row ends in a reduction that the next stage depends on, with a latency of a hundred
+cycles for the last lanes. One stage is bound by loads, another by arithmetic, the last by stores.
+So stages of different rows share a loop, each ``lag`` rows behind the one before. With a lag of 2
+the reduction's latency is hidden entirely, at the cost of more rows in L1. In prologue and
+epilogue, where some stages have no row, the others run one after the other.
 
-Also known as: software pipelining, at the level of rows; Lam, "Software pipelining", PLDI 1988.
+Applies if the loops have equal trip counts and the rows in flight fit into a cache; if the trip
+count is unknown, that is tested at run time, and rows are not pipelined otherwise. Iterations of a
+parallel loop are independent; buffers that one of them allocates get a dimension of rows in flight.
+
+Reference: Lam, "Software pipelining", PLDI 1988.
 """
 
 from __future__ import annotations
@@ -67,18 +67,17 @@ from weft.ir.scalar_expr import (
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
 
-ROWS = 64  # in a block, in whose first and last turns stages share no loop
-PARTS, LEAST = 4, 8  # blocks for threads to share, and rows in each of them, if there are as many
-SHORT = 128  # turns of a loop that is over before its row has been found
-NEAR, FAR = 2, 4  # how many first caches rows take, or what part of the second
-LAGGING, MANY = 1.5, 8  # how many where stages are two rows apart, and rows of a block for each
-_LINE = 64  # bytes, to a multiple of which rows of temporaries are apart
+ROWS = 64  # rows of a block; its prologue and epilogue are not pipelined
+PARTS, LEAST = 4, 8  # blocks for threads, least rows of each
+SHORT = 128  # trip count of a loop that ends before prefetchers find its row
+NEAR, FAR = 2, 4  # rows in flight: at most 2 × L1, or 1/4 of L2
+LAGGING, MANY = 1.5, 8  # with a lag of 2: at most 1.5 × L1, and 8 rows of a block per stage
+_LINE = 64  # bytes of a cache line, to which rows of temporaries are aligned
 
 
 def software_pipeline(kernel: Kernel, first: int, second: int) -> Kernel:
-    """``kernel`` with stages of different rows in one loop, where these are about as large as the
-    ``first`` cache, in bytes; or a good part of the ``second``, where all rows are larger than that
-    and come from further away."""
+    """``kernel`` with stages of different rows in one loop, if the rows in flight fit into
+    ``first`` (L1, bytes), or into part of ``second`` (L2) if all rows together exceed that."""
     sizes = {buffer.name: buffer.dtype.itemsize for buffer in kernel.buffers}
     made: list[Stmt] = []
 
@@ -104,8 +103,8 @@ def software_pipeline(kernel: Kernel, first: int, second: int) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Rows go through a pipeline where it ``fits``, in blocks of so many; each stage is ``lag`` of
-    them behind the one before it, ``most`` at most. ``longest``: turns of a loop where it fits."""
+    """Rows are pipelined if ``fits``, in blocks of ``block``; each stage is ``lag`` rows behind the
+    one before, at most ``most``. ``longest``: the greatest trip count that fits."""
 
     fits: Expr
     block: int
@@ -115,7 +114,7 @@ class _Plan:
 
 
 def _plan(row: Row, rows: Expr, bytes_: int, block: int, caches: tuple[int, int]) -> _Plan:
-    """What is best for ``rows``, each turn of whose loops touches so many bytes."""
+    """The best plan for ``rows``, which access ``bytes_`` per iteration of their loops."""
     (first, second), stages = caches, len(row.stages)
     size = row.turns * bytes_
     far, needed = rows * size > second, size * stages
@@ -137,7 +136,8 @@ def _plan(row: Row, rows: Expr, bytes_: int, block: int, caches: tuple[int, int]
 
 
 class _Pipeline:
-    """``source``, the turns of which are ``row``, where ``names`` are bound, as ``plan`` says."""
+    """``source``, whose iterations are ``row``, pipelined as ``plan`` says; ``names`` are bound
+    around it."""
 
     def __init__(self, source: For, row: Row, names: frozenset[str], plan: _Plan) -> None:
         self.source, self.row, self.names, self.plan = source, row, names, plan
@@ -147,8 +147,8 @@ class _Pipeline:
         self.size = plan.block
 
     def loop(self) -> Stmt:
-        """One loop for threads to share out: over blocks of rows, or, where a pipeline does not
-        fit, over single ones."""
+        """One worksharing loop: over blocks of rows, or, if the pipeline does not fit, over single
+        ones."""
         blocks, fits = self._blocks(), self.plan.fits
         if fits != TRUE:
             turns = select(fits, blocks.upper, self.source.upper - self.source.lower)
@@ -178,17 +178,17 @@ class _Pipeline:
         return Var(fresh_name(f"{self.source.var}.{hint}", self.source, self.names), dtype)
 
     def _index(self, behind: Expr) -> Expr:
-        """The row that is so many ``behind`` that of the first stage."""
+        """The row that is ``behind`` rows behind that of the first stage."""
         return self.source.lower + self.block * self.size + (self.turn - behind)
 
     def _at_work(self, last: Expr, first: Expr) -> Expr:
-        """Whether there are the rows from ``first`` to ``last`` behind that of the first stage."""
+        """Whether the rows from ``first`` to ``last`` behind that of the first stage exist."""
         inside = (self.turn >= last) & (self.turn - first < self.size)
         return inside & (self._index(first) < self.source.upper)
 
     def _placed(self, number: int) -> tuple[list[Stmt], For]:
-        """The head and the loop of a stage on its row, with names of their own but for the variable
-        of the loop. Numbers that the loop reads and does not change are read before it."""
+        """The head and the loop of a stage on its row, all names but the loop's variable renamed.
+        Scalars that the loop only reads are loaded before it."""
         stage, slot = self.row.stages[number], self._fresh(f"slot.{number}")
         index = self._fresh(str(number))
         values: dict[str, Expr] = {self.source.var: index}
@@ -219,7 +219,7 @@ class _Pipeline:
 
 
 def _let(name: Var, value: Expr) -> Stmt:
-    """Its scope is still to come."""
+    """A let whose body is filled in later."""
     return Let(name.name, value, Block(()))
 
 
@@ -232,7 +232,7 @@ def _reads(node: Expr) -> TypeGuard[Load]:
 
 
 def _numbers_read(loop: For, buffers: Mapping[str, Buffer]) -> frozenset[str]:
-    """Those of ``buffers`` without dimensions that ``loop`` reads and does not write."""
+    """The zero-dimensional ``buffers`` that ``loop`` reads and does not write."""
     inside = list(walk(loop.body))
     written = frozenset[str]().union(*map(buffers_written, inside))
     touched = frozenset[str]().union(*map(buffers_touched, inside))
@@ -240,21 +240,22 @@ def _numbers_read(loop: For, buffers: Mapping[str, Buffer]) -> frozenset[str]:
 
 
 def _nested(parts: Sequence[Stmt], inner: Stmt) -> Stmt:
-    """``parts`` one after the other and ``inner`` behind them, in the scope of all lets."""
+    """``parts``, then ``inner``, in the scope of all lets."""
     for part in reversed(parts):
         inner = replace(part, body=inner) if isinstance(part, Let) else Block((part, inner))
     return inner
 
 
 def _rows(loop: For) -> list[Expr]:
-    """The least of these is how often ``loop`` turns: first a number, if one is known."""
+    """Upper bounds of the trip count of ``loop``, the least of which it is; a constant first, if
+    there is one."""
     found = [simplify(side - loop.lower, {}) for side in sides(loop.upper, "min")]
     return sorted(found, key=lambda rows: not isinstance(rows, Literal))
 
 
 def _block_size(total: Expr, parts: int) -> int:
-    """Rows of a block: an even number of equal blocks, if that many are known, and ``parts`` of
-    them if there are rows enough."""
+    """Rows of a block: an even division if the number of rows is known, at least ``parts`` blocks
+    if there are enough."""
     if not isinstance(total, Literal):
         return ROWS
     rows = max(1, int(total.value))
@@ -263,8 +264,8 @@ def _block_size(total: Expr, parts: int) -> int:
 
 
 def _repeated(buffer: Buffer, count: int, longest: int) -> Buffer:
-    """``buffer`` ``count`` times, a whole number of cache lines apart if it is a row, of
-    ``longest`` elements at most where their number is not known."""
+    """``buffer`` ``count`` times, the copies aligned to cache lines if it is a row; ``longest``:
+    its greatest length if that is symbolic."""
     sizes: list[Expr] = [literal(count)]
     for size in buffer.shape:
         sizes.append(size if isinstance(size, Literal) else apply("min", size, literal(longest)))
@@ -278,7 +279,7 @@ def _repeated(buffer: Buffer, count: int, longest: int) -> Buffer:
 
 
 def _moved(stmt: Stmt, buffers: Mapping[str, Buffer], slot: Expr) -> Stmt:
-    """``stmt`` in the row ``slot`` of ``buffers``."""
+    """``stmt`` on the copy ``slot`` of ``buffers``."""
 
     def load(node: Expr) -> Expr | None:
         if isinstance(node, Load) and node.source in buffers:
@@ -297,8 +298,7 @@ def _moved(stmt: Stmt, buffers: Mapping[str, Buffer], slot: Expr) -> Stmt:
     return write(map_all_expressions(stmt, lambda e: rewrite(e, load)))
 
 
-# ---- The rows that a loop works on one after the other, and the stages that each of them goes
-# through.
+# ---- Rows and their stages.
 #
 #     for i parallel:
 #       s[] = 0                         a stage: straight code, and the vector loop behind it,
@@ -308,12 +308,12 @@ def _moved(stmt: Stmt, buffers: Mapping[str, Buffer], slot: Expr) -> Stmt:
 # What ``software_pipeline`` works on.
 
 
-STAGES = 4  # with more of them, a turn needs more registers than there are
+STAGES = 4  # more of them exceed the registers
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Straight code and lets (whose bodies do not count), and the vector loop behind it."""
+    """Straight-line code and lets (their bodies not included), and the vector loop after it."""
 
     head: tuple[Let | Store | Update, ...]
     loop: For
@@ -328,7 +328,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The body of a loop: ``lets`` around it and what it allocates, for all of its ``stages``."""
+    """The body of a loop: ``lets`` around it, the buffers that it allocates, its ``stages``."""
 
     lets: tuple[Let, ...]
     buffers: Mapping[str, Buffer]
@@ -336,12 +336,13 @@ class Row:
 
     @property
     def turns(self) -> Expr:
-        """Of each of the loops."""
+        """The trip count of each of the loops."""
         loop = self.stages[0].loop
         return simplify(loop.upper - loop.lower, {})
 
     def bytes(self, sizes: Mapping[str, int]) -> int:
-        """What a turn of all loops touches; ``sizes``: of an element of each buffer."""
+        """Bytes that one iteration of all loops accesses; ``sizes``: bytes of an element of each
+        buffer."""
         inside = (stmt for stage in self.stages for stmt in walk(stage.loop.body))
         found = frozenset[str]().union(*map(buffers_touched, inside))
         known = {**sizes, **{name: b.dtype.itemsize for name, b in self.buffers.items() if b.shape}}
@@ -349,8 +350,8 @@ class Row:
 
 
 def row_of(loop: For) -> Row | None:
-    """The row that a turn of ``loop`` works on; None where its body is not several stages, with
-    loops of one length."""
+    """The row that an iteration of ``loop`` computes; None unless its body is several stages with
+    loops of one trip count."""
     lets: list[Let] = []
     buffers: dict[str, Buffer] = {}
     body = loop.body
@@ -370,8 +371,8 @@ def row_of(loop: For) -> Row | None:
 
 
 def _stages(body: Stmt) -> tuple[Stage, ...] | None:
-    """``body`` cut behind its vector loops, all but the last of which fold something; None where it
-    is more than that, or where a let serves several stages."""
+    """``body`` split after its vector loops, all but the last of which are reductions; None if
+    there is other code, or a let with uses in several stages."""
     found: list[Stage] = []
     head: list[Let | Store | Update] = []
     for stmt in _flat(body):
@@ -392,7 +393,7 @@ def _stages(body: Stmt) -> tuple[Stage, ...] | None:
 
 
 def _flat(body: Stmt) -> Iterator[Stmt]:
-    """``body`` as a row of statements; a let stands for itself and comes before its scope."""
+    """``body`` as a sequence of statements; a let comes before its body."""
     stack = [body]
     while stack:
         match stack.pop():
@@ -408,7 +409,7 @@ def _flat(body: Stmt) -> Iterator[Stmt]:
 
 
 def _local(buffer: Buffer, turns: Expr) -> bool:
-    """Whether ``buffer`` is on the thread's own memory, its extents numbers, or ``turns``."""
+    """Whether ``buffer`` is thread-private with constant extents, or ``turns``."""
     known = all(isinstance(size, Literal) or size == turns for size in buffer.shape)
     return buffer.scope == "local" and known
 

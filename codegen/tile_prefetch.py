@@ -31,8 +31,8 @@ from weft.ir.scop import Access, Tensor
 
 CACHE_LINE = 64  # bytes
 ROWS_AHEAD = 6  # steps: longer than a line takes from L2
-PREFETCHED_STRIDE = 2048  # bytes: the longest step that hardware prefetchers follow
-WIDE = 2  # lines along the lanes from which on one more load per step is free
+PREFETCHED_STRIDE = 2048  # bytes: the longest stride that hardware prefetchers follow
+WIDE = 2  # cache lines along the lanes from which on one more load per step is free
 
 
 def prefetch_next_tile(tile: TileVersion) -> list[Stmt]:

@@ -312,7 +312,7 @@ def _loops(config: Config, opcode: int, reset: int | None) -> tuple[Field, ...]:
 
 
 def _factors(**widths: int) -> tuple[Field, ...]:
-    """How far each operand moves in a turn of either loop."""
+    """How far each operand moves in an iteration of either loop."""
     return tuple(
         Field(f"{name}_factor_{loop}", width)
         for name, width in widths.items()

@@ -7,7 +7,8 @@ from weft.ir.dtypes import DType
 
 
 def divide(b: Builder, op: str, left: Value, right: Value, signed: bool) -> Value:
-    """``floordiv``, ``mod``, ``truncdiv`` or ``rem``; by zero it is 0, INT_MIN / -1 is INT_MIN."""
+    """``floordiv``, ``mod``, ``truncdiv`` or ``rem``; by zero the result is 0, INT_MIN / -1 is
+    INT_MIN."""
     quotient_wanted = op in ("floordiv", "truncdiv")
     divisor = right.const
     if not signed or (divisor is not None and divisor not in (0, -1)):
@@ -17,7 +18,7 @@ def divide(b: Builder, op: str, left: Value, right: Value, signed: bool) -> Valu
     by_minus_one = b.compare("icmp eq", right, integer(-1, right.type))
     safe = b.select(b.binary("or", by_zero, by_minus_one), one, right)
     result = _divide_simple(b, op, left, safe, signed, quotient_wanted)
-    # ``safe`` left the remainder by -1 at 0, which it is; the quotient is the negated dividend.
+    # The remainder by -1 is 0, as ``safe`` has it; the quotient is the negated dividend.
     if quotient_wanted:
         result = b.select(by_minus_one, b.binary("sub", zero, left), result)
     return b.select(by_zero, zero, result)
@@ -58,11 +59,11 @@ def _divide_simple(
 
 
 def _quotient(b: Builder, left: Value, right: Value, signed: bool) -> Value:
-    """``left / right``, rounded to zero, where that is defined.
+    """``left / right``, truncated, for operands where that is defined.
 
-    No processor divides vectors of integers. Those of floats round to nearest, and the result to
-    zero is the integer's own while the dividend has fewer bits than a float: a quotient below a
-    whole number is so by 1 / right at least, which is more than half of its last place.
+    Processors have no vector division of integers. Division of floats rounds to nearest; truncated,
+    it is exact if the dividend has fewer bits than a mantissa: a quotient below an integer is at
+    least 1 / right below it, which is more than half an ulp.
     """
     op = "sdiv" if signed else "udiv"
     if right.const is not None or not (left.lanes or right.lanes):
@@ -98,7 +99,7 @@ def _exponent_of_two(value: int) -> int | None:
 
 
 def shift(b: Builder, op: str, value: Value, amount: Value, dtype: DType) -> Value:
-    """``shl`` and ``shr`` by any amount; outside 0 … bits-1 everything is shifted out."""
+    """``shl`` and ``shr``; amounts outside 0 … bits-1 shift everything out."""
     bits = integer(dtype.bits, value.type)
     inside = b.compare("icmp ult", amount, bits)
     safe = b.select(inside, amount, integer(0, value.type))
@@ -112,7 +113,7 @@ def shift(b: Builder, op: str, value: Value, amount: Value, dtype: DType) -> Val
 
 
 def power(b: Builder, base: Value, exponent: Value, signed: bool) -> Value:
-    """By squaring, in a loop that ends when no lane has exponent bits left."""
+    """By squaring; the loop ends when no lane has exponent bits left."""
     base, exponent = b.match(base, exponent)
     lanes, type_ = base.lanes, base.type
     one, zero = b.splat(integer(1, type_), lanes), b.splat(integer(0, type_), lanes)
@@ -133,7 +134,7 @@ def power(b: Builder, base: Value, exponent: Value, signed: bool) -> Value:
     b.at(done)
     if negative is None:
         return new_result
-    # 1 / power, rounded to zero, is 0 unless the base is 1 or -1, whose powers are known.
+    # For negative exponents: 1 / power truncates to 0 unless the base is 1 or -1.
     minus = b.splat(integer(-1, type_), lanes)
     is_odd = b.compare("icmp ne", b.binary("and", exponent, one), zero)
     inverse = b.select(b.compare("icmp eq", base, minus), b.select(is_odd, minus, one), zero)

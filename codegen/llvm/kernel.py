@@ -7,10 +7,10 @@ For a kernel named ``k`` the module defines
 
 * ``buffers`` are the addresses of the kernel's buffers and ``params`` its parameters, in order.
 * Where the kernel is one parallel loop (below ``Let``s at most), ``k_extent`` is its trip count
-  and ``k`` runs turns ``begin <= turn < end`` of it; any split of [0, extent) over threads
+  and ``k`` runs iterations ``begin <= i < end`` of it; any split of [0, extent) over threads
   is right. Where it is a region the extent is -1 (``REGION``), and each thread of a team calls
   ``k`` with its number as ``begin`` and the team's size as ``end``, all at the same time.
-  Otherwise the extent is 1 and that one turn is everything.
+  Otherwise the extent is 1 and that one iteration is everything.
 * ``buffers`` ends with the address of ``symbols.shared`` bytes for the team, aligned to 64, if that
   is not 0.
 * ``status`` has four words: the first is the caller's; the second, 0 before the first call, takes
@@ -58,7 +58,7 @@ _SIGNATURE = "(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 %begin,
 
 _CHUNK = (Value("%begin", "i64"), Value("%end", "i64"))
 
-REGION = -1  # the extent of a kernel that shares out its loops itself
+REGION = -1  # the extent of a kernel that distributes its loops itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +145,13 @@ def _loaded(kernel: Kernel) -> set[str]:
 
 
 def _overlaps(kernel: Kernel, buffer: Buffer) -> tuple[str, ...]:
-    """The buffers that may lie on the memory of ``buffer``."""
+    """The buffers that may alias ``buffer``."""
     others = (b.name for b in kernel.buffers if buffer.name in b.aliases)
     return (*buffer.aliases, *others)
 
 
 def _body_parameters(kernel: Kernel) -> str:
-    """Pointers as ``noalias`` arguments: what makes LLVM keep values in registers."""
+    """Pointers as ``noalias`` arguments, so that LLVM keeps values in registers."""
     texts = []
     for k, buffer in enumerate(kernel.buffers):
         alone = not _overlaps(kernel, buffer)
@@ -231,7 +231,7 @@ def _extent(
 
 
 def _scratch(kernel: Kernel, sizes: list[Expr]) -> Expr:
-    """The most that any local allocation needs together with those around it, in bytes."""
+    """The greatest total size in bytes of nested local allocations."""
     most: Expr = literal(0)
     for size in dict.fromkeys(sizes):
         for node in walk_expr(size):
@@ -250,7 +250,7 @@ def _scratch(kernel: Kernel, sizes: list[Expr]) -> Expr:
 #
 #     A[v // 4, v % 4]   →   A[0, v]          where rows of A are 4 elements long
 #
-# Only for emitters that add up addresses: an index may leave its dimension.
+# Only for emitters that linearise addresses: an index may exceed its dimension.
 
 
 _Indices = tuple[Expr, ...]
@@ -283,7 +283,7 @@ def _flat(stmt: Stmt, buffers: dict[str, Buffer]) -> Stmt:
 
 
 def _joined(indices: _Indices, buffer: Buffer | None) -> _Indices:
-    """``indices`` with neighbours added up where that has fewer floors than they have."""
+    """``indices`` with neighbours merged if that has fewer floors."""
     if buffer is None or not any(map(_floors, indices)):
         return indices
     found = list(indices)

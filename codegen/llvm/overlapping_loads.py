@@ -1,13 +1,13 @@
-"""Neighbours in a row: vectors that overlap are loaded once and shifted in registers.
+"""Overlapping vector loads are loaded once and shifted in registers.
 
     y[v] = x[v-1] + x[v] + x[v+1]     →     before = the last lanes of x[… v]
-    (three loads, each of two lines)        each turn:  last = x[v+1 … v+W]
-                                                        x[v-1], x[v] = lanes of before and last
-                                                        before = last
+    (three loads, each of two lines)        each iteration:  last = x[v+1 … v+W]
+                                                             x[v-1], x[v] = lanes of before and last
+                                                             before = last
 
-Where a vector is as long as a cache line, of the loads at W neighbouring places at most one is
-within one line: each of the others costs two accesses, and a stencil that lies in the nearest cache
-waits for nothing else. What a turn loads at the furthest place is kept for the next one.
+If a vector is as long as a cache line, at most one of the loads at W neighbouring offsets is within
+one line: each of the others is two accesses, which bound a stencil in L1. The furthest load of an
+iteration is kept for the next one.
 
 Reference: data reorganisation on streams, Eichenberger et al., PLDI 2004; scalar replacement of
 vectors as in Henretty et al., CC 2011.
@@ -37,12 +37,12 @@ from weft.ir.scalar_expr import Expr, Load, Select
 
 LINE = 64  # bytes of a cache line; shorter vectors seldom cross one
 _SHIFTED = 4  # bytes of the narrowest elements that processors shift across a vector in one step
-_KEPT = 6  # vectors that are kept in registers from one turn to the next
+_KEPT = 6  # vectors that are kept in registers between iterations
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Loads of neighbouring elements: how far before the last one, and which nodes load there."""
+    """Loads of neighbouring elements: ``last``, and the nodes with their distances before it."""
 
     last: Load
     places: tuple[tuple[int, Load], ...]
@@ -62,22 +62,22 @@ class OverlappingLoads:
 
     @property
     def there(self) -> bool:
-        """Whether there are any, so that each vector needs what the one before it has left."""
+        """Whether there are any, so that each vector needs the one before."""
         return bool(self._rows)
 
     def start(self, lower: Value, some: Value) -> None:
-        """Before the turns from ``lower`` on, of which there are any if ``some`` (an i1)."""
+        """Before the iterations from ``lower`` on; ``some`` (an i1): there is at least one."""
         b, width = self.frame.b, self.width
         for row in self._rows:
-            # What is loaded furthest back in the first turn; its first lanes are the last of what
-            # comes before. A masked load from before the array would be slow at a page's start.
+            # The load furthest back in the first iteration, whose first lanes are the last of the
+            # vector before. A masked load from before the array is slow at the start of a page.
             with self.frame.within(Lanes(width, b.splat(some, width))):
                 first = self._load(row.last, lower, -row.reach)
             lanes = [max(0, k - (width - row.reach)) for k in range(width)]
             self._before.append(b.cell(b.shuffle(first, None, lanes)))
 
     def turn(self, index: Value) -> dict[int, Value]:
-        """The values of the loads of the turn at ``index``, by the node's identity."""
+        """The values of the loads of the iteration at ``index``, by the node's identity."""
         b, width = self.frame.b, self.width
         known: dict[int, Value] = {}
         with self.frame.within(Lanes(width)):
@@ -104,7 +104,7 @@ class OverlappingLoads:
 
 
 def _rows(frame: Frame, loop: For, width: int) -> list[_Row]:
-    """The rows that ``loop`` loads at several places at most one vector apart, whatever happens."""
+    """Rows that ``loop`` loads unconditionally at several offsets, at most one vector apart."""
     if loop.step != 1 or frame.target.vector_bytes < LINE:
         return []
     written = [target for stmt in walk(loop.body) for target in _targets(stmt)]
@@ -135,7 +135,7 @@ def _row(places: list[tuple[int, Load]], width: int) -> _Row | None:
 
 
 def _place(node: Load, var: str, bound: set[str]) -> tuple[tuple[Affine, ...], int] | None:
-    """The row that ``node`` loads from, and the place along it up to the same constant."""
+    """The row that ``node`` loads from, and its constant offset in the row."""
     forms = [to_affine(index) for index in node.indices]
     found = [form for form in forms if form is not None]
     if not found or len(found) < len(forms) or any(f.variables() & bound for f in found):
@@ -148,7 +148,7 @@ def _place(node: Load, var: str, bound: set[str]) -> tuple[tuple[Affine, ...], i
 
 
 def _other_row(indices: Sequence[Expr], row: Sequence[Affine]) -> bool:
-    """Whether an element at ``indices`` is in another row than ``row``, in every turn."""
+    """Whether an element at ``indices`` is in another row than ``row``, in every iteration."""
     for index, own in zip(indices[:-1], row[:-1], strict=True):
         form = to_affine(index)
         distance = None if form is None else form - own
@@ -168,8 +168,7 @@ def _targets(stmt: Stmt) -> tuple[tuple[str, tuple[Expr, ...]], ...]:
 
 
 def _loads(stmt: Stmt) -> Iterator[Load]:
-    """The loads that every turn of a straight body makes, those in conditions left out; none
-    where the body is not straight."""
+    """The unconditional loads of a straight-line body; none if it is not straight-line code."""
     stmts = list(walk(stmt))
     if not all(isinstance(s, Block | Store | Update | Let | Comment) for s in stmts):
         return

@@ -1,9 +1,9 @@
 """Regions in LLVM IR: thread ``%begin`` of a team of ``%end`` runs its part of the kernel.
 
-A parallel loop of E turns gives thread t of n the turns [E * t / n, E * (t + 1) / n): the same data
-stay with the same thread from one loop to the next. Of an uneven loop, thread t has every n-th
-piece of E / (8 n) turns, from the t-th on: for a triangle as good as taking turns from a common
-counter, and without its cost (0.3 µs a loop more of 256 rows, on two threads).
+Static scheduling: of a parallel loop of E iterations, thread t of n runs [E * t / n, E * (t + 1) /
+n), so that data stay with their thread from loop to loop. Uneven loops are block-cyclic: pieces of
+E / (8 n) iterations, every n-th from the t-th on. For a triangle that balances as well as dynamic
+scheduling, without its cost (0.3 µs more for a loop of 256 rows, on two threads).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from weft.ir.loop_ir import For, Stmt
 THREAD, TEAM = Value("%begin", "i64"), Value("%end", "i64")
 SHARED = Value("%shared", "ptr")
 BARRIER = "weft_barrier"
-PIECES = 8  # of an uneven loop, for each thread
+PIECES = 8  # of an uneven loop, per thread
 
 
 class Host(Protocol):
-    """The emitter of statements, as seen from a region."""
+    """The part of the emitter of statements that regions use."""
 
     frame: Frame
 
@@ -39,7 +39,7 @@ class Host(Protocol):
 
 
 def share(host: Host, loop: For) -> None:
-    """This thread's turns of a parallel ``loop``."""
+    """This thread's iterations of a parallel ``loop``."""
     frame, b = host.frame, host.frame.b
     lower, upper = (b.materialise(v) for v in evaluate_all(frame, (loop.lower, loop.upper)))
     span = b.binary("sub", upper, lower)
@@ -59,7 +59,7 @@ def share(host: Host, loop: For) -> None:
 
 
 def _deal(host: Host, turns: Value, turn: Callable[[Value], None]) -> None:
-    """Pieces of an uneven loop, dealt out one after the other."""
+    """Pieces of an uneven loop, block-cyclic."""
     b = host.frame.b
     size = b.binary("udiv", turns, b.binary("mul", TEAM, integer(PIECES)))
     size = b.intrinsic("smax", size, integer(1))
@@ -91,7 +91,7 @@ def single(host: Host, body: Stmt) -> None:
 
 
 def barrier(frame: Frame) -> None:
-    """Wait for the whole team; free of cost where it is one thread."""
+    """Wait for the whole team; free if it is one thread."""
     b = frame.b
     b.declare(f"void @{BARRIER}(i64, i64)")
     meet, after = b.new_label("barrier"), b.new_label("after")
@@ -104,9 +104,10 @@ def barrier(frame: Frame) -> None:
 
 
 def publish(frame: Frame, pointers: list[Value]) -> None:
-    """Let LLVM know that the call in a barrier may change what ``pointers`` point at.
+    """Make ``pointers`` escape, so that LLVM assumes that the call in a barrier may change their
+    targets.
 
-    They are ``noalias`` arguments: of calls that never saw them it may assume that they do not.
+    They are ``noalias`` arguments: LLVM assumes that calls that never saw them leave them alone.
     """
     for pointer in pointers:
         frame.b.line(f'call void asm sideeffect "", "r"({pointer})')

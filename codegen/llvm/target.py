@@ -1,8 +1,8 @@
-"""What an emitter of LLVM IR must know about a processor, and LLVM as a library: IR → object code.
+"""What emitters of LLVM IR need to know of a processor, and LLVM as a library: IR → object code.
 
 ``LlvmTarget`` is plain data and part of every cache key. ``to_object`` verifies, optimises and
-assembles one module; ``native_library`` maps objects into this process. LLVM is imported when it is
-first needed: programs that are loaded run without it.
+assembles one module; ``native_library`` maps objects into this process. LLVM is imported on first
+use: loaded programs run without it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from weft.ir.interrupts import uninterrupted
 @dataclass(frozen=True, slots=True)
 class LlvmTarget:
     """``vector_bytes``: width of the vectors that kernels use; ``fma``: fused multiply-add in
-    hardware (without it the mathematical functions call the C library's ``fma``, which is right
-    and slow); ``half``: conversions between float16 and float32 in hardware."""
+    hardware (without it the mathematical functions call the C library's slow ``fma``); ``half``:
+    conversions between float16 and float32 in hardware."""
 
     triple: str
     cpu: str
@@ -39,7 +39,7 @@ class LlvmTarget:
 
 @cache
 def initialised() -> Any:
-    """LLVM's binding, ready to compile for any processor."""
+    """LLVM's binding, able to compile for all processors."""
     with uninterrupted():
         import llvmlite.binding as llvm
 
@@ -62,8 +62,8 @@ def host_target() -> LlvmTarget:
 
 
 def llvm_target(triple: str, cpu: str, features: Set[str], text: str = "") -> LlvmTarget:
-    """The processor that LLVM calls ``cpu`` and that has ``features``; ``text``: all that LLVM is
-    told of them, by default just these."""
+    """The processor ``cpu`` (LLVM's name) with ``features``; ``text``: the feature string for LLVM,
+    by default just these."""
     family = architecture_of(triple)
     return LlvmTarget(
         triple,
@@ -76,7 +76,7 @@ def llvm_target(triple: str, cpu: str, features: Set[str], text: str = "") -> Ll
 
 
 def lacking(target: LlvmTarget) -> tuple[str, ...]:
-    """What is missing here to run code for ``target``: features, or its triple; (): nothing."""
+    """What is missing here to run code for ``target``: features, or its triple."""
     host = host_target()
     if target.triple.split("-")[0] != host.triple.split("-")[0]:
         return (target.triple,)
@@ -98,7 +98,7 @@ def to_object(module_text: str, target: LlvmTarget) -> bytes:
 
 
 def inspect(module_text: str, target: LlvmTarget) -> Inspected:
-    """What ``to_object`` makes of ``module_text``, for people to read."""
+    """The optimised IR and the assembly of ``module_text``, for people."""
     module, machine = _optimised(module_text, target)
     return Inspected(str(module), str(machine.emit_assembly(module)))
 
@@ -123,7 +123,8 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[Any, Any]:
 
 
 def optimise(module: Any, machine: Any) -> None:
-    """LLVM's passes, in place, but for what the emitter decides: vectors, tiles, unrolling."""
+    """LLVM's passes, in place, without those that would override the emitter's choices
+    (vectorisation, unrolling)."""
     llvm = initialised()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False

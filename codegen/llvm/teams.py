@@ -1,7 +1,7 @@
-"""How many threads a launch is worth, as LLVM IR.
+"""The number of threads that a launch is worth, as LLVM IR.
 
 Each kernel whose work depends on sizes has a function ``{i32, i32} (ptr parameters, i32 team)``: of
-``team`` threads, how many it is worth if they are awake, and if they sleep.
+``team`` threads, how many pay off if they are awake, and if they sleep.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from weft.ir.scalar_expr import Expr, Var, apply, literal, select, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.size_arithmetic import LIMIT, SizeError, evaluate
 
-# Operations (of ``kernel_work``) that are worth a thread: some 0.6 µs, what sharing them with a
-# worker that still spins costs; waking one up that sleeps costs some 40 µs.
+# Operations (of ``kernel_work``) that are worth a thread: some 0.6 µs, the cost of a launch on a
+# spinning worker; waking a sleeping one costs some 40 µs.
 GRAIN = 1 << 12
-ASLEEP = 64  # times as many for a worker that sleeps
-# Threads come to a barrier at different times, and what one wrote is not in the other's cache: some
-# 1.2 µs, of which 0.1 µs is the barrier itself.
+ASLEEP = 64  # times ``GRAIN`` for a sleeping worker
+# A barrier costs some 1.2 µs: 0.1 µs itself, the rest by load imbalance and cache misses after it.
 BARRIER = 2  # grains
-# A team that would take off less than this share of all the work stays at home: turns are not all
-# alike, and what a formula promises is not all there.
+# A team that would take off less than this share of all the work stays at home: iterations are not
+# all alike, and what a formula promises is not all there.
 LEAST_GAIN = 4  # 1 / share
 MANY = 1 << 20
 
@@ -34,16 +33,14 @@ _ONE = literal(1)
 
 @dataclass(frozen=True, slots=True)
 class Teams:
-    """How many threads a launch of one kernel is worth: by ``function``, defined by ``lines``; ''
-    where it is one in any case."""
+    """``function``, defined by ``lines``, returns the number of threads; '' if it is always one."""
 
     function: str = ""
     lines: tuple[str, ...] = ()
 
 
 def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
-    """What ``kernel`` is worth, as a function of that ``name``; ``grain``: how many operations are
-    worth a thread."""
+    """The function ``name`` for ``kernel``; ``grain``: operations that are worth a thread."""
     if not any(isinstance(part, For) and part.kind == "parallel" for part in walk(kernel.body)):
         return Teams()
     sums = (*kernel_work(kernel), kernel_barriers(kernel))
@@ -69,10 +66,10 @@ def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
 
 
 def _fixed(sums: tuple[Expr, ...], name: str, grain: int) -> Teams:
-    """Of a kernel without parameters: its walks are gone through here."""
+    """For a kernel without parameters: the mean over walks is computed here."""
     total, busiest, meetings = (_of_many(expr) for expr in sums)
     # Threads take at most twice as much off each other as many of them do: all of a parallel loop,
-    # not all but one turn of it.
+    # not all but one iteration of it.
     if total - busiest < grain + meetings * BARRIER * grain:
         return Teams()
     function = _on_a_team(SizeFunction(()))
@@ -82,7 +79,7 @@ def _fixed(sums: tuple[Expr, ...], name: str, grain: int) -> Teams:
 
 
 def _mean(expr: Expr) -> Expr:
-    """``expr`` over all walks."""
+    """``expr``, averaged over all walks."""
     if WALK not in walk_expr(expr):
         return expr
     walks = (substitute(expr, {WALK.name: literal(k)}) for k in range(WALKS))
@@ -90,7 +87,7 @@ def _mean(expr: Expr) -> Expr:
 
 
 def _of_many(expr: Expr) -> int:
-    """The mean over all walks, of a large team; as much as there may be where it is more."""
+    """The mean over all walks for a large team, at most ``MANY``."""
     try:
         sizes = {TEAM.name: MANY}
         return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in range(WALKS)) // WALKS
@@ -115,11 +112,11 @@ def _returned(function: SizeFunction, name: str, grain: int) -> Teams:
 
 
 def _worth(start: int, grain: int) -> Expr:
-    """How many threads are worth it where it costs ``start`` to get each going; where ``grain`` is
-    less than usual, any gain that much smaller will do.
+    """The number of threads that pay off if starting each costs ``start``; with a smaller ``grain``
+    proportionally smaller gains suffice.
 
-    On n threads it takes less time by (1 - 1/n) of what they share: on as many as these, that is
-    no less than what it costs to start them and to meet.
+    n threads save (1 - 1/n) of the shared work; that must be no less than the cost of starting them
+    and of barriers.
     """
     cost = _MEETINGS * (BARRIER * grain) + start
     threads = apply("max", apply("min", _SHARED // cost, TEAM), _ONE)

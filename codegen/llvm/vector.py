@@ -1,13 +1,12 @@
-"""Vector loops: ``for v`` over whole vectors, then the rest under a mask.
+"""Vector loops: ``for v`` over whole vectors, then the remainder under a mask.
 
     for (v = 0; v + W <= n; v += W)  body(v … v+W-1)          a ramp stands for the variable
     if (v < n)                       body under the mask of the first n - v lanes
 
-``W`` is as many elements of the widest type in the loop as a vector holds. A constant number of
-turns is written out. An ``Update`` whose target is the same in all turns accumulates lane by lane
-in registers, several sets of them in turn so that one addition need not wait for the last, and the
-sets and lanes are combined in a tree behind the loop. Where a turn is a long chain of operations,
-two vectors take its steps together, as one of twice as many lanes (``interleave_count``).
+``W``: elements of the widest type in the loop per vector. A short constant trip count is unrolled.
+An ``Update`` with an invariant target accumulates per lane in registers, in several sets so that
+additions do not wait for each other; sets and lanes are combined in a tree after the loop. Loops
+with long dependence chains interleave two vectors (``interleave_count``).
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ Thunk = Callable[[], None]
 
 _WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
 _ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
-_LONG = 8  # vectors of a loop before which something may be worked out for all of its turns
-_FEW = 8  # vectors of which a loop around may keep something in registers
+_LONG = 8  # vectors of a loop from which on invariants are hoisted for it
+_FEW = 8  # vectors of a loop for which the loop around keeps invariants in registers
 _SMALL_BODY = 8  # statements in a body that is worth repeating for each set
 
 
 class Host(Protocol):
-    """The emitter of statements, as seen from a vector loop."""
+    """The part of the emitter of statements that vector loops use."""
 
     frame: Frame
     reductions: Reductions | None
@@ -63,7 +62,7 @@ class Host(Protocol):
 
 
 def fits(loop: For) -> bool:
-    """Whether lanes may run in lockstep; otherwise the loop runs one turn after the other."""
+    """Whether lanes may run in lockstep; otherwise the loop is scalar."""
     for stmt in _inside(loop.body):
         if isinstance(stmt, While):
             return False
@@ -75,7 +74,7 @@ def fits(loop: For) -> bool:
 
 
 def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
-    """``loop`` on lanes; its bounds are scalars."""
+    """``loop`` as a vector loop; its bounds are scalars."""
     frame, b = host.frame, host.frame.b
     width = _lanes_for(loop, frame.target.vector_bytes)
     size = sum(1 for _ in _inside(loop.body))
@@ -121,7 +120,7 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
 
 
 def _chunk(host: Host, loop: For, lower: Value, turn: Value, lanes: Lanes) -> None:
-    """Turns ``turn`` … of the loop, one per lane."""
+    """Iterations from ``turn`` on, one per lane."""
     b = host.frame.b
     index = b.add(lower, b.mul(turn, integer(loop.step)))
     assert isinstance(index, Value)
@@ -143,7 +142,7 @@ def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> N
 
 
 def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, interleave: int) -> None:
-    """``interleave``: vectors of each group that take each step together."""
+    """``interleave``: vectors of each group that run together."""
     frame, b = host.frame, host.frame.b
     whole = _round_down(frame, count, width)
     neighbours = OverlappingLoads(frame, loop, width)
@@ -197,7 +196,7 @@ def _round_down(frame: Frame, count: Value, unit: int) -> Value:
     return frame.b.binary("and", count, integer(-unit))
 
 
-# ---- questions about a loop ---------------------------------------------------------------------
+# ---- analyses of a loop -------------------------------------------------------------------------
 
 
 def _inside(stmt: Stmt) -> Iterator[Stmt]:
@@ -215,7 +214,7 @@ def _variables(stmt: Update) -> set[str]:
 
 
 def _hoistable(frame: Frame, loop: For) -> list[Update]:
-    """Updates of one place throughout the loop, where nothing else in the loop touches it."""
+    """Updates of an invariant target that nothing else in the loop accesses."""
     bound, allocated = {loop.var}, set[str]()
     updates: list[Update] = []
     touched: dict[str, set[str]] = {}  # buffer -> how: names of monoids, '' for a store
@@ -257,8 +256,7 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
 
 
 def around(frame: Frame, loop: For) -> Around | None:
-    """What ``loop``, of scalars, leaves as it is; None where it turns too few times for anything to
-    be worked out before it."""
+    """What a serial ``loop`` leaves invariant; None if its trip count is too low for hoisting."""
     match loop.lower, loop.upper:
         case Literal(low), Literal(high) if high - low < _LONG * loop.step:
             return None
@@ -266,14 +264,14 @@ def around(frame: Frame, loop: For) -> Around | None:
 
 
 def _changing(frame: Frame, loop: For) -> frozenset[str] | None:
-    """The buffers whose elements ``loop`` may change; None if there are loops in it."""
+    """The buffers that ``loop`` may change; None if it contains loops."""
     if any(isinstance(stmt, For | While) for stmt in _inside(loop.body)):
         return None
     return _changed(frame, loop)
 
 
 def _changed(frame: Frame, loop: For) -> frozenset[str]:
-    """The buffers whose elements ``loop`` may change, or which it allocates."""
+    """The buffers that ``loop`` may change or allocates."""
     found = set[str]()
     for stmt in _inside(loop.body):
         match stmt:
@@ -288,7 +286,8 @@ def _changed(frame: Frame, loop: For) -> frozenset[str]:
 
 
 def _lanes_for(loop: For, vector_bytes: int) -> int:
-    """Lanes so that the widest type of data fits a vector; int64 and bool count if alone."""
+    """Lanes such that the widest type of data fits a vector; int64 and bool count if there is no
+    other."""
     widths: dict[str, int] = {}
     for stmt in _inside(loop.body):
         for expr in expressions(stmt):
@@ -304,24 +303,23 @@ def _power_above(value: int) -> int:
     return 1 << (value - 1).bit_length()
 
 
-# ---- Vectors abreast: where turns are long chains, two vectors take the steps of one together.
+# ---- Interleaving: loops with long dependence chains run two vectors together.
 #
 #     for v: y[v … v+W] = exp(x[v … v+W])   →   for v: y[v … v+2W] = exp(x[v … v+2W])
 #
-# Each operation of an exponential waits for the last one, for some forty cycles. A processor
-# begins with the next vectors meanwhile, but no more of them than it can look ahead over and have
-# waiting. Written as vectors of twice as many lanes, which LLVM takes apart again, two chains
-# alternate: what is looked ahead over has twice as much to do in it.
+# An exponential is a dependence chain of some forty cycles. Out-of-order execution overlaps it with
+# the next vectors only as far as the reorder buffer and the scheduler reach. As vectors of twice as
+# many lanes, which LLVM splits again, two chains alternate: twice the parallelism in reach.
 
 
-INTERLEAVE = 2  # more of them need more registers than there are
+INTERLEAVE = 2  # more vectors need more registers than there are
 _CHAINS = {("exp", "float32"), ("exp2", "float32"), ("log", "float32"), ("tanh", "float32"),
            ("erf", "float32"), ("exp", "float64")}  # fmt: skip
 
 
 def interleave_count(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
-    """How many vectors of ``loop`` take each step together: several where there is a long chain and
-    all that is loaded and stored lies side by side. ``folded``: what accumulates in registers."""
+    """How many vectors of ``loop`` run together: several if there is a long chain and all accesses
+    are contiguous. ``folded``: the updates that accumulate in registers."""
     inside = list(walk_loops(loop.body))
     nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
     if not any(isinstance(n, Apply) and (n.op, n.dtype.name) in _CHAINS for n in nodes):
@@ -343,7 +341,7 @@ def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
 
 
 def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
-    """Whether neighbouring turns access one element, or neighbours."""
+    """Whether neighbouring iterations access the same or contiguous elements."""
     buffer = frame.bindings[name]
     forms = [to_affine(index) for index in indices]
     known = [form for form in forms if form is not None]
@@ -355,19 +353,20 @@ def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
     return along or not any(moves)
 
 
-# ---- Whether an element that stays the same in a loop is ever one of those that the loop reads.
+# ---- Aliasing of an invariant element with those that a loop reads.
 #
 #     for j in 0 … min(i, 8):  x[i] += a[i, j] * x[j]          never: j < i
 #
-# From the bounds of the loop alone: what the dependences of the program say is no longer known.
+# From the bounds of the loop alone: the dependences of the program are no longer known here.
 
 
 def never_alias(
     fixed: Sequence[Expr], read: Sequence[Expr], loop: For, bound: Collection[str]
 ) -> bool:
-    """Whether no turn of ``loop`` reads at ``read`` the element at ``fixed`` of the same buffer.
+    """Whether no iteration of ``loop`` reads at ``read`` the element at ``fixed`` of the same
+    buffer.
 
-    ``bound``: names that stand for other values in other turns, the loop's own among them.
+    ``bound``: names whose values vary between iterations, the loop's own among them.
     """
     return any(
         _never_zero(difference, loop)
@@ -383,7 +382,7 @@ def _difference(one: Expr, two: Expr) -> Affine | None:
 
 
 def _never_zero(form: Affine, loop: For) -> bool:
-    """Whether ``form`` has the same sign in every turn."""
+    """Whether ``form`` has the same sign in every iteration."""
     step = form.coefficient(loop.var)
     if any(isinstance(t, FloorDiv) and loop.var in t.numerator.variables() for t, _ in form.terms):
         return False
@@ -398,7 +397,7 @@ def _never_zero(form: Affine, loop: For) -> bool:
 
 
 def _sides(end: Expr, op: str, offset: int) -> Iterator[Affine]:
-    """What the variable is at least, or at most: each of the operands of ``op`` bounds it."""
+    """Forms that bound the variable, one for each operand of ``op``."""
     if isinstance(end, Apply) and end.op == op:
         for arg in end.args:
             yield from _sides(arg, op, offset)
