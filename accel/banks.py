@@ -1,9 +1,9 @@
-"""Memories whose address is two indices, a bank and a row, as memories of one.
+"""Memories addressed by (bank, row) are flattened to one address.
 
     Memory("spad", i8, (256, 8), 4), spad[bank, row + k, p]
         →   Memory("spad", i8, (8,), 1024, bank=256), spad[bank * 256 + row + k, p]
 
-What is planned is planned for the latter. An access must not leave its bank (``Memory.bank``).
+Mapping and tiling work on the flat memories. An access must stay within its bank (``Memory.bank``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from weft.polyhedral.analysis.linear import box
 def flatten_banks(
     machine: Accelerator, semantics: Mapping[str, Scop]
 ) -> tuple[Accelerator, dict[str, Scop]]:
-    """``machine`` and its ``semantics``, by operation, with such memories flattened."""
+    """``machine`` and the ``semantics`` of its operations, by name, with such memories
+    flattened."""
     banked: set[str] = set()
     for name, scop in semantics.items():
         places = machine.operation(name).memories
@@ -49,7 +50,7 @@ def _flat(memory: Memory) -> Memory:
 
 
 def _has_rows(statement: Statement, access: Access) -> bool:
-    """Whether its second index is more than loops of a constant number of iterations."""
+    """Whether its second index is more than loops with constant trip counts."""
     indices = access.body_indices if access.may else access.indices
     if len(indices) < 2:
         return False
@@ -94,7 +95,8 @@ def _rewritten(scop: Scop, places: Mapping[str, str], sizes: Mapping[str, int]) 
 
 
 def in_banks(machine: Accelerator, plain: Accelerator, issue: SequentialIssue) -> SequentialIssue:
-    """``issue``, of ``plain``, with the elements of ``machine`` that it touches: whole banks."""
+    """``issue``, planned for ``plain``, with the elements of ``machine`` that it accesses: whole
+    banks."""
     if plain is machine:
         return issue
     sizes = {

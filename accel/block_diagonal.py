@@ -1,11 +1,11 @@
-"""Grouped sums as dense ones over several groups together, where a group does not fill an
+"""Grouped reductions as dense ones with block-diagonal weights, if a group does not fill an
 instruction.
 
     y[g, k] = Σ_c w[g, k, c] · x[g, c]   →   y[G, k'] = Σ_c' W[G, k', c'] · x[G, c']
 
-``k'`` and ``c'`` go through ``m`` groups one after the other, and W, ready-made in main memory, is
-0 but in m blocks along its diagonal. The instruction multiplies by zeros, in lanes that had nothing
-to do. Depthwise convolutions are groups of one channel.
+``k'`` and ``c'`` run through ``m`` groups in turn; W, prepared in main memory, is 0 except for m
+blocks on its diagonal. The instruction multiplies by zeros in lanes that were idle. Depthwise
+convolutions are groups of one channel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ROWS, COLUMNS = "rows_together", "columns_together"
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """``group``: the loop over groups; ``row``: the one over results inside of one, ``column``: the
-    one that is summed up, '' where there is none; x and w: the operands."""
+    """``group``: the loop over groups; ``row``: over results within one; ``column``: the reduction
+    within one, '' if there is none; x and w: the operands."""
 
     group: str
     row: str
@@ -53,7 +53,7 @@ def _extent(work: Work, dim: str) -> int:
 
 
 def _found(work: Work) -> Iterator[_Groups]:
-    """Loops that everything moves along: the results and both operands."""
+    """Loops that the results and both operands move along."""
     if len(work.operands) != 2 or work.statement.update is None:
         return
     target = _moving(work.statement.writes[0].indices)
@@ -87,7 +87,7 @@ def _form_dims(form: Affine) -> set[str]:
 
 
 def _joined(work: Work, found: _Groups, m: int) -> Work | None:
-    """``work`` with ``m`` groups together, or None where its tensors do not lie like that."""
+    """``work`` with ``m`` groups together; None if its tensors have another layout."""
     rows, columns = _extent(work, found.row), _extent(work, found.column)
     weights = _weights(work, found, m)
     target = _target(work, found, rows, m)
@@ -119,8 +119,8 @@ def _joined(work: Work, found: _Groups, m: int) -> Work | None:
 
 
 def _put(read: Read, group: str, inner: str, size: int, name: str, m: int) -> Read | None:
-    """``read`` where the dims are (group, name) for (group, inner): ``size * group + inner`` is
-    ``m * size * group + name``. None where it goes through groups in another way."""
+    """``read`` with dims (group, name) for (group, inner): ``size * group + inner`` becomes ``m *
+    size * group + name``. None for other indices."""
     forms = []
     for form in read.indices:
         terms = {str(term): c for term, c in form.terms}
@@ -139,12 +139,12 @@ def _put(read: Read, group: str, inner: str, size: int, name: str, m: int) -> Re
 
 
 def _weights(work: Work, found: _Groups, m: int) -> Read | None:
-    """w as it is made: W[group, rows, columns, others]."""
+    """The prepared w: W[group, rows, columns, others]."""
     read = work.operands[found.w]
     tensor = work.scop.tensor(read.tensor)
     rows, columns = _extent(work, found.row), _extent(work, found.column)
     parts = {found.group: ("group", 1), found.row: ("row", rows), found.column: ("column", columns)}
-    split: list[str] = []  # what each part of w's axes is: a group, a row, a column, anything else
+    split: list[str] = []  # by part of w's axes: a group, a row, a column, other
     sizes: list[int] = []
     rest: list[Affine] = []
     for form, size in zip(read.indices, _sizes(tensor), strict=True):
@@ -178,8 +178,8 @@ def _weights(work: Work, found: _Groups, m: int) -> Read | None:
 def _target(
     work: Work, found: _Groups, rows: int, m: int
 ) -> tuple[Read, tuple[int, ...], Gather | None] | None:
-    """Where results are written, their tensor's sizes, and how they are gathered, with the axis of
-    groups and the one of rows as one."""
+    """The write of the results, the sizes of their tensor, and their gather, with the axes of
+    groups and rows merged."""
     write, gather = work.write, work.gather
     sizes = list(_sizes(work.scop.tensor(write.tensor)))
     group, row = _affine({found.group: 1}, 0), _affine({found.row: 1}, 0)
@@ -201,7 +201,7 @@ def _target(
 
 
 def _without(read: Read, extents: Mapping[str, int]) -> Read:
-    """``read`` without dims that are gone: they had one value."""
+    """``read`` without dims of extent 1."""
     forms = []
     for form in read.indices:
         terms = {str(t): c for t, c in form.terms if str(t) in extents}
@@ -229,7 +229,7 @@ def _statement(
 
 
 def _scop(scop: Scop, weights: Read, write: Read, shape: tuple[int, ...]) -> Scop:
-    """``scop`` with W, and with the results in their shape."""
+    """``scop`` with W, and with the results in their new shape."""
     assert weights.diagonal is not None, "W is made"
     made = replace(
         scop.tensor(weights.tensor),

@@ -1,25 +1,27 @@
-"""What the operations of an accelerator can be used for, read off their semantics.
+"""What the operations of an accelerator can compute, as derived from their semantics.
 
-    Ability  ::= Transfer | Compute
+    Capability ::= Transfer | Compute
     Transfer ::= operation, local: Address, main: Address, into, rows: Span, columns: Span
-    Compute  ::= operation, step: Statement, extents, iterations: Turn…, target: Address,
+    Compute  ::= operation, step: Statement, extents, loops: HardwareLoop…, target: Address,
                  operands: Address…, copies: Copy…
     Address  ::= memory, base: (field, factor)…, constant, bits, steps: dim -> number | field, group
-    Turn     ::= dim, field, offset     the loop of as many iterations as the field and ``offset`` say
+    HardwareLoop ::= dim, field, offset     field + offset iterations
 
-* A loop of constant bounds is *inside* the instruction: it is a dim of ``step``, a statement as
-  ``polyhedral.instruction`` has it. A loop whose bound is a field is one of its iterations.
-* A loop over micro-operations (``words``) looks up in each iteration where its operands are:
-  ``bits`` of the word, and ``steps`` from there.
-* ``copies``: what else it writes, at the address of its target: a function of what the target holds
-  then, which ``Load(0)`` stands for.
-* Loops inside that go over neighbours in a memory make one element of them, of ``group`` addresses.
-* ``first``: the value from which on it sums up, whatever its target held; without one it adds to
-  that. Its iterations of ``repeats`` add to what it began with, all others begin anew.
-* A transfer copies rows between a main memory and another one, dense in the latter, zeros before,
-  after and between them. A ``Span`` counts what its field says and ``offset``, or only that.
+* A loop with constant bounds is *inside* the instruction: a dim of ``step``, a statement as in
+  ``polyhedral.map_instruction``. A loop whose bound is a field is a hardware loop.
+* A loop over micro-operations (``words``) reads the addresses of its operands: ``bits`` of the
+  word, plus ``steps``.
+* ``copies``: other memories that it writes, at the address of its target: a function of the
+  target's new value, ``Load(0)``.
+* Inner loops over contiguous addresses form one element of ``group`` addresses.
+* ``first``: the value that it starts a reduction from, whatever the target held; None: it
+  accumulates onto the target. Its loops in ``repeats`` accumulate, each iteration of all others
+  starts anew.
+* A transfer copies rows between a main memory and another one, dense in the latter, with zero
+  padding before, after and between rows. A ``Span`` counts field ``size`` + ``offset``, or only
+  ``offset``.
 
-An operation that is none of these cannot be used by the compiler: see ``read_semantics``.
+The compiler cannot use an operation of any other form: see ``read_semantics``.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ from weft.ir.accelerator import Operation
 from weft.ir.scalar_expr import Expr, Load, rewrite, substitute
 from weft.ir.scop import Statement
 
-Step = int | str  # so many elements, or as many as the field says
+Step = int | str  # elements: a constant, or the value of a field
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """``width`` bits of a micro-operation from bit ``place``."""
+    """The ``width`` bits of a micro-operation from bit ``place`` on."""
 
     place: int
     width: int
@@ -61,7 +63,8 @@ class HardwareLoop:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Iterations over the micro-operations in ``memory`` from field ``begin`` to before ``end``."""
+    """A loop over the micro-operations in ``memory`` from field ``begin`` up to, excluding,
+    ``end``."""
 
     dim: str
     memory: str
@@ -90,8 +93,7 @@ class Compute:
 
     @property
     def value(self) -> Expr:
-        """What the target holds afterwards, over ``Load(0)``: what it held, and ``Load(k + 1)``:
-        operand k."""
+        """The target's new value: ``Load(0)`` is its old one, ``Load(k + 1)`` operand k."""
         (result,) = self.step.body.results
         moved = rewrite(result, _later)
         if self.step.update is None:
@@ -104,7 +106,8 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Elements of a row, or rows: how many fields ``size``, ``before`` and ``after`` say."""
+    """The elements of a row, or the rows: the fields with their number, and with the padding before
+    and after."""
 
     size: str | None = None
     before: str | None = None
@@ -113,7 +116,7 @@ class Span:
 
     @property
     def most(self) -> int | None:
-        """How many there are at once where no field says it."""
+        """The number at once if no field says it."""
         return None if self.size is not None else self.offset
 
 
@@ -132,7 +135,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """``refusals``: operation -> why it is of no use."""
+    """``refusals``: operation → why the compiler cannot use it."""
 
     transfers: tuple[Transfer, ...]
     computes: tuple[Compute, ...]
@@ -140,7 +143,7 @@ class Capabilities:
 
 
 def _later(node: Expr) -> Expr | None:
-    """Operand k as number k + 1; what was there before, as number 0."""
+    """Operand k renumbered to k + 1; the old value is number 0."""
     if isinstance(node, Load) and isinstance(node.source, int):
         return Load(node.source + 1, (), node.dtype)
     return None

@@ -1,8 +1,9 @@
-"""Orders in which queues may run a stream: each in its own order, after the tokens it waits for.
+"""Execution orders of a stream: each queue in order, after the tokens that an instruction waits
+for.
 
 Instructions are delivered in program order, as far as queues have room. Which queue runs next is
-free: what a stream computes must not depend on it, and whether it ends does not. (Tokens are only
-ever added and waited for: a queue that can go on can still do so after any other has.)
+free; results must not depend on it, and deadlocks do not. (Tokens are only added and waited for: a
+queue that can run still can after any other has.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ ORDERS: tuple[Order, ...] = ("first", "last", "turns")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """By instruction: the number of its queue, and of the wires that it takes from and gives to."""
+    """By instruction: the number of its queue, and of the wires that it takes tokens from and gives
+    them to."""
 
     queue: tuple[int, ...]
     pops: tuple[tuple[int, ...], ...]
@@ -43,9 +45,8 @@ def tokens_of(stream: Stream) -> Tokens:
 def execution_order(stream: Stream, order: Order = "first") -> Iterator[int]:
     """The numbers of all instructions, in an order in which they may run.
 
-    ``first``: always the first queue that can; ``last``; ``turns``: one after the other; a number:
-    any. Raises ``StreamError`` (WEFT-E1005) where some never run, or a token is one too many for
-    its counter.
+    ``first``: always the first queue that is ready; ``last``; ``turns``: round robin; a number:
+    random. Raises ``StreamError`` (WEFT-E1005) if some never run, or a token counter overflows.
     """
     tokens, machine = tokens_of(stream), stream.accelerator
     waiting: list[deque[int]] = [deque() for _ in machine.queues]
@@ -86,7 +87,7 @@ def execution_order(stream: Stream, order: Order = "first") -> Iterator[int]:
 
 
 def _choice(order: Order, queues: int) -> Callable[[Callable[[int], bool]], int | None]:
-    """Which of the queues that are ready runs."""
+    """A function that selects the next of the ready queues."""
     if order == "first":
         return lambda ready: next((q for q in range(queues) if ready(q)), None)
     if order == "last":

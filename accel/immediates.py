@@ -1,8 +1,7 @@
-"""Numbers for the fields of instructions that compute with them: what such an instruction leaves
-then, folded.
+"""Immediates: values for the fields that an instruction computes with, and its result for them.
 
-Those that a program has are tried, of small fields all: a program has it otherwise, as in
-``1 << shift`` and ``shift + 1``.
+Candidates are the constants of a program; of narrow fields all values, as programs have other forms
+of them, such as ``1 << shift`` and ``shift + 1``.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from weft.ir.scalar_expr import (
 )
 from weft.ir.scalar_interpreter import evaluate
 
-FEW = 64  # numbers of a small field
-MAX_NUMBERS = 4096  # ways to fill the fields of an instruction that it computes with
+FEW = 64  # values of a narrow field
+MAX_NUMBERS = 4096  # combinations of values of the fields of an instruction
 
 
 def immediates(compute: Compute) -> list[str]:
-    """Fields whose numbers it computes with."""
+    """The fields that it computes with."""
     found = {e.name for e in walk(compute.value) if isinstance(e, Var)}
     return sorted(found)
 
@@ -40,7 +39,7 @@ def immediates(compute: Compute) -> list[str]:
 def with_immediates(
     compute: Compute, numbers: Iterable[int]
 ) -> Iterator[tuple[dict[str, int], Expr]]:
-    """What it leaves, with each of the ``numbers`` in its field; with none if it has none."""
+    """Its result with each of ``numbers`` in these fields; once if it has none."""
     names = immediates(compute)
     for fields in _assignments(compute, numbers):
         made = compute.value if not names else rewrite(compute.value, partial(_put, fields=fields))
@@ -48,7 +47,7 @@ def with_immediates(
 
 
 def can_produce(compute: Compute, number: Expr, wanted: Expr) -> bool:
-    """Whether some numbers in the fields of ``compute`` make ``wanted`` of ``number``."""
+    """Whether some immediates make ``wanted`` of ``number``."""
     if not isinstance(wanted, Literal):
         return False
     values = {0} if wanted.dtype.is_float else {0, int(wanted.value), -int(wanted.value)}
@@ -58,7 +57,7 @@ def can_produce(compute: Compute, number: Expr, wanted: Expr) -> bool:
 
 
 def _assignments(compute: Compute, numbers: Iterable[int]) -> Iterator[dict[str, int]]:
-    """Numbers for the fields that it computes with."""
+    """Values for the fields that it computes with."""
     names = immediates(compute)
     holds = compute.operation.holds
     own = [[number for number in sorted(numbers) if holds(name, number)] for name in names]
@@ -71,20 +70,20 @@ def _assignments(compute: Compute, numbers: Iterable[int]) -> Iterator[dict[str,
 
 
 def _all_of(compute: Compute, name: str) -> list[int]:
-    """What field ``name`` may hold, if that is little: a shift, and not a number of 16 bits."""
+    """All values of field ``name``, if it is narrow: of a shift, not of a 16-bit number."""
     low, high = compute.operation.limits_of(name)
     return [*range(low, high + 1)] if high - low < FEW else []
 
 
 def after(node: Expr, start: Literal) -> Expr | None:
-    """``node`` where the target held ``start``."""
+    """``node`` if the target held ``start``."""
     if isinstance(node, Load) and node.source == 0:
         return start
     return _put(node, {})
 
 
 def _put(node: Expr, fields: Mapping[str, int]) -> Expr | None:
-    """``node`` with numbers for its fields, folded."""
+    """``node`` with values for its fields, folded."""
     match node:
         case Var(name):
             return literal(fields[name], node.dtype)

@@ -1,9 +1,9 @@
-"""Which instruction computes a piece of work, and which of its loops are inside of it.
+"""Instruction mappings: which instruction computes a piece of work, and which loops are inside it.
 
-    Choice ::= work, compute, given: instruction's dim → statement's, sizes, operands
+    InstructionMapping ::= work, compute, given: instruction's dim → statement's, sizes, operands
 
-``polyhedral.map_instruction`` finds all of them for what is summed up; where nothing is, any loops
-will do, and channels are tried first.
+``polyhedral.map_instruction`` finds all mappings of a reduction; without one, any loops may be
+inside, and channels are tried first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from weft.ir.scalar_expr import Cast, Expr, Load, Var, literal
 from weft.ir.scop import Access, Statement
 from weft.polyhedral.map_instruction import map_instruction
 
-Given = Mapping[str, str]  # the instruction's dims -> the statement's
+Given = Mapping[str, str]  # the instruction's dims → the statement's
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionMapping:
-    """``compute``: None where there is nothing to sum up; ``like``: an instruction whose results
-    lie as the work's do. ``sizes``: of the instruction's dims. ``operands``: the reads that the
-    instruction's operands are, and the dtypes that these are stored in."""
+    """``compute``: None if there is no reduction; ``like``: an instruction whose results have the
+    layout of the work's. ``sizes``: of the instruction's dims. ``operands``: the read and the
+    stored dtype of each operand of the instruction."""
 
     work: Work
     compute: Compute | None
@@ -39,12 +39,12 @@ class InstructionMapping:
 
     @property
     def blocks(self) -> dict[str, int]:
-        """How far the statement's dims go inside of the instruction."""
+        """The extents of the statement's dims inside of the instruction."""
         return {dim: self.sizes[name] for name, dim in self.given.items()}
 
     @property
     def extents(self) -> dict[str, int]:
-        """Of the loops over instructions."""
+        """The extents of the loops over instructions."""
         blocks = self.blocks
         return {d: -(-n // blocks.get(d, 1)) for d, n in self.work.extents.items()}
 
@@ -52,7 +52,7 @@ class InstructionMapping:
 def instruction_mappings(
     work: Work, found: Capabilities, reasons: dict[str, None]
 ) -> Iterator[InstructionMapping]:
-    """All of them; ``reasons``: where it says why others are none."""
+    """All of them; ``reasons`` collects why others fail."""
     if work.start is None:
         shapes: dict[tuple[int, ...], Compute] = {}
         for compute in found.computes:
@@ -86,7 +86,7 @@ def instruction_mappings(
 
 
 def _as_wide(work: Work, compute: Compute) -> Work:
-    """A minimum or maximum in the type that ``compute`` has."""
+    """A minimum or maximum in the type of ``compute``."""
     update, own = work.statement.update, compute.step.update
     assert update is not None and own is not None, "both fold"
     wide, narrow = own.monoid.dtypes[0], update.monoid.dtypes[0]
@@ -96,7 +96,7 @@ def _as_wide(work: Work, compute: Compute) -> Work:
 
 
 def _elementwise(work: Work, sizes: Mapping[str, int]) -> Iterator[Given]:
-    """Dims for the elements of memories, where nothing is summed up: channels first of all."""
+    """Dims for the elements of memories, without a reduction: channels first."""
     wide = [name for name, size in sizes.items() if size > 1]
     ranked = sorted(work.statement.dims, key=lambda d: -work.extents[d])
     tried: list[Given] = []
@@ -121,7 +121,7 @@ def _names(compute: Compute) -> tuple[str, ...]:
 
 
 def _read_of(expr: Expr) -> tuple[int, DType] | None:
-    """The read that an operand is, and the dtype that it is stored in."""
+    """The read of an operand, and its stored dtype."""
     match expr:
         case Load(source=int() as number):
             return number, expr.dtype
@@ -131,7 +131,7 @@ def _read_of(expr: Expr) -> tuple[int, DType] | None:
 
 
 def _instruction(compute: Compute) -> Instruction:
-    """``compute`` as the mapper wants it, without dims of one value."""
+    """``compute`` for ``map_instruction``, without dims of extent 1."""
     unit = {d for d, n in compute.extents.items() if n == 1}
     own = compute.step
 

@@ -1,13 +1,12 @@
-"""Instruction selection for expressions: an expression as operations of an accelerator, one after
-the other, on what one of its memories holds.
+"""Instruction selection: an expression as a tree of operations on an accelerator's memories.
 
-    Tree ::= Held(number, memory)        what is there: a sum, or an operand that was loaded
+    Tree ::= Held(number, memory)        a value in memory: a sum, or an operand that was loaded
            | Constant(value, memory)     loaded, like an operand
-           | Node(compute, fields, on: Tree | None, operands: Tree…)        in place, over ``on``
+           | Node(compute, fields, on: Tree | None, operands: Tree…)        in place of ``on``
 
-Each operation is a pattern: what it leaves in its target, over what was there and its operands.
-Numbers in its fields are tried out of those that the expression has, small fields' all. In the
-manner of tree pattern matching (Aho, Ganapathi and Tjiang, TOPLAS 1989), cheapest first.
+Each operation is a pattern: its target's new value, over the old one and its operands. Immediates
+are tried from the constants of the expression; of narrow fields all values. The cheapest cover is
+found by tree pattern matching (Aho, Ganapathi and Tjiang, TOPLAS 1989).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from weft.ir.scalar_interpreter import evaluate
 from weft.ir.scalar_match import matches
 
 MAX_NODES = 64  # of an expression
-PARTS = 8  # instructions that a number is spread over, at most
+PARTS = 8  # most instructions that an immediate is split over
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +60,13 @@ class Node:
 
     @property
     def moves(self) -> bool:
-        """Whether it leaves its result in a place of its own: it is made of operands alone, or,
-        ``apart``, of nothing."""
+        """Whether its result has a place of its own: it depends on operands alone or, ``apart``, on
+        nothing."""
         return self.apart or (self.on is None and bool(self.operands))
 
     @property
     def cycles(self) -> int:
-        """Of one iteration, this operation's alone, about."""
+        """Estimated cycles of one iteration of this operation."""
         return iteration_cycles(self.compute)
 
 
@@ -75,7 +74,7 @@ Tree = Held | Constant | Node
 
 
 def nodes(tree: Tree) -> Iterator[Node]:
-    """The operations of ``tree``, in the order in which they are done."""
+    """The operations of ``tree`` in execution order."""
     if isinstance(tree, Node):
         for operand in tree.operands:
             yield from nodes(operand)
@@ -85,7 +84,7 @@ def nodes(tree: Tree) -> Iterator[Node]:
 
 
 def leaves(tree: Tree) -> Iterator[Held | Constant]:
-    """What ``tree`` begins with, in the order in which it is needed."""
+    """The leaves of ``tree`` in the order of their use."""
     if isinstance(tree, Node):
         for operand in tree.operands:
             yield from leaves(operand)
@@ -96,8 +95,8 @@ def leaves(tree: Tree) -> Iterator[Held | Constant]:
 
 
 def _collide(first: Tree, then: Tree) -> bool:
-    """Whether ``first``, which is computed before, leaves something else where ``then`` still needs
-    what was there, or ``then`` where the result of ``first`` is."""
+    """Whether ``first``, which runs before, overwrites what ``then`` still reads, or ``then`` the
+    result of ``first``."""
     own = {id(node) for node in nodes(then) if node.moves}
     place = _place(first)
     return (
@@ -108,7 +107,7 @@ def _collide(first: Tree, then: Tree) -> bool:
 
 
 def _changed(tree: Tree) -> set[Held]:
-    """What is no longer there after ``tree``."""
+    """The values that ``tree`` overwrites."""
     found: set[Held] = set()
     for node in nodes(tree):
         if node.on is not None and isinstance(place := _place(node.on), Held):
@@ -117,16 +116,16 @@ def _changed(tree: Tree) -> set[Held]:
 
 
 def _place(tree: Tree) -> Tree:
-    """What was where the result is."""
+    """The leaf whose place the result takes."""
     while isinstance(tree, Node) and tree.on is not None:
         tree = tree.on
     return tree
 
 
 class InstructionSelector:
-    """Trees for expressions over ``Load(number)``; ``held``: where each of them may be, converted
-    to what the memory has by its ``types``; ``loaded``: memories that numbers may be loaded into,
-    None: all."""
+    """Selects trees for expressions over ``Load(number)``; ``held``: the memories that may hold
+    each of them, converted to the memory's type in ``types``; ``loaded``: memories that constants
+    may be loaded into, None: all."""
 
     def __init__(
         self,
@@ -138,8 +137,8 @@ class InstructionSelector:
         self.patterns = [each for each in computes if is_elementwise(each)]
         self._held, self._types, self._loaded = held, types or {}, loaded
         self._known: dict[tuple[Expr, str], Tree | None] = {}
-        self._open: dict[tuple[Expr, str], int] = {}  # what is looked for, by depth
-        self._cut = MAX_NODES * MAX_NODES  # the least depth that was asked for again
+        self._open: dict[tuple[Expr, str], int] = {}  # expressions in progress, with their depth
+        self._cut = MAX_NODES * MAX_NODES  # the least depth at which one was requested again
         self._made: dict[tuple[str, frozenset[int]], list[tuple[dict[str, int], Expr]]] = {}
 
     def tree(self, expr: Expr, memory: str) -> Tree | None:
@@ -152,7 +151,7 @@ class InstructionSelector:
         return None
 
     def fill(self, value: float, memory: str) -> Tree | None:
-        """Operations that leave ``value`` in ``memory`` out of nothing."""
+        """Operations that leave ``value`` in ``memory`` without operands."""
         for pattern in self.patterns:
             match pattern.value:
                 case Literal(value=int() | float() as start) if pattern.target.memory == memory:
@@ -164,7 +163,7 @@ class InstructionSelector:
         return None
 
     def unchanged(self, tree: Tree, memory: str) -> Tree | None:
-        """``tree`` with an operation last that changes nothing."""
+        """``tree`` followed by an operation that keeps the value."""
         for pattern in self.patterns:
             if pattern.target.memory == memory and not pattern.operands:
                 for fields, value in with_immediates(pattern, {0}):
@@ -175,7 +174,7 @@ class InstructionSelector:
     def _changes(
         self, start: float, end: float, memory: str
     ) -> Iterator[tuple[Compute, dict[str, int]]]:
-        """Operations that make ``end`` of ``start`` by one number."""
+        """Operations that turn ``start`` into ``end`` by one immediate."""
         for pattern in self.patterns:
             if pattern.target.memory != memory or pattern.operands or not immediates(pattern):
                 continue
@@ -194,7 +193,7 @@ class InstructionSelector:
             found = list(self._trees(expr, memory))
             del self._open[key]
             best = min(found, key=_cycles) if found else None
-            if best is None and self._cut < depth:  # it may be there once what is above is
+            if best is None and self._cut < depth:  # it depends on a request in progress
                 self._cut = min(self._cut, above)
                 return None
             self._known[key], self._cut = best, above
@@ -207,7 +206,7 @@ class InstructionSelector:
                     yield Held(number, memory)
             case Cast(Load(source=int() as number), dtype) if number and dtype.is_integer:
                 if memory in self._types and self._holds(number, memory, dtype):
-                    yield Held(number, memory)  # what is read is loaded converted
+                    yield Held(number, memory)  # loads convert
             case Literal(value=int() | float() as value):
                 if self._loaded is None or memory in self._loaded:
                     yield Constant(value, memory)
@@ -232,7 +231,7 @@ class InstructionSelector:
                 continue
             for fields, value in self._with(pattern, numbers):
                 if isinstance(value, Load) and value.source == 0:
-                    continue  # it changes nothing
+                    continue  # a no-op
                 for found in matches(value, expr):
                     made = self._node(pattern, fields, found, None)
                     if made is not None:
@@ -244,7 +243,7 @@ class InstructionSelector:
                             yield made
 
     def _fills(self, memory: str) -> list[tuple[Node, Literal]]:
-        """What operations leave in ``memory`` out of nothing."""
+        """What operations leave in ``memory`` without operands."""
         return [
             (Node(pattern, {}, None, apart=True), pattern.value)
             for pattern in self.patterns
@@ -264,7 +263,7 @@ class InstructionSelector:
         found: Mapping[int, Expr],
         filled: Node | None,
     ) -> Node | None:
-        """``filled``: what it goes on with instead of a value."""
+        """``filled``: the node that it continues, in place of a value."""
         on: Tree | None = filled
         if 0 in found:
             on = self._tree(found[0], pattern.target.memory)
@@ -288,7 +287,7 @@ class InstructionSelector:
         return Node(pattern, fields, on, tuple(operands))
 
     def _copied(self, tree: Tree) -> Tree | None:
-        """``tree`` over a copy of what it begins with: that, added to zeros."""
+        """``tree`` over a copy of its leaf: the leaf, added to zeros."""
         if isinstance(tree, Node):
             inner = None if tree.on is None else self._copied(tree.on)
             return None if inner is None else replace(tree, on=inner)
@@ -307,7 +306,7 @@ class InstructionSelector:
         return None
 
     def _in_parts(self, expr: Expr, memory: str) -> Iterator[Tree]:
-        """A shift or a sum whose number is too great for one instruction."""
+        """A shift or a sum whose immediate is too large for one instruction."""
         match expr:
             case Apply("shr" | "shl" | "add" as op, (inner, Literal(value=int() as by))):
                 part = self._part(by)
@@ -318,7 +317,7 @@ class InstructionSelector:
                         yield tree
 
     def _part(self, by: int) -> int:
-        """The most of ``by`` that fields of numbers hold, 0 where that is all or too little."""
+        """The largest part of ``by`` that fields hold; 0 if that is all of it or too little."""
         for pattern in self.patterns:
             for name in immediates(pattern):
                 low, high = pattern.operation.limits_of(name)
@@ -329,8 +328,8 @@ class InstructionSelector:
 
 
 def is_elementwise(compute: Compute) -> bool:
-    """Whether each element of its target becomes a function of the same one of its operand. What
-    goes through its target twice would compute that again."""
+    """Whether each element of its target becomes a function of the same element of its operand. An
+    operation that visits its target twice would apply that twice."""
     step = compute.step
     if step.update is not None and step.update.dims:
         return False
@@ -343,14 +342,14 @@ def is_elementwise(compute: Compute) -> bool:
 
 
 def is_copy(compute: Compute) -> bool:
-    """Whether it moves what is in one memory to another, as it is."""
+    """Whether it copies one memory to another."""
     value = compute.value
     single = len(compute.operands) == 1 and is_elementwise(compute)
     return single and isinstance(value, Load) and value.source == 1
 
 
 def _cycles(tree: Tree) -> int:
-    """Of one element, about: what is loaded takes longer than what is computed."""
+    """Estimated cycles per element; loads cost more than operations."""
     return sum(each.cycles for each in nodes(tree)) + sum(
         8 for each in leaves(tree) if isinstance(each, Constant)
     )
@@ -369,7 +368,7 @@ def iteration_cycles(compute: Compute) -> int:
 
 
 def _normal(node: Expr) -> Expr | None:
-    """As ``_clipped``; and values that fit into few bits do not have to go through them."""
+    """As ``_clipped``, and without redundant casts to narrow types."""
     inner = _inner(node)
     return _clipped(node) if inner is None else inner
 
@@ -398,7 +397,7 @@ def _clipped(node: Expr) -> Expr | None:
 
 
 def _fits(value: Expr, dtype: DType) -> bool:
-    """Whether ``value`` was clipped to numbers of ``dtype``."""
+    """Whether ``value`` was clipped to the range of ``dtype``."""
     if not dtype.is_integer:
         return False
     low = high = False

@@ -1,8 +1,9 @@
-"""Work as loops over an accelerator's instructions: all mappings of it, the shortest first.
+"""Work mapped to an accelerator's instructions: all mappings, those with the fewest iterations
+first.
 
-One choice of instruction and dims (``instruction_mapping``) is a mapping where instructions begin
-its sums, compute what becomes of its results and store them (``instruction_selection``,
-``store_results``), and where its tensors can lie as these want them (``tensor_layouts``).
+An instruction mapping (``instruction_mapping``) is a mapping of the work if instructions can
+initialise its reductions, compute its epilogue and store the results (``instruction_selection``,
+``store_results``), and if its tensors have layouts that suit these (``tensor_layouts``).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, literal
 from weft.ir.scalar_match import matches
 
 Selectors = dict[tuple[Expr, str], InstructionSelector]  # of an expression, over sums in a memory
-REASONS = 4  # that a refusal gives, of each of which there is one
+REASONS = 4  # distinct ones that a refusal lists
 
 
 def mappings(work: Work, machine: Accelerator, found: Capabilities) -> Iterator[Mapping]:
-    """All ways in which ``machine`` computes ``work``, those with the fewest iterations first.
-    Raises ``Refusal`` where there is none."""
+    """All mappings of ``work`` to ``machine``, those with the fewest iterations first. Raises
+    ``Refusal`` if there is none."""
     reasons: dict[str, None] = {}
     some = False
     for one in _made(work, machine, found, reasons):
@@ -61,7 +62,7 @@ def _made(
             text = str(refusal)
             if not any(told.endswith(text.rpartition(": ")[2]) for told in reasons):
                 reasons[text] = None
-    if not every:  # what is said where an instruction would do is all that matters
+    if not every:  # reasons of matching instructions are the relevant ones
         told = "; ".join([*list(others)[:REASONS], *["…"] * (len(others) > REASONS)])
         if told and work.start is not None:
             told = f"{sum_step(work)}; {told}"
@@ -82,7 +83,7 @@ class _Mapper:
         self.views = TensorLayouts(choice, machine, found)
 
     def mapping(self) -> Mapping:
-        """Raises ``Refusal`` where it is none."""
+        """Raises ``Refusal`` if there is none."""
         work, compute, extents, views = self.work, self.compute, self.extents, self.views
         selector = self._selector()
         begin = None if compute is None else self._begin()
@@ -112,7 +113,7 @@ class _Mapper:
         )  # fmt: skip
 
     def _operands(self, compute: Compute) -> tuple[View, ...]:
-        """What ``compute`` sums up, as its memories have it."""
+        """The operands of ``compute``, as tensors in its memories."""
         places = zip(self.operands, compute.operands, compute.step.reads, strict=True)
         found = []
         for (number, dtype), at, access in places:
@@ -125,11 +126,11 @@ class _Mapper:
                 raise Refusal(f"{name} takes {read.tensor} from {at.memory}: {refusal}") from None
         return tuple(found)
 
-    # ---- what a sum begins with -------------------------------------------------------------
+    # ---- initial values ---------------------------------------------------------------------
 
     def _begin(self) -> float:
-        """What the sum begins with. A minimum or maximum of values that have few bits may begin
-        with the last of these."""
+        """The initial value of the reduction. A minimum or maximum of narrow integers may start
+        from their extreme."""
         begin, update = self.work.start, self.work.statement.update
         assert begin is not None and update is not None, "it begins with something"
         if update.monoid.name not in ("min", "max"):
@@ -142,7 +143,8 @@ class _Mapper:
         return min(max(begin, low), high)
 
     def _first(self, compute: Compute, begin: float | None) -> Compute | None:
-        """The instruction that sums up as ``compute`` does, from the right value on."""
+        """The instruction that starts the reduction that ``compute`` continues, from the right
+        value."""
         for other in self.found.computes:
             if begins(other) == begin and alike(compute, other):
                 return other
@@ -156,8 +158,8 @@ class _Mapper:
         element: Element,
         target: View,
     ) -> Tree | View:
-        """What leaves what a sum begins with: operations, or a load of as much as there is room
-        for at most."""
+        """How the initial value gets into the target: by operations, or by a load of the largest
+        part."""
         memory = compute.target.memory
         tree = selector.fill(begin, memory)
         if tree is not None:
@@ -201,16 +203,15 @@ def _wider(memory: Memory, dtype: DType) -> bool:
     return memory.dtype == dtype or (both and memory.dtype.bits > dtype.bits)
 
 
-# ---- Which instructions begin a sum: those that add what another one adds, but not to what was
-# there.
+# ---- Instructions that start a reduction: they compute the same terms without the old value.
 #
-# A machine without an instruction that fills its accumulators may have a flag that says not to
-# add; that makes two operations of one.
+# A machine without an instruction that initialises accumulators may have a flag that disables
+# accumulation, which makes two operations of one.
 
 
 def begins(compute: Compute) -> float | None:
-    """The number that ``compute`` sums up from, whatever its target held; without a sum there is
-    nothing to begin with but 0."""
+    """The value that ``compute`` starts its reduction from; 0 for one without a reduction; None if
+    it accumulates."""
     if compute.step.update is None:
         return 0
     match compute.first:
@@ -220,7 +221,7 @@ def begins(compute: Compute) -> float | None:
 
 
 def alike(compute: Compute, other: Compute) -> bool:
-    """Whether ``other`` adds what ``compute`` adds, to the same memory."""
+    """Whether ``other`` has the same terms and target memory as ``compute``."""
 
     def form(each: Compute) -> object:
         number: dict[str, int] = {}
@@ -247,7 +248,7 @@ def alike(compute: Compute, other: Compute) -> bool:
 
 
 def _only_adds(compute: Compute) -> bool:
-    """Whether each iteration adds one value, and what it adds to 0 stays what it is."""
+    """Whether each iteration adds one value, and adding it to 0 is exact."""
     update = compute.step.update
     if update is None or update.dims:
         return False
@@ -257,13 +258,13 @@ def _only_adds(compute: Compute) -> bool:
     return False
 
 
-# ---- How results come to be stored: as they are, as what operations copy of them, or in parts.
+# ---- Stores of results: directly, by copies that operations make, or in parts.
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """``tree`` computes what ``transfer`` stores. ``planes``: parts that are stored one after the
-    other; ``between`` moves the next one down."""
+    """``tree`` computes what ``transfer`` stores. ``planes``: parts that are stored in turn;
+    ``between`` shifts the next one down."""
 
     tree: Tree
     transfer: Transfer
@@ -278,8 +279,8 @@ def store_results(
     machine: Accelerator,
     found: Capabilities,
 ) -> Stored:
-    """How the value of ``work``, computed of the sums that ``compute`` leaves, comes to be stored.
-    Raises ``Refusal`` where nothing computes or stores it."""
+    """How the value of ``work``, computed from the results of ``compute``, is stored. Raises
+    ``Refusal`` if nothing computes or stores it."""
     value = work.value
     for transfer in found.transfers:
         if transfer.into:
@@ -311,8 +312,8 @@ def _in_parts(
     compute: Compute | None,
     selector: InstructionSelector,
 ) -> tuple[Tree, Tree] | None:
-    """``value``, in ``home``, with its low part in ``memory``, and what moves the next part there;
-    None where nothing does."""
+    """(``value`` in ``home`` with its low part in ``memory``, the operation that shifts the next
+    part down); None if there is none."""
     tree = selector.tree(value, home.name)
     down = Load(0, (), home.dtype) >> literal(memory.dtype.bits, home.dtype)
     between = selector.tree(down, home.name)
@@ -322,7 +323,7 @@ def _in_parts(
 
 
 def _copies(memory: str, found: Capabilities) -> list[tuple[str, Expr]]:
-    """What operations leave in ``memory`` beside what they compute, and of what memory."""
+    """What operations write to ``memory`` as copies of their targets, and the memory of these."""
     copies = {
         (compute.target.memory, copy.value)
         for compute in found.computes
@@ -335,7 +336,7 @@ def _copies(memory: str, found: Capabilities) -> list[tuple[str, Expr]]:
 def _copied(
     tree: Tree, memory: str, compute: Compute | None, selector: InstructionSelector
 ) -> Tree:
-    """``tree`` with an operation last that leaves its copy in ``memory``."""
+    """``tree`` followed by an operation that copies its result to ``memory``."""
     last = tree.compute if isinstance(tree, Node) else None
     if isinstance(tree, Held) and tree.number == 0:
         last = compute
@@ -349,7 +350,7 @@ def _copied(
 
 
 def _is_low_part(value: Expr) -> bool:
-    """Whether ``value`` is the low bits of what is copied."""
+    """Whether ``value`` is the low bits of the copied value."""
     match value:
         case Cast(Load(source=0), dtype):
             return dtype.is_integer

@@ -1,12 +1,11 @@
-"""Which elements of its memories an instruction touches, from its semantics and its fields.
+"""Memory accesses of an instruction, from its semantics and its fields.
 
-An element is what one address holds: the first index of a memory is the address, the others stand
-inside an element. Loops that addresses move along are the instruction's iterations; what they read
-of micro-operations is looked up in ``contents``.
+An element is what one address holds: the first index of a memory is the address, the others are
+within an element. Addresses depend on the instruction's loops, fields and micro-operations, which
+are looked up in ``contents``.
 
-What is found once of the semantics (``analyse``): the accesses of memories; *bases*, the parameters
-by which addresses are moved and that nothing else depends on; the parameters that the rest depends
-on; the memories whose contents are part of addresses.
+``analyse`` finds, once for the semantics: the accesses; *bases*, parameters that only offset
+addresses; the parameters that the rest depends on; the memories that addresses are read from.
 """
 
 from __future__ import annotations
@@ -27,13 +26,12 @@ from weft.ir.scop import Access, Constraint, Scop, Statement
 Array = np.ndarray[Any, Any]
 Contents = Mapping[str, Array]  # arrays by the name of the semantics' tensor
 MAX_ITERATIONS = 1 << 24  # of one instruction
-MAX_NUMBER = 1 << 38  # of what addresses are products of
+MAX_NUMBER = 1 << 38  # largest factor in an address
 
 
 @dataclass(frozen=True, slots=True)
 class AccessedElements:
-    """``addresses`` in the order of the iterations; ``number``: of the statement, in textual
-    order."""
+    """``addresses`` in iteration order; ``number``: of the statement, in textual order."""
 
     tensor: str
     addresses: Array
@@ -43,8 +41,8 @@ class AccessedElements:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The loops of a statement: constraints as sums (and whether they are equalities), and those
-    that tie dims to each other, or have floors."""
+    """The loops of a statement: affine bounds, as (form, is an equality), and the constraints that
+    couple dims or have floors."""
 
     statement: Statement
     sums: tuple[tuple[Affine, bool], ...]
@@ -53,8 +51,8 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAccess:
-    """One access of a memory: its address is ``bases`` and what ``addresses`` finds. ``dims``: that
-    the rest of the address, or whether there is an access, depends on."""
+    """An access: its address is the sum of ``bases`` and ``addresses``. ``dims``: those that the
+    rest of the address, or the guard, depends on."""
 
     tensor: str
     writes: bool
@@ -67,9 +65,9 @@ class MemoryAccess:
 
 @dataclass(frozen=True, slots=True)
 class Analysed:
-    """``accesses``: those of ``contents`` first in each statement, and none that an earlier
-    statement has as well; ``shape``: parameters, derived ones left out, that addresses without
-    their bases depend on; ``contents``: tensors."""
+    """``accesses``: in each statement those of ``contents`` first, without duplicates of earlier
+    statements; ``shape``: parameters, not derived ones, that addresses without bases depend on;
+    ``contents``: tensors."""
 
     scop: Scop
     accesses: tuple[MemoryAccess, ...]
@@ -80,7 +78,8 @@ class Analysed:
 def memory_accesses(
     scop: Scop, fields: Mapping[str, int], contents: Contents
 ) -> Iterator[AccessedElements]:
-    """What one instruction with these ``fields`` touches. Raises as ``analyse``, ``addresses``."""
+    """The accesses of an instruction with these ``fields``. Raises as ``analyse`` and ``addresses``
+    do."""
     known = parameters(scop, fields)
     for accessed in analyse(scop).accesses:
         found = addresses(accessed, known, contents)
@@ -88,7 +87,7 @@ def memory_accesses(
 
 
 def parameters(scop: Scop, fields: Mapping[str, int]) -> dict[str, int]:
-    """``fields`` with the parameters that are computed from them."""
+    """``fields`` with the parameters derived from them."""
     known = dict(fields)
     for name, value in scop.derived:
         known[name] = int(evaluate(value, known))
@@ -99,8 +98,8 @@ def parameters(scop: Scop, fields: Mapping[str, int]) -> dict[str, int]:
 
 
 def analyse(scop: Scop) -> Analysed:
-    """Raises ``CompileError`` (WEFT-E1031) where addresses depend on more than fields, loops and
-    what a memory holds, or loops have no bounds."""
+    """Raises ``CompileError`` (WEFT-E1031) if addresses depend on more than fields, loops and
+    memory contents, or loops are unbounded."""
     memories = {t.name for t in scop.tensors if t.role != "temp"}
     found: list[tuple[int, Nest, Access, bool]] = []
     contents: dict[str, None] = {}
@@ -122,7 +121,7 @@ def analyse(scop: Scop) -> Analysed:
             for source in _sources(statement, access):
                 _check_source(statement, source, memories)
                 contents[source.tensor] = None
-                occurring += _variables(source.indices[0])  # no base: it says what is looked up
+                occurring += _variables(source.indices[0])  # no base: it selects the word
             for each in (_address(access), *(c.expr for c in access.guard)):
                 _check_variables(statement, each, scop)
                 occurring += _variables(each)
@@ -142,7 +141,7 @@ def analyse(scop: Scop) -> Analysed:
 
 
 def _identity(accessed: MemoryAccess) -> tuple[object, ...]:
-    """What says which elements are touched: not the loops within elements."""
+    """A key for the set of accessed elements: loops within elements do not matter."""
     statement = accessed.nest.statement
     inner = {*statement.dims} - {*accessed.dims}
     sums = [each for each in accessed.nest.sums if not each[0].variables() <= inner]
@@ -168,7 +167,7 @@ def _variables(expr: Expr) -> Counter[str]:
 
 
 def _addends(expr: Expr) -> list[str]:
-    """Variables that are added to the rest of the sum ``expr``."""
+    """Variables that are terms of the sum ``expr``, with coefficient 1."""
     match expr:
         case Var():
             return [expr.name]
@@ -180,7 +179,7 @@ def _addends(expr: Expr) -> list[str]:
 
 
 def _sources(statement: Statement, access: Access) -> list[Access]:
-    """The reads whose values the address is made of."""
+    """The reads that the address depends on."""
     loads = (node for node in walk(_address(access)) if isinstance(node, Load))
     return [statement.reads[_number(node.source)] for node in loads]
 
@@ -217,7 +216,7 @@ def _nest(statement: Statement) -> Nest:
 
 
 def _check_bounds(nest: Nest) -> None:
-    """Every loop lies between numbers that fields and the loops around it give."""
+    """Every loop is bounded by fields and outer loops."""
     dims = nest.statement.dims
     for place, dim in enumerate(dims):
         signs = set()
@@ -249,10 +248,10 @@ def _not_understood(statement: Statement, what: str, why: str) -> CompileError:
 
 
 def addresses(accessed: MemoryAccess, known: Mapping[str, int], contents: Contents) -> Array:
-    """The addresses, in the order of the iterations, for parameters of these values.
+    """The addresses in iteration order, for parameters ``known``.
 
-    Raises ``StreamError`` (WEFT-E1040) where an instruction has too many iterations to look at,
-    numbers are too large, or micro-operations are read where there are none.
+    Raises ``StreamError`` (WEFT-E1040) for too many iterations, too large numbers, and
+    micro-operations out of bounds.
     """
     nest, dims = accessed.nest, accessed.dims
     statement = nest.statement
@@ -293,7 +292,7 @@ def addresses(accessed: MemoryAccess, known: Mapping[str, int], contents: Conten
 
 
 def _ranges(nest: Nest, known: Mapping[str, int]) -> dict[str, tuple[int, int]] | None:
-    """The least and the greatest number of each dim; None where there is no instance at all."""
+    """The least and the greatest value of each dim; None if there is no instance."""
     found: dict[str, tuple[int, int]] = {}
     for dim in nest.statement.dims:
         low, high = _limits(dim, nest.sums, known, found)
@@ -334,7 +333,7 @@ def _limits(
 def _sum(
     form: Affine, without: str, known: Mapping[str, int], ranges: Mapping[str, tuple[int, int]]
 ) -> tuple[int, int]:
-    """The least and the greatest value of ``form`` but for one of its terms."""
+    """The least and the greatest value of ``form`` except for one of its terms."""
     least = most = form.constant
     for term, c in form.terms:
         if term != without:

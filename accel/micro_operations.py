@@ -1,8 +1,7 @@
-"""Where lists of micro-operations lie, in main memory and in their own: loaded when they are needed
-first, and again only after others have taken their place.
+"""Lists of micro-operations, in main memory and in their cache: loaded on first use, and again
+after eviction.
 
-Lists lie in main memory in the order in which they are needed, each once, so that one transfer
-brings several.
+Lists are in main memory once, in the order of first use, so that one transfer loads several.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from weft.accel.refusal import Refusal
 from weft.accel.sequential_program import SequentialIssue, SequentialProgram, Words
 from weft.ir.accelerator import Accelerator
 
-AHEAD = 512  # words that are loaded at once, if they are needed one after the other
+AHEAD = 512  # words that are loaded at once, if they are used in sequence
 
 
 @dataclass(slots=True)
 class _Memory:
-    """A ring: ``lists`` are there, by number, where they begin."""
+    """A ring buffer; ``lists``: the resident ones, by number, with their begins."""
 
     depth: int
     lists: dict[int, int]
@@ -31,8 +30,8 @@ class _Memory:
 def with_lists(
     machine: Accelerator, found: Capabilities, issues: Sequence[SequentialIssue], main: int
 ) -> tuple[list[SequentialIssue], list[int]]:
-    """``issues`` with the transfers that they need, and the words in main memory, from element
-    ``main`` on. Raises ``Refusal`` where one list alone has no room."""
+    """``issues`` with the transfers of their lists, and the words in main memory, from element
+    ``main`` on. Raises ``Refusal`` if a single list does not fit."""
     memory = next((c.words.memory for c in found.computes if c.words is not None), None)
     if memory is None:
         return list(issues), []
@@ -89,7 +88,7 @@ class _Loader:
         return made.found, [word for each in self.lists for word in each]
 
     def _load(self, made: SequentialProgram, number: int) -> None:
-        """List ``number``, and those that are needed first after it."""
+        """Load list ``number``, and those that are first used after it."""
         last = number + 1
         while (
             last < len(self.lists)

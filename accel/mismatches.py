@@ -1,5 +1,5 @@
-"""Why no operation does a step of a piece of work: the step and the operation side by side, in the
-names of the program and of the machine, and what of the one is not in the other.
+"""Diagnostics: why no operation computes a step of a piece of work, in the names of program and
+machine.
 
     y is int8(min(max(sums >> 40, -128), 127)), where mac leaves sums in acc. drain leaves
     int8(min(max(acc >> shift, -128), 127)) in spad: it has shift (from 0 to 31) where 40 stands
@@ -32,7 +32,7 @@ SHOWN = 6  # operations that are compared with a step
 
 
 def sum_step(work: Work) -> str:
-    """The sum of ``work``: what it is called, and what it adds up."""
+    """The reduction of ``work``: its name and its terms."""
     update = work.statement.update
     assert update is not None, "it folds"
     kind = FOLDS.get(update.monoid.name, update.monoid.name)
@@ -42,7 +42,8 @@ def sum_step(work: Work) -> str:
 
 
 def sum_mismatch(work: Work, compute: Compute, refusals: Sequence[str]) -> str:
-    """Why ``compute`` does not do the sum of ``work``; ``refusals``: of each choice of loops."""
+    """Why ``compute`` does not compute the reduction of ``work``; ``refusals``: of each instruction
+    mapping."""
     own, theirs = work.statement.update, compute.step.update
     assert own is not None and theirs is not None, "both fold"
     name, tensor = place_of(compute), work.statement.writes[0].tensor
@@ -68,7 +69,7 @@ def _is_read(operand: Expr) -> bool:
 
 
 def place_of(compute: Compute) -> str:
-    """Its name, and where it stands."""
+    """Its name, and where it is defined."""
     code = getattr(compute.operation.semantics, "__code__", None)
     place = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
     return f"{compute.operation.name}{place}"
@@ -77,7 +78,7 @@ def place_of(compute: Compute) -> str:
 def result_mismatch(
     work: Work, compute: Compute | None, selector: InstructionSelector, storable: set[str]
 ) -> str:
-    """Why nothing computes what becomes of ``work``, or leaves it where it is stored from."""
+    """Why nothing computes the epilogue of ``work``, or leaves it where it can be stored from."""
     names = _names(work)
     target = work.write.tensor
     text = f"nothing does what becomes of its results: {target} is {_shown(work.value, names)}"
@@ -99,7 +100,7 @@ def result_mismatch(
 
 
 def _compared(value: Expr, selector: InstructionSelector, names: Sequence[str]) -> Iterator[str]:
-    """What each operation does, those first that do the most of ``value``."""
+    """The result of each operation, the closest ones to ``value`` first."""
     found = []
     for pattern in selector.patterns:
         own = pattern.value
@@ -119,14 +120,15 @@ def _compared(value: Expr, selector: InstructionSelector, names: Sequence[str]) 
 
 
 def _tops(value: Expr) -> list[Expr]:
-    """``value`` and what it is made of, its own operation first."""
+    """``value`` and its subexpressions, from the root."""
     return [each for each in reversed(list(walk(value))) if each.children] or [value]
 
 
 def _different(
     pattern: Expr, expr: Expr, compute: Compute, depth: int = 0
 ) -> tuple[int, list[Expr], list[Expr]]:
-    """Where ``expr`` first is not what ``pattern`` is: less is closer; nothing if nowhere."""
+    """Where ``expr`` first differs from ``pattern``, with the size of the rest: less is closer;
+    empty if equal."""
     nowhere: tuple[int, list[Expr], list[Expr]] = (-1000, [], [])
     here = (-depth, [pattern], [expr])
     if isinstance(pattern, Load):
@@ -155,7 +157,7 @@ def _has_loads(expr: Expr) -> bool:
 
 
 def _holds(expr: Expr, compute: Compute) -> str:
-    """What the fields in ``expr`` may be."""
+    """The range of the fields in ``expr``."""
     fields = dict.fromkeys(each.name for each in walk(expr) if isinstance(each, Var))
     limits = [(name, *compute.operation.limits_of(name)) for name in fields]
     text = " and ".join(f"{name} from {low} to {high}" for name, low, high in limits)
@@ -163,7 +165,7 @@ def _holds(expr: Expr, compute: Compute) -> str:
 
 
 def _done(value: Expr, selector: InstructionSelector) -> list[Expr]:
-    """The largest parts of ``value`` that operations compute."""
+    """The largest subexpressions of ``value`` that operations compute."""
     found: list[Expr] = []
     memories = sorted({each.target.memory for each in selector.patterns})
     inside: set[int] = set()

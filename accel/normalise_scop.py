@@ -1,4 +1,4 @@
-"""Scalars that only name a value are replaced by it.
+"""Scops in the form that ``work`` recognises: scalars inlined, axes collapsed, constants folded.
 
 x = A[i]; B[i] = f(x)   →   B[i] = f(A[i])
 """
@@ -17,8 +17,8 @@ from weft.ir.scop import Access, Body, Scop, Statement
 
 
 def inline_scalars(scop: Scop) -> Scop:
-    """``scop`` without temporaries of no dimensions that are written once, and read in the same
-    iteration, before what they were computed from changes."""
+    """``scop`` without zero-dimensional temporaries that are written once, and read in the same
+    iteration before their operands change."""
     for tensor in scop.tensors:
         if tensor.role != "temp" or tensor.shape:
             continue
@@ -34,8 +34,8 @@ def inline_scalars(scop: Scop) -> Scop:
 
 
 def _follows(scop: Scop, made: Statement, reader: Statement) -> bool:
-    """Whether each instance of ``reader`` comes after one of ``made`` in the same iteration, and
-    nothing in between writes to what that read."""
+    """Whether each instance of ``reader`` follows one of ``made`` in the same iteration, with no
+    write to its operands in between."""
     block = made.position[:-1]
     if made.update is not None or len(made.writes) != 1 or reader is made:
         return False
@@ -49,7 +49,7 @@ def _follows(scop: Scop, made: Statement, reader: Statement) -> bool:
 
 
 def _inlined(statement: Statement, made: Statement, name: str) -> Statement:
-    """``statement`` with the value of ``made`` for what it reads of ``name``."""
+    """``statement`` with the value of ``made`` for its reads of ``name``."""
     if all(read.tensor != name for read in statement.reads):
         return statement
     kept = [n for n, read in enumerate(statement.reads) if read.tensor != name]
@@ -91,15 +91,15 @@ def _shifted(node: Expr, by: int) -> Expr | None:
     return None
 
 
-# ---- Axes of sums that a reader takes apart become one axis again.
+# ---- Collapsed axes: a reader's divisions that undo a reshape go.
 #
 #     y[o] = s[o // 6, o - o // 6 * 6]   →   y[o] = s[o]
 #
-# where a reshape stands between them: that of the groups of a convolution, say.
+# as for the groups of a convolution.
 
 
 def collapse_axes(scop: Scop) -> Scop:
-    """``scop`` with neighbouring axes of its temporaries as one where that spares divisions."""
+    """``scop`` with neighbouring axes of its temporaries merged if that removes divisions."""
     for tensor in scop.tensors:
         if tensor.role == "temp":
             while (axis := _divided(scop, tensor.name)) is not None:
@@ -112,7 +112,7 @@ def _reads(scop: Scop, tensor: str) -> list[Access]:
 
 
 def _divided(scop: Scop, tensor: str) -> int | None:
-    """An axis that all readers take apart from the next one, by divisions that go away."""
+    """An axis that all readers index, with the next one, by quotient and remainder of one index."""
     sizes = scop.tensor(tensor).shape
     reads = _reads(scop, tensor)
     if not reads or any(r.may or r.guard for r in reads):
@@ -132,7 +132,7 @@ def _divides(index: Expr) -> bool:
 
 
 def _one(access: Access, axis: int, size: Expr) -> Expr:
-    """The index into ``axis`` and the next one together."""
+    """The index into ``axis`` and the next one, merged."""
     whole = access.indices[axis] * size + access.indices[axis + 1]
     form = to_affine(whole)
     return whole if form is None else to_expr(form)
@@ -159,15 +159,15 @@ def _joined(scop: Scop, tensor: str, axis: int) -> Scop:
     return replace(scop, tensors=tuple(tensors), statements=tuple(map(statement, scop.statements)))
 
 
-# ---- Tensors of one number that is known are that number.
+# ---- Constant scalars.
 #
 # y[i] = s[i] >> shift[] with shift = 7 → y[i] = s[i] >> 7
 #
-# Then a field of an instruction may hold it.
+# It can be an immediate then.
 
 
 def fold_scalar_constants(scop: Scop, constants: Mapping[str, np.ndarray[Any, Any]]) -> Scop:
-    """``scop`` with the numbers among ``constants``, by names of its tensors, in their places."""
+    """``scop`` with the scalars among ``constants``, by names of its tensors, substituted."""
     numbers = {
         name: array.reshape(-1)[0].item() for name, array in constants.items() if array.size == 1
     }

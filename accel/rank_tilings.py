@@ -1,4 +1,4 @@
-"""The tilings of a piece of work, ranked by what they cost in closed form."""
+"""Tilings of a piece of work, ranked by a cost model in closed form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.accel.tile_grid import Flags, Numbers, grid, orders_of
 from weft.accel.tiling import Tiling, slots_for, smallest_needs, views
 from weft.ir.accelerator import Accelerator
 
-FIRST = 64  # tilings of a grid that are looked at in all orders at once, at first
+FIRST = 64  # tilings that are first evaluated in all loop orders at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,12 @@ class Candidate:
 def candidates(
     mapped: Mapped, machine: Accelerator, most: int, *, buffers: int = 2
 ) -> list[Candidate]:
-    """The ``most`` tilings that take the fewest cycles, about, the best first. Tilings that do not
-    fit are none."""
+    """The ``most`` tilings with the fewest estimated cycles, best first, of those that fit."""
     return ranked(Tiles(mapped, grid(mapped.extents)), machine, most, buffers=buffers)
 
 
 def ranked(tiles: Tiles, machine: Accelerator, most: int, *, buffers: int = 2) -> list[Candidate]:
-    """``candidates`` among ``tiles``, which may be shared by machines that compute the same."""
+    """``candidates`` among ``tiles``, which machines with equal mappings share."""
     found: list[Candidate] = []
     for packed in _spreads(tiles.mapped):
         model = CostModel(tiles, machine, packed, buffers)
@@ -45,7 +44,7 @@ def ranked(tiles: Tiles, machine: Accelerator, most: int, *, buffers: int = 2) -
 
 
 def _different(tiles: Tiles, packed: frozenset[int]) -> Flags:
-    """The tilings that are not the same without ``packed``."""
+    """The tilings that differ from those without ``packed``."""
     found = np.full(tiles.sizes.shape[1], not packed)
     for n in packed:
         found |= tiles.footprint(n, True).whole != tiles.footprint(n, False).whole
@@ -53,8 +52,7 @@ def _different(tiles: Tiles, packed: frozenset[int]) -> Flags:
 
 
 def _best(model: CostModel, allowed: Flags, most: int) -> list[Candidate]:
-    """The ``most`` best of a model's tilings: those that cannot be among them by their bounds are
-    not looked at."""
+    """The ``most`` best of a model's tilings; those whose lower bound is too high are pruned."""
     least = model.least()
     columns = np.nonzero(model.fits() & allowed)[0]
     columns = columns[np.argsort(least[columns], kind="stable")]
@@ -89,7 +87,7 @@ def _candidate(
 
 
 def missing_room(mapped: Mapped, machine: Accelerator) -> dict[str, int]:
-    """Elements that the smallest tile needs, of the memories that have fewer."""
+    """Memory → elements that the smallest tile needs, if it has fewer."""
     needed = smallest_needs(mapped)
     return {name: n for name, n in needed.items() if n > (machine.memory(name).depth or 0)}
 
@@ -97,7 +95,7 @@ def missing_room(mapped: Mapped, machine: Accelerator) -> dict[str, int]:
 def tilings(
     mapped: Mapped, machine: Accelerator, most: int, *, buffers: int = 2
 ) -> Iterator[Tiling]:
-    """The best of ``candidates``, with what each memory holds."""
+    """The best of ``candidates``, with the buffers in each memory."""
     for each in candidates(mapped, machine, most, buffers=buffers):
         order = tuple(d for d in each.order if each.sizes[d] < mapped.extents[d])
         slots = slots_for(mapped, machine, each.sizes, order, each.packed, buffers)
@@ -106,7 +104,7 @@ def tilings(
 
 
 def _spreads(mapped: Mapped) -> Iterator[frozenset[int]]:
-    """Which views are loaded without what their last axis steps over: none; those that do."""
+    """Sets of views that are loaded packed: none, or all with a strided last axis."""
     yield frozenset()
     apart = set()
     for number, view in enumerate(views(mapped)):

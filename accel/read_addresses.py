@@ -1,7 +1,7 @@
-"""Addresses of semantics: sums of fields, of iterations of loops, of bits of a micro-operation.
+"""Addresses in semantics: sums of fields, loop variables and bits of a micro-operation.
 
-What is no such sum is refused, with what would be understood; ``read_semantics`` adds where it
-stands.
+Other forms are refused, with what would be understood; ``read_semantics`` adds the place in the
+source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bounds = Mapping[str, tuple[Expr, Expr]]
 
 
 class NotUnderstood(Exception):
-    """Why semantics are of no use to the compiler: a sentence without a capital and a full stop."""
+    """Why the compiler cannot use the semantics: a sentence without a capital and a full stop."""
 
 
 class Reader:
@@ -34,7 +34,7 @@ class Reader:
         return self.operation.memories.get(tensor, tensor)
 
     def bounds(self, statement: Statement) -> tuple[dict[str, int], dict[str, tuple[Expr, Expr]]]:
-        """Extents of the dims inside the instruction, bounds of its iterations."""
+        """Extents of the dims inside the instruction, bounds of its hardware loops."""
         inside: dict[str, int] = {}
         turns: dict[str, tuple[Expr, Expr]] = {}
         ranges = box(statement)
@@ -49,7 +49,7 @@ class Reader:
         return inside, turns
 
     def field(self, value: Polynomial, what: str) -> tuple[str, int]:
-        """The field that ``value`` is, and what is added to it."""
+        """(the field in ``value``, the constant added to it)."""
         rest = dict(value)
         offset = rest.pop((), 0)
         match list(rest.items()):
@@ -66,8 +66,8 @@ class Reader:
     def address(
         self, access: Access, turns: Collection[str], inside: Mapping[str, int], words: str | None
     ) -> Address:
-        """``turns``: dims that it moves along by steps; ``words``: the one over micro-operations;
-        along those ``inside`` lie the addresses of one element."""
+        """``turns``: dims that the address moves along by steps; ``words``: the one over
+        micro-operations; the addresses of one element are along those ``inside``."""
         base: list[tuple[str, int]] = []
         steps: dict[str, Step] = {}
         constant, bits = 0, None
@@ -103,7 +103,7 @@ class Reader:
         return Address(memory, tuple(base), constant, bits, steps, group)
 
     def grouped(self, access: Access, inside: Mapping[str, int]) -> tuple[str, ...]:
-        """The dims inside of the instruction that the address moves along, from outer to inner."""
+        """The dims inside the instruction that the address moves along, from outer to inner."""
         found: list[tuple[int, str]] = []
         for monomial, factor in polynomial(indices(access)[0]).items():
             names = [
@@ -125,7 +125,7 @@ class Reader:
         return tuple(dims)
 
     def element(self, access: Access, inside: Mapping[str, int]) -> tuple[Expr, ...]:
-        """The indices inside of an element: of its addresses, then of each."""
+        """The indices within an element: of its addresses, then of each."""
         own = indices(access)[1:]
         for index in own:
             if not (isinstance(index, Var) and index.name in inside) and index != Literal(

@@ -1,7 +1,7 @@
-"""What operations of an accelerator can do, read off their semantics (``capabilities``).
+"""Capabilities of an accelerator's operations, derived from their semantics (``capabilities``).
 
-Addresses are polynomials of fields and loops; what is none of the forms that ``capabilities`` lists
-is of no use to the compiler, which says why.
+Addresses are polynomials of fields and loop variables. The compiler cannot use operations of other
+forms than ``capabilities`` lists, and says why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from weft.polyhedral.analysis.linear import mentions
 
 
 def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Capabilities:
-    """What the operations of ``machine`` can do, whose semantics are ``semantics`` by name."""
+    """The capabilities of ``machine``, whose operations have ``semantics``, by name."""
     transfers: list[Transfer] = []
     computes: list[Compute] = []
     refusals: dict[str, str] = {}
@@ -110,7 +110,7 @@ class _Computation:
         )
 
     def _parts(self) -> tuple[Statement | None, Statement, list[Statement]]:
-        """What its target begins with, what is done then, what is copied of that."""
+        """(what initialises its target, what it computes, what is copied from that)."""
         first, *others = self.scop.statements
         sums = others and others[0].update is not None and first.update is None
         if sums and others[0].writes[0].tensor == first.writes[0].tensor:
@@ -128,8 +128,8 @@ class _Computation:
         return self.scop.tensor(read.tensor).dtype
 
     def _step(self, main: Statement, operands: list[int], own: set[int]) -> Statement:
-        """What it computes in one iteration, over operands by number. What it reads of its own
-        target is no operand."""
+        """What it computes in one iteration, over operands by number. Reads of its own target are
+        no operands."""
         order = {n: Load(k, (), self._dtype(main.reads[n])) for k, n in enumerate(operands)}
         order |= {n: Load(-1, (), self._dtype(main.reads[n])) for n in own}
         lets: dict[str, Expr] = {}
@@ -159,7 +159,7 @@ class _Computation:
         )
 
     def _check_value(self, main: Statement, result: Expr) -> None:
-        """Refuse what computes with its loops, or does one thing or another, as a field says."""
+        """Refuse values that depend on loop variables or, by a select, on fields."""
         for node in walk(result):
             if isinstance(node, Var) and node.name in main.dims:
                 raise NotUnderstood(f"it computes with {node.name}, the number of a turn")
@@ -185,7 +185,7 @@ class _Computation:
         return HardwareLoop(dim, *self.reader.field(count, f"the number of turns along {dim}"))
 
     def _words(self, statement: Statement, bounds: Bounds) -> Words | None:
-        """The loop over micro-operations: one along which a memory of scalars is read."""
+        """The loop over micro-operations: one that indexes a memory of scalars."""
         for read in statement.reads:
             match read.indices:
                 case (Var(dim),) if dim in bounds and not read.may:
@@ -198,8 +198,8 @@ class _Computation:
     def _first(
         self, start: Statement | None, main: Statement, target: Address
     ) -> tuple[Expr | None, frozenset[str]]:
-        """What the target begins with, and the iterations that add to that: loops that ``start`` is
-        not inside of."""
+        """(the initial value of the target, the loops that accumulate onto it: those that do not
+        surround ``start``)."""
         if start is None:
             return None, frozenset()
         value = self._value(start)
@@ -222,8 +222,7 @@ class _Computation:
         return result
 
     def _renamed(self, inside: Mapping[str, int], bounds: Bounds) -> dict[str, Expr]:
-        """The loops around what a sum begins with, as those around the sum: of as many
-        iterations."""
+        """The loops around the initialisation → those around the update, with equal trip counts."""
         found: dict[str, Expr] = {}
         for mine, theirs in ((inside, self.inside), (bounds, self.bounds)):
             for dim, size in mine.items():
@@ -235,7 +234,7 @@ class _Computation:
         return found
 
     def _copy(self, other: Statement, target: Address) -> Copy:
-        """What ``other`` copies of the target, to the same place in another memory."""
+        """What ``other`` copies from the target to the same address of another memory."""
         (write,) = other.writes
         reads = {
             n: self._address(r)

@@ -36,7 +36,7 @@ def read_transfer(reader: Reader) -> Transfer:
     if len(dims) > 2:
         raise NotUnderstood("it copies more than rows of neighbours: more than two loops move it")
     spans = [_span(reader, dim, bounds[dim], read.guard) for dim in dims]
-    # In main memory, iterations count from the first one that is not filled with zeros.
+    # In main memory, addresses start at the first iteration that is no padding.
     moved = {d: Var(d) + Var(s.before) for d, s in zip(dims, spans, strict=True) if s.before}
     shifted = replace(
         read,
@@ -61,7 +61,7 @@ def read_transfer(reader: Reader) -> Transfer:
 
 
 def _check_copy(statement: Statement, read: Access) -> None:
-    """Refuse what changes values, or fills with anything but zeros."""
+    """Refuse conversions, and padding other than zeros."""
     (result,) = statement.body.results
     match result:
         case Load():
@@ -74,7 +74,7 @@ def _check_copy(statement: Statement, read: Access) -> None:
 def _span(
     reader: Reader, dim: str, bounds: tuple[Expr, Expr], guard: tuple[Constraint, ...]
 ) -> Span:
-    """``dim`` goes over zeros, then over elements, then over zeros."""
+    """``dim`` runs over padding, then over elements, then over padding."""
     low, high = (polynomial(b) for b in bounds)
     if low:
         raise NotUnderstood(f"{dim} does not begin at 0")
@@ -102,7 +102,7 @@ def _span(
 
 
 def _dense(reader: Reader, local: Access, dims: list[str], columns: Span) -> Address:
-    """The address of the first element, of rows side by side."""
+    """The address of the first element, of contiguous rows."""
     width: Expr = literal(columns.offset)
     for name in (columns.before, columns.size, columns.after):
         if name is not None:

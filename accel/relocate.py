@@ -1,4 +1,4 @@
-"""Streams for a main memory that begins elsewhere: addresses in it moved, all of them alike.
+"""Streams for main memory at another base address: all addresses in it shifted.
 
 load_inp dram_base 512, image from 0x0   →   load_inp dram_base 4608, image from 0x10000
 """
@@ -22,7 +22,7 @@ def relocated(artifact: Artifact, analysed: Mapping[str, Analysed], base: int) -
     """``artifact`` with its image from address ``base`` on. ``analysed``: the semantics of its
     machine's operations.
 
-    Raises ``StreamError`` (WEFT-E1048) where instructions cannot say these addresses.
+    Raises ``StreamError`` (WEFT-E1048) if instructions cannot encode these addresses.
     """
     if base == artifact.base:
         return artifact
@@ -70,7 +70,7 @@ class _Move:
 
     @cached_property
     def fields(self) -> list[tuple[int, str]]:
-        """Fields that are added to the address, and times what, the coarsest first."""
+        """(factor, field) of the terms of the address, the coarsest first."""
         names = {each.name for each in self.operation.encoding.fields if each.value is None}
         found = []
         access = self.accessed.access
@@ -108,7 +108,7 @@ class _Move:
 
 
 def _moves(artifact: Artifact, name: str, analysed: Analysed) -> list[_Move]:
-    """Accesses of main memory, one of those that are alike."""
+    """Accesses of main memory, one of those that are equal."""
     machine = artifact.stream.accelerator
     operation = machine.operation(name)
     found: dict[object, _Move] = {}

@@ -1,10 +1,10 @@
-"""Instructions before they wait for each other: what each does, and which elements it touches.
+"""Instructions in program order, before synchronisation: fields and accessed regions.
 
-    Draft  ::= operation, fields, regions: Region…, words
+    SequentialIssue ::= operation, fields, regions: Region…, words
     Region ::= memory, begin, end, writes
 
-``words`` are the micro-operations that it steps through, which are loaded later.
-``SequentialProgram`` collects drafts, from moves and loops.
+``words``: the micro-operations of the instruction, which are loaded later. ``SequentialProgram``
+collects issues of moves and loop nests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Words = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Elements ``begin`` to before ``end``; of main memory in bytes."""
+    """Elements from ``begin`` up to, excluding, ``end``; in main memory bytes."""
 
     memory: str
     begin: int
@@ -49,7 +49,7 @@ MAIN = "main memory"
 
 @dataclass(slots=True)
 class SequentialProgram:
-    """``blanks``: of main memories, an element that is 0 and stays so."""
+    """``blanks``: of main memories, an element that stays 0."""
 
     machine: Accelerator
     found: list[SequentialIssue] = field(default_factory=list)
@@ -64,8 +64,8 @@ class SequentialProgram:
         row_bytes: int,
         group: int = 1,
     ) -> None:
-        """``move`` by ``transfer``: ``local`` is the begin of the box, ``main`` the tensor's, in
-        addresses, of ``row_bytes`` bytes in main memory; elements take ``group``."""
+        """Issue ``move`` by ``transfer``. ``local``: the begin of the box, ``main``: of the tensor,
+        in addresses of ``row_bytes`` bytes in main memory; elements have ``group`` addresses."""
         for part in split_move(transfer, _grouped(move, group)):
             begin = self.blanks[transfer.main.memory] if part.blank else main + part.main
             fields = _based(transfer.local, local + part.local)
@@ -89,7 +89,7 @@ class SequentialProgram:
         bases: Sequence[int],
         numbers: Mapping[str, int],
     ) -> None:
-        """``compute`` over the loops of ``made``, from ``bases`` on, the target's first."""
+        """Issue ``compute`` over the loops of ``made``, from ``bases`` on, the target's first."""
         for moved, _ in steps_of(made.issued, bases):
             self._one(compute, made, moved, numbers)
 
@@ -128,7 +128,7 @@ class SequentialProgram:
         )
 
     def _words(self, compute: Compute, made: Arrangement, bases: Sequence[int]) -> Words | None:
-        """The micro-operations of the loops that are listed."""
+        """The micro-operations of the unrolled loops."""
         if compute.words is None:
             return None
         addresses = (compute.target, *compute.operands)
@@ -156,7 +156,7 @@ class SequentialProgram:
         return {} if encoding is None else encoding.places
 
     def _check(self, operation: str, fields: Mapping[str, int]) -> None:
-        """Refuse numbers that do not fit into their fields."""
+        """Refuse values that exceed their fields."""
         found = self.machine.operation(operation)
         for name, value in fields.items():
             if not found.holds(name, value):
@@ -164,7 +164,7 @@ class SequentialProgram:
 
 
 def steps_of(loops: Sequence[Loop], bases: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
-    """The addresses in each iteration of ``loops``, and whether it is the first at that target."""
+    """The addresses in each iteration of ``loops``, and whether it is the first for its target."""
     for index in product(*(range(loop.extent) for loop in loops)):
         turns = list(zip(index, loops, strict=True))
         moved = [base + sum(i * loop.steps[n] for i, loop in turns) for n, base in enumerate(bases)]
@@ -194,7 +194,7 @@ def _grouped(move: Move, group: int) -> Move:
 
 
 def _based(address: Address, place: int) -> dict[str, int]:
-    """The fields that say ``place``: the coarsest first."""
+    """The fields that encode address ``place``, the coarsest first."""
     rest = place - address.constant
     fields: dict[str, int] = {}
     for name, factor in address.base:

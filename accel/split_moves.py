@@ -1,8 +1,9 @@
-"""A move in parts, each of which one instruction does: what its fields hold, and its loops go over.
+"""A move split into parts of one instruction each, by the ranges of its fields and the loops of a
+transfer.
 
-rows of zeros      where it fills with zeros
-rows of elements   all at once, row by row, or column by column
-a row              in pieces, neighbours as rows of one element where there is nothing better
+    rows of zeros      if it pads with zeros
+    rows of elements   all at once, row by row, or column by column
+    a row              in pieces; contiguous elements as rows of one element as a last resort
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from weft.accel.refusal import Refusal
 
 
 def split_move(transfer: Transfer, move: Move) -> Iterator[Move]:
-    """Raises ``Refusal`` where ``transfer`` cannot do it at all."""
+    """Raises ``Refusal`` if ``transfer`` cannot do it."""
     if _fits(transfer, move):
         yield move
         return
@@ -34,7 +35,7 @@ def split_move(transfer: Transfer, move: Move) -> Iterator[Move]:
 
 
 def _fits(transfer: Transfer, move: Move) -> bool:
-    """Whether one instruction does it. Nothing but rows of zeros is a matter of its own."""
+    """Whether one instruction does it. Rows of zeros alone are handled apart."""
     if not move.rows:
         return False
     step = transfer.step
@@ -49,7 +50,7 @@ def _fits(transfer: Transfer, move: Move) -> bool:
 
 
 def _takes(transfer: Transfer, span: Span, size: int, before: int, after: int) -> bool:
-    """Whether ``span`` goes over so many at once."""
+    """Whether ``span`` covers that many at once."""
     given = ((span.size, size - span.offset), (span.before, before), (span.after, after))
     return all(
         not value if name is None else transfer.operation.holds(name, value)
@@ -58,7 +59,7 @@ def _takes(transfer: Transfer, span: Span, size: int, before: int, after: int) -
 
 
 def _most(transfer: Transfer, span: Span) -> int:
-    """As many as ``span`` goes over at once."""
+    """The most that ``span`` covers at once."""
     if span.size is None:
         return span.offset
     return transfer.operation.limits_of(span.size)[1] + span.offset
@@ -67,7 +68,7 @@ def _most(transfer: Transfer, span: Span) -> int:
 def _rows(transfer: Transfer, move: Move, width: int) -> Iterator[Move]:
     """Rows without rows of zeros around them."""
     most = _most(transfer, transfer.rows)
-    if most > 1 and move.rows > 1:  # several at once
+    if most > 1 and move.rows > 1:  # several rows at once
         for first in range(0, move.rows, most):
             count = min(most, move.rows - first)
             part = replace(
@@ -130,7 +131,7 @@ def _pieces(count: int, most: int) -> Iterator[int]:
 
 
 def _zeros(transfer: Transfer, rows: int, width: int, local: int) -> Iterator[Move]:
-    """Rows of nothing but zeros."""
+    """Rows of zeros."""
     if rows and width and needs_rows(transfer):
         yield from _around_one(transfer, rows * width, local)
         return
@@ -148,14 +149,14 @@ def _zeros(transfer: Transfer, rows: int, width: int, local: int) -> Iterator[Mo
 
 
 def needs_rows(transfer: Transfer) -> bool:
-    """Whether it fills with zeros, but only around something that it reads."""
+    """Whether it pads with zeros, but only around elements that it reads."""
     spans = transfer.rows, transfer.columns
     fills = any(span.before is not None or span.after is not None for span in spans)
     return fills and not _takes(transfer, transfer.rows, 0, 0, 0)
 
 
 def _around_one(transfer: Transfer, count: int, local: int) -> Iterator[Move]:
-    """``count`` zeros in a row, as rows around a zero that is read."""
+    """``count`` zeros in a row, as padding around a zero that is read."""
     if not all(_takes(transfer, span, 1, 0, 0) for span in (transfer.rows, transfer.columns)):
         raise Refusal(f"{transfer.operation.name} cannot read one zero")
     while count:
@@ -166,7 +167,7 @@ def _around_one(transfer: Transfer, count: int, local: int) -> Iterator[Move]:
 
 
 def _around(transfer: Transfer, span: Span, most: int) -> tuple[int, int, int]:
-    """So many before one and after it, and all of them, ``most`` at most."""
+    """(before, after, in all) of the padding of one element, ``most`` at most."""
     room = most - 1
     before, after = (
         0 if name is None else transfer.operation.limits_of(name)[1]

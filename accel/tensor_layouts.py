@@ -1,5 +1,5 @@
-"""Tensors as elements of an accelerator's memories, once it is chosen which loops are inside of an
-instruction: blocks of these along the axes that move with them."""
+"""Layouts of tensors for an instruction mapping: blocked along the axes of the loops inside of the
+instruction."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from weft.ir.scop import Access
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """``dims``: of the statement, or None, of as many scalars as ``shape`` says."""
+    """``dims``: of the statement, or None, with extents ``shape``."""
 
     dims: tuple[str | None, ...]
     shape: tuple[int, ...]
 
     def group(self, memory: Memory) -> int:
-        """The addresses that it takes in ``memory``. Raises ``Refusal`` where it is no element of
-        that, nor several."""
+        """The addresses per element of ``memory``. Raises ``Refusal`` if it is no whole number of
+        them."""
         outer = len(self.shape) - len(memory.shape)
         if outer < 0 or self.shape[outer:] != memory.shape:
             raise Refusal(f"{memory.name} has elements of {memory.shape}, and no {self.shape}")
@@ -37,7 +37,7 @@ class Element:
 
 
 class TensorLayouts:
-    """How tensors lie, for one choice. All of it raises ``Refusal`` where they cannot."""
+    """The layouts for one instruction mapping. All methods raise ``Refusal`` if there is none."""
 
     def __init__(
         self, choice: InstructionMapping, machine: Accelerator, found: Capabilities
@@ -46,15 +46,15 @@ class TensorLayouts:
         self.scop, self.extents = choice.work.scop, choice.work.extents
         self.blocks = choice.blocks
 
-    # ---- what is inside of elements ---------------------------------------------------------
+    # ---- elements -----------------------------------------------------------------------------
 
     def results(self) -> Element:
-        """The elements that results are made of."""
+        """The elements of the results."""
         like = self.choice.like
         return self.element(like.step.writes[0], like.target)
 
     def element(self, access: Access, at: Address) -> Element:
-        """The elements at ``at``, which ``access`` of an instruction touches."""
+        """The elements at ``at``, which ``access`` of an instruction reads or writes."""
         shape = self.machine.memory(at.memory).shape
         count = len(access.indices) - len(shape)
         assert self.choice.compute is not None or count == 0, "elements of sums take addresses"
@@ -89,7 +89,7 @@ class TensorLayouts:
         raise Refusal(f"nothing loads {memory}, nor copies what is loaded into it")
 
     def leaf(self, leaf: Held | Constant, element: Element) -> View:
-        """What operations on results read beside these."""
+        """A leaf of the epilogue."""
         if isinstance(leaf, Constant):
             return self.constant(leaf.value, leaf.memory, element, 1)
         dtype = self.machine.memory(leaf.memory).dtype
@@ -114,8 +114,8 @@ class TensorLayouts:
         transfer: Transfer | None,
         dtype: DType | None,
     ) -> View:
-        """``read`` as elements of ``memory``, moved by ``transfer``, if at all. ``dtype``: in main
-        memory, if not the tensor's own."""
+        """``read`` as elements of ``memory``, transferred by ``transfer``, if any. ``dtype``: in
+        main memory, if not the tensor's own."""
         tensor = self.scop.tensor(read.tensor)
         group = element.group(self.machine.memory(memory))
         sizes = [int(s.value) for s in tensor.shape if isinstance(s, Literal)]
@@ -164,7 +164,7 @@ class TensorLayouts:
     def _axes(
         self, read: Read, sizes: list[int], element: Element
     ) -> tuple[list[Axis], dict[str | None, int]]:
-        """The axes of what is read, and which of them each dim goes along in blocks."""
+        """The axes of the tensor, and the blocked axis of each dim."""
         axes: list[Axis] = []
         at: dict[str | None, int] = {}
         for number, (form, size) in enumerate(zip(read.indices, sizes, strict=True)):
@@ -183,7 +183,7 @@ class TensorLayouts:
     def _cut(
         self, tensor: str, dim: str, coefficients: Mapping[str, int], constant: int, size: int
     ) -> Axis:
-        """An axis in blocks."""
+        """A blocked axis."""
         block = self.blocks[dim]
         others = {d: c for d, c in coefficients.items() if d != dim}
         whole = constant % block == 0 and all(c % block == 0 for c in others.values())
@@ -199,7 +199,7 @@ class TensorLayouts:
         return Axis(scaled, constant // block, -(-size // block))
 
     def _around(self, axis: Axis) -> tuple[int, int]:
-        """How far outside of ``axis`` is read, before and after it, in blocks where it is cut."""
+        """Padding that is read before and after ``axis``, in blocks if it is blocked."""
         low = high = axis.constant
         for dim, c in axis.coefficients.items():
             most = -(-self.extents[dim] // self.blocks.get(dim, 1)) - 1
@@ -208,14 +208,15 @@ class TensorLayouts:
 
 
 def _scalars(around: tuple[int, int], axis: Axis, size: int, block: int) -> tuple[int, int]:
-    """``around`` an axis of ``size`` scalars, which is in blocks, in scalars: the last block is
-    filled up."""
+    """The padding ``around`` a blocked axis of ``size`` scalars, in scalars: the last block is
+    padded."""
     before, after = around
     return before * block, (axis.size + after) * block - size if after else 0
 
 
 def _surrounds(transfer: Transfer | None, around: list[tuple[int, int]]) -> bool:
-    """Whether ``transfer`` fills with that many zeros on all sides: of rows and columns alone."""
+    """Whether ``transfer`` pads with that many zeros on all sides: it pads rows and columns
+    only."""
     if transfer is None:
         return True
     if any(both != (0, 0) for both in around[:-2]):

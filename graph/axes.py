@@ -1,4 +1,5 @@
-"""Index variables of a correlation's operands once each slide, i + k, is one index."""
+"""Axes of rewritten operations: fresh ones, and those of a correlation with each slide, i + k, as
+one index."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from weft.ir.tensor_expr import Axis, Compute, Size, Tensor, as_size
 
 
 class FreshAxes:
-    """Fresh axes, from 0, with names that ``c`` does not use."""
+    """Axes from 0, with names that ``c`` does not use."""
 
     def __init__(self, c: Correlation) -> None:
         self.taken = {v for value in c.operation.values for v in variables(value)}
@@ -31,8 +32,8 @@ class FreshAxes:
 class WindowIndices:
     """The indices of x by name, in the order of its dimensions.
 
-    ``places``: the position of each window; ``axes``: the axes of a tensor with all of them;
-    ``read``: their values in the sum; ``shifted``: the other loops in terms of these axes.
+    ``places``: the axis of each slide; ``axes``: those of a tensor with all of them; ``read``:
+    their values in the sum; ``shifted``: the other loops in terms of these axes.
     """
 
     places: Mapping[Slide, Axis]

@@ -1,4 +1,4 @@
-"""Sums of exponentials in blocks, each relative to its own maximum: one pass over what they read.
+"""Sums of exponentials in blocks, each relative to its own maximum: one pass over their operands.
 
     m[i] = max_k x(i, k);  S[p] = Σ_k exp(x(i, k) - g(m[i])) * f(p, k) / t(p)
     →
@@ -8,11 +8,11 @@
     m[i] = max_b M[i, b];  F[i, b] = exp(L[i, b] - g(m[i]))
     S[p] = (Σ_b P[p, b] * F[i, b]) / t(p)
 
-exp(x - L) * exp(L - g) is exp(x - g) whatever L is, so that all blocks are alike and independent:
-loops over b are parallel, and nothing but M and P outlives a block. That L is a number lets blocks
-that are -inf throughout add 0, as they do in the sum. Where m is +inf or NaN, so is the block that
-it comes from, and E with it; where it is -inf, F is infinite or what g makes of it, as E was. What
-is left behind the last whole block is a part of its own, with the same forms and no loop over b.
+exp(x - L) * exp(L - g) = exp(x - g) for any L, so that blocks are independent: loops over b are
+parallel, and only M and P outlive a block. L is finite, so that blocks that are -inf throughout add
+0, as they do in the sum. If m is +inf or NaN, so is the M of a block, and E with it; if m is -inf,
+F is infinite or what g makes of it, as E was. The remainder after the last whole block is a part of
+its own, of the same form without the loop over b.
 
 Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Rabe and Staats,
 "Self-attention does not need O(n²) memory", 2021; Dao et al., "FlashAttention", 2022.
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``count`` blocks of ``size`` elements from ``first`` on; of one, no loop is made."""
+    """``count`` blocks of ``size`` elements from ``first`` on; a single one has no loop."""
 
     first: int
     count: int
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """``length`` elements in blocks of ``size``; what is left behind the last is one more."""
+    """``length`` elements in blocks of ``size``; the remainder is one more."""
 
     length: int
     size: int
@@ -71,10 +71,10 @@ def rewrite_in_blocks(
     alone: Collection[Operation],
     between: Collection[Operation],
 ) -> dict[Operation, Compute]:
-    """What computes the operations of ``family`` instead, by operation.
+    """Operation of ``family`` → its computation from blocks.
 
-    ``alone``: operations that only ``family`` needs; they are computed block by block as well.
-    ``between``: those that compute factors of sums from others of its results.
+    ``alone``: operations that only ``family`` needs, which are computed block by block, too.
+    ``between``: those that compute factors of sums from other results of it.
     """
     names = ("blocks", "rest") if len(blocks.parts) > 1 else ("blocks",)
     parts = (_PartInBlocks(family, p, n, alone) for p, n in zip(blocks.parts, names, strict=True))
@@ -103,7 +103,7 @@ def _on_results(
     between: Collection[Operation],
     done: dict[Operation, Compute],
 ) -> Expr:
-    """``value``, which reads what is ``made`` instead of results of old, and others made of it."""
+    """``value`` with new results ``made`` for old ones, also in operations in between."""
 
     def change(node: Expr) -> Expr | None:
         match node:
@@ -134,7 +134,7 @@ class _BlockedFamily:
         self.greatest = replace(m.operation, values=(value,))
 
     def total(self, s: Sum, number: int) -> Expr:
-        """What ``s`` is, from sums over blocks."""
+        """The value of ``s``, from sums over blocks."""
         first, *others = (part.total(s, number, self.greatest) for part in self.parts)
         found = reduce(lambda left, right: left + right, others, first)
         for factor, divides in s.outside:
@@ -144,7 +144,7 @@ class _BlockedFamily:
 
 @dataclass(slots=True)
 class _PartInBlocks:
-    """What is computed block by block in one ``part``; ``name``: of its tensors."""
+    """The tensors of one ``part`` that are computed block by block, named after ``name``."""
 
     family: Family
     part: Part
@@ -173,26 +173,26 @@ class _PartInBlocks:
         axes = self.placed(loops, *b, c)
         self.powers = tensor_of(f"{name}_powers", axes, apply("exp", shifted))
 
-    # ---- places ----------------------------------------------------------------------------------
+    # ---- indices ---------------------------------------------------------------------------------
 
     def axes(self, taken: Collection[str]) -> tuple[tuple[Axis, ...], Axis]:
-        """The loop over blocks, if there is one, and that within a block."""
+        """(the loop over blocks, if there is one; that within a block)."""
         blocks = (_axis("block", self.part.count, taken),) if self.part.count > 1 else ()
         return blocks, _axis("within", self.part.size, taken)
 
     def place(self, b: Sequence[Expr], c: Expr) -> Expr:
-        """Where in a row element ``c`` of block ``b`` is."""
+        """The position in a row of element ``c`` of block ``b``."""
         start: Expr = literal(self.part.first)
         for block in b:
             start = start + block * self.part.size
         return start + c
 
     def placed(self, loops: Mapping[str, Axis], *own: Axis) -> tuple[Axis, ...]:
-        """``loops`` in the order of x, with ``own`` where the loop was that is cut."""
+        """``loops`` in the order of x, with ``own`` in place of the blocked loop."""
         return self._placed(loops, own)
 
     def index(self, at: Sequence[Expr], *own: Expr) -> tuple[Expr, ...]:
-        """Where M (or E) has what belongs ``at`` an element of the maximum."""
+        """The indices of M (or E) for the maximum's element ``at``."""
         names = (a.name for a in self.family.maximum.operation.axes)
         return self._placed(dict(zip(names, at, strict=True)), own)
 
@@ -203,7 +203,7 @@ class _PartInBlocks:
         return tuple(found)
 
     def after(self, s: Sum) -> int:
-        """Among the loops of ``s``: behind those that x has before the loop that is cut."""
+        """The position among the loops of ``s`` after those that x has before the blocked loop."""
         at = dict(zip((a.name for a in self.family.maximum.operation.axes), s.at, strict=True))
         before = self.order[: self.order.index(self.family.maximum.axis.name)]
         names = {n for loop in before for n in variables(at[loop])}
@@ -213,19 +213,19 @@ class _PartInBlocks:
     # ---- values ----------------------------------------------------------------------------------
 
     def greatest(self) -> Expr:
-        """The maximum of the part, in terms of the loops of the maximum."""
+        """The maximum of the part, over the loops of the maximum."""
         m = self.family.maximum
         b, _ = self.axes([a.name for a in m.operation.axes])
         found = self.largest[self.index(m.operation.axes, *b)]
         return Reduce(m.fold.monoid, b, (found,)) if b else found
 
     def least(self, at: Sequence[Expr], b: Sequence[Expr]) -> Expr:
-        """L: the maximum of a block, a number where all of the block is -inf."""
+        """L: the maximum of a block, or the least number if all of it is -inf."""
         found = self.largest[self.index(at, *b)]
         return maximum(found, float(np.finfo(found.dtype.numpy).min))
 
     def total(self, s: Sum, number: int, greatest: Compute) -> Expr:
-        """The part of ``s``, but for the factors outside."""
+        """The part of ``s``, without its outer factors."""
         loops = s.operation.axes
         b, c = self.axes({a.name for a in (*loops, *s.fold.axes)} | {*variables(s.fold)})
         value: Expr = self.powers[self.index(s.at, *b, c)]
@@ -255,10 +255,10 @@ class _PartInBlocks:
             self.factors[key] = tensor_of(f"{m.name}_{self.name}_factors", axes, value)
         return self.factors[key]
 
-    # ---- what is read block by block -------------------------------------------------------------
+    # ---- operands --------------------------------------------------------------------------------
 
     def at(self, expr: Expr, along: str, b: Sequence[Axis], c: Axis) -> Expr:
-        """``expr`` where ``along`` is at element ``c`` of block ``b``."""
+        """``expr`` with ``along`` at element ``c`` of block ``b``."""
         where = self.place(b, c)
         own = {a.name for a in (*b, c)}
 
