@@ -260,12 +260,14 @@ def addresses(accessed: MemoryAccess, known: Mapping[str, int], contents: Conten
     ranges = _ranges(nest, known)
     if ranges is None:
         return np.zeros(0, np.int64)
-    turns = 1
+    iterations = 1
     for dim in dims:
-        turns *= ranges[dim][1] - ranges[dim][0] + 1
-    if turns > MAX_ITERATIONS:
+        iterations *= ranges[dim][1] - ranges[dim][0] + 1
+    if iterations > MAX_ITERATIONS:
         raise StreamError(
-            "WEFT-E1040", f"{turns:,} turns", why=f"an instruction has {MAX_ITERATIONS:,} at most"
+            "WEFT-E1040",
+            f"{iterations:,} turns",
+            why=f"an instruction has {MAX_ITERATIONS:,} at most",
         )
     values: dict[str, Array] = {name: np.asarray(value, np.int64) for name, value in known.items()}
     for dim in statement.dims:

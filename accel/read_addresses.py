@@ -36,7 +36,7 @@ class Reader:
     def bounds(self, statement: Statement) -> tuple[dict[str, int], dict[str, tuple[Expr, Expr]]]:
         """Extents of the dims inside the instruction, bounds of its hardware loops."""
         inside: dict[str, int] = {}
-        turns: dict[str, tuple[Expr, Expr]] = {}
+        loops: dict[str, tuple[Expr, Expr]] = {}
         ranges = box(statement)
         for dim in statement.dims:
             if dim not in ranges:
@@ -45,8 +45,8 @@ class Reader:
                 case Literal(value=0), Literal(value=end):
                     inside[dim] = int(end)
                 case bounds:
-                    turns[dim] = bounds
-        return inside, turns
+                    loops[dim] = bounds
+        return inside, loops
 
     def field(self, value: Polynomial, what: str) -> tuple[str, int]:
         """(the field in ``value``, the constant added to it)."""
@@ -64,9 +64,9 @@ class Reader:
         return name
 
     def address(
-        self, access: Access, turns: Collection[str], inside: Mapping[str, int], words: str | None
+        self, access: Access, loops: Collection[str], inside: Mapping[str, int], words: str | None
     ) -> Address:
-        """``turns``: dims that the address moves along by steps; ``words``: the one over
+        """``loops``: dims that the address moves along by steps; ``words``: the one over
         micro-operations; the addresses of one element are along those ``inside``."""
         base: list[tuple[str, int]] = []
         steps: dict[str, Step] = {}
@@ -76,14 +76,14 @@ class Reader:
             match names:
                 case []:
                     constant = factor
-                case [name] if name in turns and name != words:
+                case [name] if name in loops and name != words:
                     steps[name] = factor
                 case [name] if name in inside:
                     pass
                 case [name] if name in self.fields:
                     base.append((name, factor))
-                case [one, other] if factor == 1 and {one, other} & set(turns):
-                    dim, field = (one, other) if one in turns else (other, one)
+                case [one, other] if factor == 1 and {one, other} & set(loops):
+                    dim, field = (one, other) if one in loops else (other, one)
                     if field not in self.fields or dim in steps:
                         raise NotUnderstood(
                             f"{access.tensor} moves by {one} * {other}: the step along a loop is "

@@ -82,7 +82,7 @@ class _Computation:
         words = self._words(main, bounds)
         self.inside, self.bounds, self.words = inside, bounds, words
         self.listed = words.dim if words is not None else None
-        turns = tuple(self._turn(dim, bounds[dim]) for dim in bounds if dim != self.listed)
+        loops = tuple(self._hardware_loop(dim, bounds[dim]) for dim in bounds if dim != self.listed)
         numbers = [
             n
             for n, read in enumerate(main.reads)
@@ -100,7 +100,7 @@ class _Computation:
             self.reader.operation,
             step,
             inside,
-            turns,
+            loops,
             words,
             target,
             tuple(at[n] for n in operands),
@@ -177,7 +177,7 @@ class _Computation:
         every = self.reader.operation.encoding.fields
         return next((f.width for f in every if f.name == field), 0)
 
-    def _turn(self, dim: str, bounds: tuple[Expr, Expr]) -> HardwareLoop:
+    def _hardware_loop(self, dim: str, bounds: tuple[Expr, Expr]) -> HardwareLoop:
         low, high = bounds
         count = add(polynomial(high), scaled(polynomial(low), -1))
         if polynomial(low):

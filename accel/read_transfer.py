@@ -22,7 +22,7 @@ def read_transfer(reader: Reader) -> Transfer:
     if all(end.depth is None for end in ends):
         raise NotUnderstood("it copies from main memory to main memory")
     into = ends[1].depth is None
-    inside, turns = reader.bounds(statement)
+    inside, trips = reader.bounds(statement)
     moving = [d for d in inside if any(mentions(indices(a)[0], (d,)) for a in (write, read))]
     kept = {d: n for d, n in inside.items() if d not in moving}
     element = reader.element(write, kept)
@@ -31,7 +31,7 @@ def read_transfer(reader: Reader) -> Transfer:
     }:
         raise NotUnderstood("what it copies does not keep its place inside of an element")
     _check_copy(statement, read)
-    bounds: Bounds = {**turns, **{d: (literal(0), literal(inside[d])) for d in moving}}
+    bounds: Bounds = {**trips, **{d: (literal(0), literal(inside[d])) for d in moving}}
     dims = [d for d in statement.dims if d in bounds]
     if len(dims) > 2:
         raise NotUnderstood("it copies more than rows of neighbours: more than two loops move it")

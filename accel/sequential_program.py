@@ -166,9 +166,9 @@ class SequentialProgram:
 def steps_of(loops: Sequence[Loop], bases: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
     """The addresses in each iteration of ``loops``, and whether it is the first for its target."""
     for index in product(*(range(loop.extent) for loop in loops)):
-        turns = list(zip(index, loops, strict=True))
-        moved = [base + sum(i * loop.steps[n] for i, loop in turns) for n, base in enumerate(bases)]
-        yield moved, all(not i or loop.steps[0] for i, loop in turns)
+        pairs = list(zip(index, loops, strict=True))
+        moved = [base + sum(i * loop.steps[n] for i, loop in pairs) for n, base in enumerate(bases)]
+        yield moved, all(not i or loop.steps[0] for i, loop in pairs)
 
 
 def _region(address: Address, base: int, loops: Sequence[Loop], number: int) -> Region:

@@ -131,10 +131,10 @@ class CostModel:
         extents = np.array(list(self.mapped.extents.values()), float)
         more = self.mapped.planes - 1
 
-        def add(compute: Compute, turns: float, instructions: Array) -> None:
+        def add(compute: Compute, trips: float, instructions: Array) -> None:
             own = self.machine.operation(compute.operation.name)
             compute = replace(compute, operation=own)
-            cycles = turns * iteration_cycles(compute) + instructions * _overhead(compute)
+            cycles = trips * iteration_cycles(compute) + instructions * _overhead(compute)
             queue = compute.operation.queue
             busy[queue] = busy.get(queue, 0.0) + cycles
 

@@ -55,15 +55,15 @@ def _joined(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> 
     lanes = loop.body
     if not isinstance(lanes, For) or (lanes.kind, lanes.step, loop.step) != ("vector", 1, 1):
         return None
-    turns = _turns(lanes)
-    if turns is None or not _wasteful(turns, lanes, buffers):
+    trips = _trip_count(lanes)
+    if trips is None or not _wasteful(trips, lanes, buffers):
         return None
-    if not _apart(loop, lanes, turns, buffers):
+    if not _apart(loop, lanes, trips, buffers):
         return None
-    return _together(loop, lanes, turns, _rows(turns, _width(lanes, buffers)), names)
+    return _together(loop, lanes, trips, _rows(trips, _width(lanes, buffers)), names)
 
 
-def _turns(loop: For) -> int | None:
+def _trip_count(loop: For) -> int | None:
     match loop.lower, loop.upper:
         case Literal(low), Literal(high) if high - low > 1:
             return int(high) - int(low)
@@ -78,18 +78,18 @@ def _width(lanes: For, buffers: Mapping[str, Buffer]) -> int:
     )
 
 
-def _wasteful(turns: int, lanes: For, buffers: Mapping[str, Buffer]) -> bool:
+def _wasteful(trips: int, lanes: For, buffers: Mapping[str, Buffer]) -> bool:
     width = _width(lanes, buffers)
-    return -(-turns // width) * width >= _WASTE * turns
+    return -(-trips // width) * width >= _WASTE * trips
 
 
-def _rows(turns: int, width: int) -> int:
+def _rows(trips: int, width: int) -> int:
     """The least number of rows that fills whole vectors."""
-    least = width // gcd(width, turns)
-    return least * max(1, TOGETHER // (least * turns))
+    least = width // gcd(width, trips)
+    return least * max(1, TOGETHER // (least * trips))
 
 
-def _together(loop: For, lanes: For, turns: int, rows: int, names: frozenset[str]) -> For:
+def _together(loop: For, lanes: For, trips: int, rows: int, names: frozenset[str]) -> For:
     """Both loops as one vector loop, in a loop over blocks of ``rows`` if the outer one is
     parallel."""
     both = Var(fresh_name(f"{loop.var}.{lanes.var}", loop, names))
@@ -100,11 +100,11 @@ def _together(loop: For, lanes: For, turns: int, rows: int, names: frozenset[str
     here = apply("min", literal(rows), count - block * rows) if blocked else count
     first = first + block * rows if blocked else first
     place: dict[str, Expr] = {
-        loop.var: first + both // turns,
-        lanes.var: lanes.lower + both % turns,
+        loop.var: first + both // trips,
+        lanes.var: lanes.lower + both % trips,
     }
     body = map_all_expressions(lanes.body, lambda e: substitute(e, place))
-    joined = For(both.name, literal(0), here * turns, "vector", body)
+    joined = For(both.name, literal(0), here * trips, "vector", body)
     if not blocked:
         return joined
     return For(block.name, literal(0), (count + (rows - 1)) // rows, "parallel", joined)
@@ -113,7 +113,7 @@ def _together(loop: For, lanes: For, turns: int, rows: int, names: frozenset[str
 # ---- legality -----------------------------------------------------------------------------------
 
 
-def _apart(loop: For, lanes: For, turns: int, buffers: Mapping[str, Buffer]) -> bool:
+def _apart(loop: For, lanes: For, trips: int, buffers: Mapping[str, Buffer]) -> bool:
     """Whether all accesses have one constant stride along the collapsed loop, and iterations of
     ``loop`` are independent."""
     inside = list(walk(lanes.body))
@@ -125,7 +125,7 @@ def _apart(loop: For, lanes: For, turns: int, buffers: Mapping[str, Buffer]) -> 
         """Whether ``expr``, apart from elements with a constant stride, is invariant."""
 
         def hidden(node: Expr) -> Expr | None:
-            if isinstance(node, Load) and _steady(_at(node), loop.var, lanes.var, turns, buffers):
+            if isinstance(node, Load) and _steady(_at(node), loop.var, lanes.var, trips, buffers):
                 return Var("", node.dtype)
             return None
 
@@ -135,7 +135,7 @@ def _apart(loop: For, lanes: For, turns: int, buffers: Mapping[str, Buffer]) -> 
     for stmt in inside:
         if isinstance(stmt, Store):
             place = stmt.buffer, stmt.indices
-            if not _steady(place, loop.var, lanes.var, turns, buffers) or not plain(stmt.value):
+            if not _steady(place, loop.var, lanes.var, trips, buffers) or not plain(stmt.value):
                 return False
         elif not all(map(plain, expressions(stmt))):
             return False
@@ -151,9 +151,9 @@ def _names(expr: Expr) -> set[str]:
 
 
 def _steady(
-    place: _Place, outer: str, inner: str, turns: int, buffers: Mapping[str, Buffer]
+    place: _Place, outer: str, inner: str, trips: int, buffers: Mapping[str, Buffer]
 ) -> bool:
-    """Whether the address moves by one step of ``outer`` as far as by ``turns`` steps of
+    """Whether the address moves by one step of ``outer`` as far as by ``trips`` steps of
     ``inner``."""
     name, indices = place
     if not {outer, inner} & {n for i in indices for n in _names(i)}:
@@ -167,7 +167,7 @@ def _steady(
             return False
         far += step.scaled(form.coefficient(outer))
         near += step.scaled(form.coefficient(inner))
-    return near.is_constant and far == near.scaled(turns)
+    return near.is_constant and far == near.scaled(trips)
 
 
 def _below_floor(form: Affine, name: str) -> bool:

@@ -99,8 +99,8 @@ def _seldom(condition: Expr, loop: For) -> bool:
     side = side_of(condition, loop.var)
     if side is None:
         return False
-    turns = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
-    return turns is not None and turns.is_constant
+    trips = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
+    return trips is not None and trips.is_constant
 
 
 def _loads(expr: Expr) -> bool:

@@ -74,8 +74,12 @@ class _Here:
 
     def entered(self, loop: For, first: Expr | None, trips: Expr) -> _Here:
         """Inside the iteration of ``loop`` that the walk enters."""
-        turn = WALK * (_NEXT**self.depth % WALKS) % WALKS
-        at = None if first is None else first + trips * (turn * 2 + 1) // (2 * WALKS) * loop.step
+        iteration = WALK * (_NEXT**self.depth % WALKS) % WALKS
+        at = (
+            None
+            if first is None
+            else first + trips * (iteration * 2 + 1) // (2 * WALKS) * loop.step
+        )
         inside = self.named(loop.var, at)
         return replace(inside, around=self.around.inside(loop), depth=self.depth + 1)
 
@@ -109,7 +113,7 @@ class _Counter:
     def _inside(self, stmt: Stmt, here: _Here) -> _Sums:
         match stmt:
             case For():
-                sums = self._turns(stmt, here)
+                sums = self._trip_count(stmt, here)
                 if stmt.instruction is None:
                     return sums
                 faster = _faster(stmt.instruction)
@@ -127,17 +131,17 @@ class _Counter:
         parts = [self.sums(part, here) for part in children(stmt)]
         return _each(lambda *xs: sum(xs, literal(0)), _NOTHING, *parts)
 
-    def _turns(self, loop: For, here: _Here) -> _Sums:
+    def _trip_count(self, loop: For, here: _Here) -> _Sums:
         first, end = self._known(loop.lower, here), self._known(loop.upper, here)
         trips: Expr = literal(UNKNOWN)
         if first is not None and end is not None:
             trips = apply("max", (end - first + (loop.step - 1)) // loop.step, literal(0))
-        turn = self.sums(loop.body, here.entered(loop, first, trips))
+        iteration = self.sums(loop.body, here.entered(loop, first, trips))
         if loop.kind == "parallel":
-            return trips * turn[0], (trips + (TEAM - 1)) // TEAM * turn[0]
+            return trips * iteration[0], (trips + (TEAM - 1)) // TEAM * iteration[0]
         if loop.kind == "vector":
             trips = (trips + (LANES - 1)) // LANES
-        return _each(lambda x: trips * x, turn)
+        return _each(lambda x: trips * x, iteration)
 
     def _known(self, expr: Expr, here: _Here) -> Expr | None:
         """``expr`` over the parameters and ``WALK``; None where it depends on more."""

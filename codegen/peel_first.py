@@ -85,11 +85,11 @@ def _first(condition: Expr, loop: For) -> bool | None:
     if condition.op not in _FIRST:
         return None
     left, right = map(to_affine, condition.args)
-    start, turn = to_affine(loop.lower), Affine(((loop.var, 1),))
+    start, iteration = to_affine(loop.lower), Affine(((loop.var, 1),))
     if left is None or right is None or start is None:
         return None
     for op, one, other in ((condition.op, left, right), (_TURNED[condition.op], right, left)):
         offset, says = _FIRST[op]
-        if one - other == turn - start.plus(offset):
+        if one - other == iteration - start.plus(offset):
             return says
     return None

@@ -51,7 +51,7 @@ from weft.ir.scalar_expr import (
 )
 from weft.ir.scalar_expr import walk as walk_expr
 
-TURNS = 4  # longest distance, in iterations, between the store and the load of a value
+MAX_DISTANCE = 4  # longest distance, in iterations, between the store and the load of a value
 _WRITTEN_OUT = 64  # statements that the unrolled loops in a loop may grow to
 _LANES = 64  # iterations of a vector loop whose values are kept in registers
 
@@ -63,15 +63,15 @@ def scalar_replacement(kernel: Kernel) -> Kernel:
     made: list[_Chain] = []
 
     def forwarded(loop: For, buffers: Mapping[str, Buffer], _: frozenset[str]) -> Stmt | None:
-        turn = _turn(replace(loop, body=_written_out(loop.body)))
+        iteration = _iteration(replace(loop, body=_written_out(loop.body)))
         found: list[_Chain] = []
-        for name, indices in turn.places if turn else ():
-            if turn and name in buffers:
+        for name, indices in iteration.places if iteration else ():
+            if iteration and name in buffers:
                 number = len(made) + len(found)
-                chain = turn.chain((name, indices), buffers[name], f"carried.{number}")
+                chain = iteration.chain((name, indices), buffers[name], f"carried.{number}")
                 found += [chain] if chain else []
         made.extend(found)
-        return _carried(turn.loop, found) if turn and found else None
+        return _carried(iteration.loop, found) if iteration and found else None
 
     return map_loops(kernel, forwarded, "serial")
 
@@ -100,9 +100,9 @@ class _Chain:
         """The index of the value in a register buffer."""
         return () if self.lanes is None else (Var(self.lanes.var),)
 
-    def held(self, turns: int) -> Var:
-        """The value stored ``turns`` iterations ago, as of the beginning of this iteration."""
-        return Var(f"{self.names[turns - 1]}.was", self.buffer.dtype)
+    def held(self, distance: int) -> Var:
+        """The value stored ``distance`` iterations ago, as of the beginning of this iteration."""
+        return Var(f"{self.names[distance - 1]}.was", self.buffer.dtype)
 
     def begin(self, loop: For) -> Iterator[Stmt]:
         """Initialise the registers with the values from before the loop."""
@@ -110,7 +110,7 @@ class _Chain:
         for k, register in enumerate(self.names, start=1):
             at = {loop.var: loop.lower - k}
             value: Expr = Load(name, tuple(substitute(i, at) for i in indices), self.buffer.dtype)
-            later = min((turns for turns in self.back.values() if turns >= k), default=k) - k
+            later = min((d for d in self.back.values() if d >= k), default=k) - k
             if later:  # the loop may be too short to load it
                 there = loop.lower + later < loop.upper
                 value = select(there, value, literal(0, self.buffer.dtype))
@@ -135,7 +135,7 @@ class _Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _Iteration:
     """The accesses of an iteration of ``loop``, in each of its ``lanes`` if the body is a short
     vector loop.
 
@@ -169,11 +169,11 @@ class _Turn:
             return None
         for load in self.loads:
             forms = self.forms(load.indices) if load.source == name else None
-            turns = 0 if forms is None else _turns_back(own, forms, loop.var)
+            distance = 0 if forms is None else _distance(own, forms, loop.var)
             if fixed and (load.source, load.indices) == place:
-                turns = 1
-            if 1 <= turns <= TURNS:
-                back[load] = turns
+                distance = 1
+            if 1 <= distance <= MAX_DISTANCE:
+                back[load] = distance
         if not back and not fixed:
             return None
         names = tuple(f"{prefix}.{k}" for k in range(1, max(back.values(), default=1) + 1))
@@ -196,7 +196,7 @@ class _Turn:
         return tuple(found)
 
 
-def _turn(loop: For) -> _Turn | None:
+def _iteration(loop: For) -> _Iteration | None:
     """The accesses of ``loop``; None unless its body is straight-line code."""
     lanes = loop.body if _short_vector(loop.body) else None
     inside = list(walk(loop.body if lanes is None else lanes.body))
@@ -209,21 +209,21 @@ def _turn(loop: For) -> _Turn | None:
     every = (n for s in inside for e in expressions(s) for n in walk_expr(e))
     read = ((str(n.source), n.indices) for n in every if isinstance(n, Load))
     bound = frozenset(s.name for s in inside if isinstance(s, Let))
-    return _Turn(loop, lanes, places, list(loads), frozenset((*places, *read)), bound)
+    return _Iteration(loop, lanes, places, list(loads), frozenset((*places, *read)), bound)
 
 
 def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
     """``loop`` with ``chains`` in registers."""
     lanes = chains[0].lanes
-    values = {load: c.held(turns) for c in chains for load, turns in c.back.items()}
+    values = {load: c.held(distance) for c in chains for load, distance in c.back.items()}
     body = map_all_expressions(
         loop.body if lanes is None else lanes.body,
         lambda e: rewrite(e, lambda n: values.get(n) if isinstance(n, Load) else None),
     )
     body = _with_stores(body, {c.place: c for c in chains})
     for chain in chains:
-        for turns, register in enumerate(chain.names, start=1):
-            held = chain.held(turns)
+        for distance, register in enumerate(chain.names, start=1):
+            held = chain.held(distance)
             body = Let(held.name, Load(register, chain.cell, held.dtype), body)
     begin: Stmt = Block(tuple(s for c in chains for s in c.begin(loop)))
     finish: Stmt = Block(tuple(s for c in chains for s in c.finish()))
@@ -264,10 +264,10 @@ def _written_out(stmt: Stmt) -> Stmt:
     if stmt.kind != "unrolled" or not numbers or any(isinstance(s, For) for s in walk(body)):
         return replace(stmt, body=body)
     assert isinstance(stmt.lower, Literal) and isinstance(stmt.upper, Literal)
-    turns = range(int(stmt.lower.value), int(stmt.upper.value), stmt.step)
-    if len(turns) * sum(1 for _ in walk(body)) > _WRITTEN_OUT:
+    values = range(int(stmt.lower.value), int(stmt.upper.value), stmt.step)
+    if len(values) * sum(1 for _ in walk(body)) > _WRITTEN_OUT:
         return replace(stmt, body=body)
-    return Block(tuple(_at(body, {stmt.var: literal(n)}) for n in turns))
+    return Block(tuple(_at(body, {stmt.var: literal(n)}) for n in values))
 
 
 def _at(stmt: Stmt, values: dict[str, Expr]) -> Stmt:
@@ -310,7 +310,7 @@ def _written(stmt: Stmt) -> tuple[Place, ...]:
     return ()
 
 
-def _turns_back(stored: _Forms, loaded: _Forms, var: str) -> int:
+def _distance(stored: _Forms, loaded: _Forms, var: str) -> int:
     """The constant number of iterations between store and load of an element; 0 if there is
     none."""
     distances: set[int] = set()

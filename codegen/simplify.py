@@ -121,8 +121,8 @@ class _Scope:
             and loop.kind == "unrolled"
             and _short(loop, lower, upper)
         ):
-            turns = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
-            return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in turns])
+            values = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
+            return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in values])
         last = bounds(upper - 1, self.ranges)[1]
         first = bounds(lower, self.ranges)[0]
         inside = self._with_range(loop.var, (first, last))
@@ -222,8 +222,8 @@ def _short(loop: For, lower: Expr, upper: Expr) -> bool:
     """Whether unrolling ``loop`` pays."""
     if not (isinstance(lower, Literal) and isinstance(upper, Literal)):
         return False
-    turns = len(range(int(lower.value), int(upper.value), loop.step))
-    return turns * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT
+    trips = len(range(int(lower.value), int(upper.value), loop.step))
+    return trips * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT
 
 
 def block(stmts: list[Stmt]) -> Stmt:

@@ -88,7 +88,7 @@ def software_pipeline(kernel: Kernel, first: int, second: int) -> Kernel:
         if row is None:  # threads share the outermost parallel loop
             within = partial(inside, 1)
             return map_scopes(stmt, names, within) if stmt.kind == "parallel" else stmt
-        if not variable_names(row.turns) <= names:
+        if not variable_names(row.trips) <= names:
             return stmt
         rows = _rows(stmt)[0]
         plan = _plan(row, rows, row.bytes(sizes), _block_size(rows, parts), (first, second))
@@ -116,7 +116,7 @@ class _Plan:
 def _plan(row: Row, rows: Expr, bytes_: int, block: int, caches: tuple[int, int]) -> _Plan:
     """The best plan for ``rows``, which access ``bytes_`` per iteration of their loops."""
     (first, second), stages = caches, len(row.stages)
-    size = row.turns * bytes_
+    size = row.trips * bytes_
     far, needed = rows * size > second, size * stages
     fits = (needed <= NEAR * first) | (far & (needed <= second // FAR))
     near = (rows * size <= second) & (size * (2 * stages - 1) <= int(LAGGING * first))
@@ -124,7 +124,7 @@ def _plan(row: Row, rows: Expr, bytes_: int, block: int, caches: tuple[int, int]
     lag = simplify(select(near & often, literal(2), literal(1)), {})
     longest = max(NEAR * first, second // FAR) // max(1, bytes_ * stages)
     return _Plan(
-        simplify((row.turns >= SHORT) & fits, {}),
+        simplify((row.trips >= SHORT) & fits, {}),
         block,
         lag,
         int(lag.value) if isinstance(lag, Literal) else 2,
@@ -141,7 +141,7 @@ class _Pipeline:
 
     def __init__(self, source: For, row: Row, names: frozenset[str], plan: _Plan) -> None:
         self.source, self.row, self.names, self.plan = source, row, names, plan
-        self.block, self.turn = self._fresh("block"), self._fresh("turn")
+        self.block, self.iteration = self._fresh("block"), self._fresh("turn")
         self.lag = plan.lag if isinstance(plan.lag, Literal) else self._fresh("lag")
         self.depth = plan.most * (len(row.stages) - 1) + 1
         self.size = plan.block
@@ -151,9 +151,9 @@ class _Pipeline:
         ones."""
         blocks, fits = self._blocks(), self.plan.fits
         if fits != TRUE:
-            turns = select(fits, blocks.upper, self.source.upper - self.source.lower)
+            trips = select(fits, blocks.upper, self.source.upper - self.source.lower)
             alone = Let(self.source.var, self.source.lower + self.block, self.source.body)
-            blocks = replace(blocks, upper=turns, body=If(fits, blocks.body, alone))
+            blocks = replace(blocks, upper=trips, body=If(fits, blocks.body, alone))
         return Let(self.lag.name, self.plan.lag, blocks) if isinstance(self.lag, Var) else blocks
 
     def _blocks(self) -> For:
@@ -167,7 +167,7 @@ class _Pipeline:
         shared = replace(first, body=Block(tuple(loop.body for _, loop in stages)))
         last = self.lag * (len(stages) - 1)
         together = If(self._at_work(last, literal(0)), _nested(heads, shared), Block(tuple(alone)))
-        body: Stmt = For(self.turn.name, literal(0), last + self.size, "serial", together)
+        body: Stmt = For(self.iteration.name, literal(0), last + self.size, "serial", together)
         for buffer in self.row.buffers.values():
             body = Allocate(_repeated(buffer, self.depth, self.plan.longest), body)
         blocks = [(rows + (self.size - 1)) // self.size for rows in _rows(self.source)]
@@ -179,11 +179,11 @@ class _Pipeline:
 
     def _index(self, behind: Expr) -> Expr:
         """The row that is ``behind`` rows behind that of the first stage."""
-        return self.source.lower + self.block * self.size + (self.turn - behind)
+        return self.source.lower + self.block * self.size + (self.iteration - behind)
 
     def _at_work(self, last: Expr, first: Expr) -> Expr:
         """Whether the rows from ``first`` to ``last`` behind that of the first stage exist."""
-        inside = (self.turn >= last) & (self.turn - first < self.size)
+        inside = (self.iteration >= last) & (self.iteration - first < self.size)
         return inside & (self._index(first) < self.source.upper)
 
     def _placed(self, number: int) -> tuple[list[Stmt], For]:
@@ -194,7 +194,7 @@ class _Pipeline:
         values: dict[str, Expr] = {self.source.var: index}
         head = [
             _let(index, self._index(self.lag * number)),
-            _let(slot, (self.turn - self.lag * number) % self.depth),
+            _let(slot, (self.iteration - self.lag * number) % self.depth),
         ]
         for part in (*self.row.lets, *stage.head):
             moved = _moved(_renamed(part, values), self.row.buffers, slot)
@@ -335,7 +335,7 @@ class Row:
     stages: tuple[Stage, ...]
 
     @property
-    def turns(self) -> Expr:
+    def trips(self) -> Expr:
         """The trip count of each of the loops."""
         loop = self.stages[0].loop
         return simplify(loop.upper - loop.lower, {})
@@ -367,7 +367,7 @@ def row_of(loop: For) -> Row | None:
     if len({(s.loop.lower, s.loop.upper) for s in stages}) > 1:
         return None
     row = Row(tuple(lets), buffers, stages)
-    return row if all(_local(buffer, row.turns) for buffer in buffers.values()) else None
+    return row if all(_local(buffer, row.trips) for buffer in buffers.values()) else None
 
 
 def _stages(body: Stmt) -> tuple[Stage, ...] | None:
@@ -408,9 +408,9 @@ def _flat(body: Stmt) -> Iterator[Stmt]:
                 yield other
 
 
-def _local(buffer: Buffer, turns: Expr) -> bool:
-    """Whether ``buffer`` is thread-private with constant extents, or ``turns``."""
-    known = all(isinstance(size, Literal) or size == turns for size in buffer.shape)
+def _local(buffer: Buffer, trips: Expr) -> bool:
+    """Whether ``buffer`` is thread-private with constant extents, or ``trips``."""
+    known = all(isinstance(size, Literal) or size == trips for size in buffer.shape)
     return buffer.scope == "local" and known
 
 

@@ -49,9 +49,9 @@ class Around:
         inside = replace(
             self, follows={**self.follows, loop.var: frozenset({loop.var})}, lanes=lanes
         )
-        turns = _copies(loop)
-        if turns:
-            return replace(inside, copies={**self.copies, loop.var: turns})
+        trips = _copies(loop)
+        if trips:
+            return replace(inside, copies={**self.copies, loop.var: trips})
         return replace(inside, innermost=loop.var, copies={})
 
     def given(self, let: Let) -> Around:
@@ -64,9 +64,9 @@ class Around:
         if self.innermost and self.innermost not in follows and not self.copies.keys() & follows:
             return 0
         share = OPERATION
-        for name, turns in self.copies.items():
+        for name, trips in self.copies.items():
             if name not in follows:
-                share //= turns
+                share //= trips
         return share
 
 

@@ -137,6 +137,6 @@ def _whole_lines(
         return False
     match lanes.lower, lanes.upper:
         case Literal(low), Literal(high):
-            turns = int(high) - int(low)
-            return turns > 0 and turns * buffer.dtype.itemsize % LINE == 0
+            trips = int(high) - int(low)
+            return trips > 0 and trips * buffer.dtype.itemsize % LINE == 0
     return True

@@ -137,17 +137,17 @@ def issue_of(loop: For, instruction: Instruction) -> Issue | None:
     match loops, stmt:
         case [For() as row, For() as lane, For() as step], Update(((sums, at),), _, (value,)):
             sources = _sources(instruction, substitute(value, lets), row.var, lane.var)
-            rows, lanes = (_turns(x, i) for x, i in zip((row, lane), at, strict=True))
+            rows, lanes = (_trip_count(x, i) for x, i in zip((row, lane), at, strict=True))
             if sources is not None and rows and lanes:
                 names = row.var, lane.var, step.var
                 return Issue(*names, rows, lanes, step.upper, sums, *sources)
     return None
 
 
-def _turns(loop: For, index: Expr) -> int:
+def _trip_count(loop: For, index: Expr) -> int:
     """The trip count of ``loop`` if its variable is ``index``; 0 otherwise."""
-    turns = int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
-    return turns if index == Var(loop.var) or (index == literal(0) and turns == 1) else 0
+    trips = int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
+    return trips if index == Var(loop.var) or (index == literal(0) and trips == 1) else 0
 
 
 def _sources(

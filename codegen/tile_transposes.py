@@ -171,7 +171,7 @@ def _tiles(
     shape = (wide, narrow) if loads else (narrow, wide)
     sizes = (ALONG * wide, ROWS) if loads else (ROWS, ALONG * wide)
     columns, rows = (
-        _Cut(each, size, min(block, _turns(each) or block), taken)
+        _Cut(each, size, min(block, _trip_count(each) or block), taken)
         for each, size, block in zip((column, lanes), sizes, shape, strict=True)
     )
     along, across = (columns, rows) if loads else (rows, columns)
@@ -188,11 +188,11 @@ def _tiles(
 
 def _short(loop: For) -> bool:
     """Whether the stride is so short that vector loads and shuffles serve."""
-    turns = _turns(loop)
-    return turns is not None and turns <= _SHORT
+    trips = _trip_count(loop)
+    return trips is not None and trips <= _SHORT
 
 
-def _turns(loop: For) -> int | None:
+def _trip_count(loop: For) -> int | None:
     match loop.lower, loop.upper:
         case Literal(low), Literal(high):
             return int(high) - int(low)

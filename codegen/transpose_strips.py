@@ -93,8 +93,8 @@ def _long_enough(loop: For) -> bool:
     """Whether ``loop`` has enough iterations for a block; an unrolled one at least 2."""
     if loop.kind == "serial":
         return True
-    turns = _written(loop)
-    return turns is not None and 2 <= len(turns) <= WIDEST
+    trips = _written(loop)
+    return trips is not None and 2 <= len(trips) <= WIDEST
 
 
 def _written(loop: For) -> range | None:
@@ -107,12 +107,12 @@ def _written(loop: For) -> range | None:
 def _written_out(loop: For, lanes: For, blocked: Sequence[Blocked]) -> Stmt:
     """A block for each ``widest`` iterations of the unrolled ``loop``, and one for the
     remainder."""
-    turns, width = _written(loop), widest(blocked)
-    assert turns is not None
-    starts = range(turns.start, turns.stop, width)
+    trips, width = _written(loop), widest(blocked)
+    assert trips is not None
+    starts = range(trips.start, trips.stop, width)
     return Block(
         tuple(
-            transposed_block(loop, lanes, blocked, literal(k), (min(width, turns.stop - k), width))
+            transposed_block(loop, lanes, blocked, literal(k), (min(width, trips.stop - k), width))
             for k in starts
         )
     )

@@ -137,30 +137,30 @@ def _operand(frame: Frame, loop: For, expr: Expr) -> _Operand | None:
     assert loop.instruction is not None, "it is asked for"
     depth, count = loop.instruction.depth, int(loop.upper.value)
     buffer = frame.bindings[str(expr.source)]
-    turns = [
-        [substitute(index, {loop.var: literal(turn)}) for index in expr.indices]
-        for turn in range(count)
+    iterations = [
+        [substitute(index, {loop.var: literal(iteration)}) for index in expr.indices]
+        for iteration in range(count)
     ]
     if buffer.private or buffer.scope == "register" or buffer.strides[-1].const != 1:
         return None
-    first = Load(expr.source, tuple(turns[0]), expr.dtype)
-    if _neighbours(turns):
+    first = Load(expr.source, tuple(iterations[0]), expr.dtype)
+    if _neighbours(iterations):
         return _Operand(first, depth, count, mask)
-    rows = tuple(address(frame, buffer, evaluate_all(frame, turn)) for turn in turns)
+    rows = tuple(address(frame, buffer, evaluate_all(frame, iteration)) for iteration in iterations)
     side_by_side = all(isinstance(row, Ramp) and row.stride.const == 1 for row in rows)
     return _Operand(first, depth, count, mask, rows) if side_by_side else None
 
 
-def _neighbours(turns: Sequence[Sequence[Expr]]) -> bool:
+def _neighbours(iterations: Sequence[Sequence[Expr]]) -> bool:
     """Whether only the last index moves, by 1 per iteration."""
-    first = [to_affine(index) for index in turns[0]]
-    for number, turn in enumerate(turns):
-        for place, (one, index) in enumerate(zip(first, turn, strict=True)):
+    first = [to_affine(index) for index in iterations[0]]
+    for number, iteration in enumerate(iterations):
+        for place, (one, index) in enumerate(zip(first, iteration, strict=True)):
             form = to_affine(index)
             if one is None or form is None:
                 return False
             distance = form - one
-            last = place == len(turn) - 1
+            last = place == len(iteration) - 1
             if not distance.is_constant or distance.constant != (number if last else 0):
                 return False
     return True

@@ -175,10 +175,10 @@ def _chunk_of(emitter: Emitter, loop: For) -> None:
     frame, b = emitter.frame, emitter.frame.b
     lower = b.materialise(evaluate(frame, loop.lower))
 
-    def turn(number: Value) -> None:
+    def iteration(number: Value) -> None:
         emitter.iteration(loop, b.add(lower, b.mul(number, integer(loop.step))))
 
-    emitter.counted(*_CHUNK, 1, turn)
+    emitter.counted(*_CHUNK, 1, iteration)
 
 
 # ---- around it ----------------------------------------------------------------------------------
@@ -218,14 +218,14 @@ def _extent(
     for k, parameter in enumerate(kernel.parameters):
         slot = b.element(Value("%params", "ptr"), "i64", integer(k))
         frame.names[parameter] = b.load(slot, "i64", align=8)
-    turns: Expr = literal(1)
+    trips: Expr = literal(1)
     if kernel.region:
         b.line(f"ret i64 {REGION}")
         return b.finish(f"i64 @{_quoted(kernel, '_extent')}(ptr %params)")
     if loop is not None:
         frame.names = dict(_bind(frame, lets))
-        turns = (loop.upper - loop.lower + literal(loop.step - 1)) // literal(loop.step)
-    value = b.materialise(evaluate(frame, turns))
+        trips = (loop.upper - loop.lower + literal(loop.step - 1)) // literal(loop.step)
+    value = b.materialise(evaluate(frame, trips))
     b.line(f"ret {b.intrinsic('smax', value, integer(0))}")
     return b.finish(f"i64 @{_quoted(kernel, '_extent')}(ptr %params)")
 

@@ -76,7 +76,7 @@ class OverlappingLoads:
             lanes = [max(0, k - (width - row.reach)) for k in range(width)]
             self._before.append(b.cell(b.shuffle(first, None, lanes)))
 
-    def turn(self, index: Value) -> dict[int, Value]:
+    def iteration(self, index: Value) -> dict[int, Value]:
         """The values of the loads of the iteration at ``index``, by the node's identity."""
         b, width = self.frame.b, self.width
         known: dict[int, Value] = {}

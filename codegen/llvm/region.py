@@ -46,37 +46,37 @@ def share(host: Host, loop: For) -> None:
     if loop.step != 1:
         span = b.binary("add", span, integer(loop.step - 1))
         span = b.binary("sdiv", span, integer(loop.step))
-    turns = b.intrinsic("smax", span, integer(0))
+    trips = b.intrinsic("smax", span, integer(0))
 
-    def turn(number: Value) -> None:
+    def iteration(number: Value) -> None:
         host.iteration(loop, b.add(lower, b.mul(number, integer(loop.step))))
 
     if is_uneven(loop):
-        _deal(host, turns, turn)
+        _deal(host, trips, iteration)
         return
-    first = _part(frame, turns, THREAD)
-    host.counted(first, _part(frame, turns, b.binary("add", THREAD, integer(1))), 1, turn)
+    first = _part(frame, trips, THREAD)
+    host.counted(first, _part(frame, trips, b.binary("add", THREAD, integer(1))), 1, iteration)
 
 
-def _deal(host: Host, turns: Value, turn: Callable[[Value], None]) -> None:
+def _deal(host: Host, trips: Value, iteration: Callable[[Value], None]) -> None:
     """Pieces of an uneven loop, block-cyclic."""
     b = host.frame.b
-    size = b.binary("udiv", turns, b.binary("mul", TEAM, integer(PIECES)))
+    size = b.binary("udiv", trips, b.binary("mul", TEAM, integer(PIECES)))
     size = b.intrinsic("smax", size, integer(1))
-    pieces = b.binary("udiv", b.binary("add", turns, b.binary("sub", size, integer(1))), size)
+    pieces = b.binary("udiv", b.binary("add", trips, b.binary("sub", size, integer(1))), size)
     rounds = b.binary("add", b.binary("sub", pieces, THREAD), b.binary("sub", TEAM, integer(1)))
 
     def piece(round_: Value) -> None:
         number = b.binary("add", b.binary("mul", round_, TEAM), THREAD)
         first = b.binary("mul", number, size)
-        last = b.intrinsic("smin", b.binary("add", first, size), turns)
-        host.counted(first, last, 1, turn)
+        last = b.intrinsic("smin", b.binary("add", first, size), trips)
+        host.counted(first, last, 1, iteration)
 
     host.counted(integer(0), b.binary("sdiv", rounds, TEAM), 1, piece)
 
 
-def _part(frame: Frame, turns: Value, thread: Value) -> Value:
-    return frame.b.binary("udiv", frame.b.binary("mul", turns, thread), TEAM)
+def _part(frame: Frame, trips: Value, thread: Value) -> Value:
+    return frame.b.binary("udiv", frame.b.binary("mul", trips, thread), TEAM)
 
 
 def single(host: Host, body: Stmt) -> None:

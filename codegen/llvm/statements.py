@@ -151,9 +151,9 @@ class Emitter:
             return
         written_out = loop.kind == "unrolled" and not (loop.instruction and loop.instruction.unit)
         if written_out and lower.const is not None and upper.const is not None:
-            turns = range(int(lower.const), int(upper.const), loop.step)
-            if len(turns) * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT:
-                for value in turns:
+            iterations = range(int(lower.const), int(upper.const), loop.step)
+            if len(iterations) * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT:
+                for value in iterations:
                     self.iteration(loop, integer(value))
                 return
         constant = lower.const is not None and upper.const is not None
@@ -199,7 +199,7 @@ class Emitter:
         first = b.reduce_lanes("smin", b.select(active, low, most))
         last = b.reduce_lanes("smax", b.select(active, high, least))
 
-        def turn(index: Value) -> None:
+        def iteration(index: Value) -> None:
             # With a step, each lane has its own arithmetic progression.
             inside = b.binary(
                 "and", b.compare("icmp sge", index, low), b.compare("icmp slt", index, high)
@@ -209,7 +209,7 @@ class Emitter:
                 inside = b.binary("and", inside, b.compare("icmp eq", phase, integer(0)))
             self.masked(inside, lambda: self.iteration(loop, index))
 
-        self.counted(first, last, 1, turn)
+        self.counted(first, last, 1, iteration)
 
     def _while(self, loop: While) -> None:
         b = self.frame.b

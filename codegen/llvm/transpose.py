@@ -182,13 +182,13 @@ def _side(
 ) -> _Side | None:
     """The access as a vector along the loop ``along`` for each iteration of ``number``, if it is
     one; ``masked``: by masks rather than by powers of two of lanes."""
-    count, lanes = _turns(number), _turns(along)
+    count, lanes = _trip_count(number), _trip_count(along)
     if not (2 <= count <= _WIDEST and 2 <= lanes <= _WIDEST):
         return None
     width = _power_above(lanes) if buffer.scope == "register" or masked else lanes
-    turn = Ramp(integer(0), integer(1), count)
+    iteration = Ramp(integer(0), integer(1), count)
     first = _address(frame, buffer, indices, number, along, Ramp(integer(0), integer(1), width))
-    steps = _address(frame, buffer, indices, along, number, turn)
+    steps = _address(frame, buffer, indices, along, number, iteration)
     if not isinstance(first, Ramp) or not isinstance(steps, Ramp):
         return None
     return _Side(buffer, first, steps.stride, lanes) if first.stride.const in (1, -1) else None
@@ -211,7 +211,7 @@ def _address(
     return found
 
 
-def _turns(loop: For) -> int:
+def _trip_count(loop: For) -> int:
     """The trip count of a loop from 0 with step 1; 0 if it is none."""
     if loop.lower != Literal(0, loop.lower.dtype) or loop.step != 1:
         return 0

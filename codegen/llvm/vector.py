@@ -79,36 +79,36 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
     width = _lanes_for(loop, frame.target.vector_bytes)
     size = sum(1 for _ in _inside(loop.body))
     if lower.const is not None and upper.const is not None:
-        turns = -(-(int(upper.const) - int(lower.const)) // loop.step)
-        if turns <= 1:
-            if turns == 1:
+        trips = -(-(int(upper.const) - int(lower.const)) // loop.step)
+        if trips <= 1:
+            if trips == 1:
                 host.iteration(loop, lower)
             return
-        width = min(width, _power_above(turns))
-        count = integer(turns)
+        width = min(width, _power_above(trips))
+        count = integer(trips)
     else:
-        turns = -1
+        trips = -1
         span = b.binary("sub", upper, lower)
         if loop.step != 1:
             span = b.binary("add", span, integer(loop.step - 1))
             span = b.binary("sdiv", span, integer(loop.step))
         count = b.intrinsic("smax", span, integer(0))
-    written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
-    sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
+    written_out = 0 <= trips <= width * max(1, _WRITTEN_OUT // size)
+    sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= trips <= width else 1
     updates = _hoistable(frame, loop)
     interleave = interleave_count(frame, loop, updates) if sets > 1 else 1
     reductions = Reductions(frame, updates, width, interleave if interleave > 1 else sets)
     host.reductions = reductions if reductions.cells else None
-    frame.changing = _changing(frame, loop) if not 0 <= turns < _LONG * width else None
-    frame.few = loop.var if written_out and turns <= _FEW * width else None
+    frame.changing = _changing(frame, loop) if not 0 <= trips < _LONG * width else None
+    frame.few = loop.var if written_out and trips <= _FEW * width else None
     if written_out:
-        _write_out(host, loop, lower, turns, width)
+        _write_out(host, loop, lower, trips, width)
     else:
         _loop(host, loop, lower, count, width, interleave)
     host.reductions, frame.changing, frame.few = None, None, None
     if not reductions.cells:
         return
-    if turns > 0:
+    if trips > 0:
         reductions.finish(host)
         return
     some, after = b.new_label("reduce"), b.new_label("reduced")
@@ -119,10 +119,10 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
     b.at(after)
 
 
-def _chunk(host: Host, loop: For, lower: Value, turn: Value, lanes: Lanes) -> None:
-    """Iterations from ``turn`` on, one per lane."""
+def _chunk(host: Host, loop: For, lower: Value, iteration: Value, lanes: Lanes) -> None:
+    """Iterations from ``iteration`` on, one per lane."""
     b = host.frame.b
-    index = b.add(lower, b.mul(turn, integer(loop.step)))
+    index = b.add(lower, b.mul(iteration, integer(loop.step)))
     assert isinstance(index, Value)
     if lanes.count == 1:
         host.iteration(loop, index)
@@ -131,9 +131,9 @@ def _chunk(host: Host, loop: For, lower: Value, turn: Value, lanes: Lanes) -> No
         host.iteration(loop, Ramp(index, integer(loop.step), lanes.count))
 
 
-def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> None:
-    for position, start in enumerate(range(0, turns, width)):
-        left = min(width, turns - start)
+def _write_out(host: Host, loop: For, lower: Value, trips: int, width: int) -> None:
+    for position, start in enumerate(range(0, trips, width)):
+        left = min(width, trips - start)
         count = width if host.reductions else min(width, _power_above(left))
         lanes = _first(host.frame, integer(left), count)
         if host.reductions:
@@ -151,10 +151,10 @@ def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, interle
     sets = max(host.reductions.sets if host.reductions else 1, interleave)
     grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
 
-    def turn(at: Value, vectors: int = 1) -> None:
+    def iteration(at: Value, vectors: int = 1) -> None:
         index = b.add(lower, at)
         assert isinstance(index, Value)
-        frame.loaded = neighbours.turn(index) if vectors == 1 else {}
+        frame.loaded = neighbours.iteration(index) if vectors == 1 else {}
         _chunk(host, loop, lower, at, Lanes(width * vectors))
         frame.loaded = {}
 
@@ -164,13 +164,13 @@ def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, interle
                 host.reductions.use_set(position)
             later = b.add(at, integer(position * width))
             assert isinstance(later, Value)
-            turn(later, interleave)
+            iteration(later, interleave)
         if host.reductions:
             host.reductions.use_set(0)
 
     if sets > 1:
         host.counted(integer(0), grouped, width * sets, group)
-    host.counted(grouped, whole, width, turn)
+    host.counted(grouped, whole, width, iteration)
     left = b.add(count, b.mul(whole, integer(-1)))
     assert isinstance(left, Value)
     if left.const == 0:
