@@ -30,6 +30,7 @@ from weft.graph.fusion_rules import (
 )
 from weft.ir.errors import InternalError
 from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.plan import Choose, by_default
 
 # ---- An acyclic graph of clusters under merging, with its topological order kept up to date.
 #
@@ -169,13 +170,14 @@ class Partition:
     decisions: tuple[Decision, ...]
 
 
-def partition(graph: Graph, limits: Limits | None = None) -> Partition:
+def partition(graph: Graph, limits: Limits | None = None, choose: Choose = by_default) -> Partition:
     """The fused clusters of ``graph`` and, for each pair of neighbours, why they were fused or not.
+    ``choose`` may leave apart what would be fused.
 
     Time grows about linearly with the number of nodes. Raises ``InternalError`` (E0320) if the
     clusters came out cyclic, which is checked independently at the end.
     """
-    state = _Partitioner(graph, limits or Limits())
+    state = _Partitioner(graph, limits or Limits(), choose)
     for number in range(len(graph.nodes)):
         state.place(number)
     return Partition(state.clusters(), state.decisions())
@@ -185,6 +187,7 @@ def partition(graph: Graph, limits: Limits | None = None) -> Partition:
 class _Partitioner:
     graph: Graph
     limits: Limits
+    choose: Choose
     facts: list[Facts] = field(init=False)
     maker: dict[str, int] = field(init=False)  # value name -> number of its node
     readers: dict[str, int] = field(init=False)  # value name -> how many nodes read it
@@ -242,6 +245,7 @@ class _Partitioner:
             drafts = [*accepted, link.draft]
             reason = link.obstacle or self._rift(accepted, link.draft)
             reason = reason or self._objection(number, drafts)
+            reason = reason or self._plan_objects(number, link)
             if not reason:
                 reason = _MERGED[self.quotient.merge(link.base, number, link.views)]
             if not reason:
@@ -252,6 +256,13 @@ class _Partitioner:
                     self.tiled |= {(producer, number) for producer in link.makers}
             for producer in link.makers:
                 self.reasons[producer, number] = reason
+
+    def _plan_objects(self, number: int, link: _Link) -> str:
+        """Objects to what a plan leaves apart."""
+        names = [self.graph.nodes[maker].name for maker in link.makers]
+        name = f"{'+'.join(names)} -> {self.graph.nodes[number].name}.fusion"
+        apart = self.choose(name, ("fused", "apart"), "fused") == "apart"
+        return "the plan leaves them apart" if apart else ""
 
     def _is_alias(self, number: int) -> bool:
         """Whether the node is a view that needs no memory of its own."""

@@ -74,9 +74,7 @@ class Form:
         return " and ".join(along) or "direct"
 
 
-def winograd(
-    graph: Graph, effort: Effort | None = None, choose: Choose = by_default
-) -> Graph:
+def winograd(graph: Graph, effort: Effort | None = None, choose: Choose = by_default) -> Graph:
     """``graph`` with those correlations in derived form that are faster so, or that ``choose``
     says.
 
@@ -160,48 +158,42 @@ def _chosen(
     node: Node, c: Correlation, effort: Effort, choose: Choose, *, fixed: bool
 ) -> tuple[Form, str]:
     """The form of ``c``, which is of ``node``, and why."""
-    direct, fitting, accurate = forms_of(c, effort, fixed=fixed)
-    best, note = best_form(c, effort, direct, fitting, accurate=accurate)
-    if not fitting:
+    best, note, fitting = best_form(c, effort, fixed=fixed)
+    known = {str(form): form for form in fitting}
+    if len(known) < 2:
         return best, note
     name = node.name if node.name == c.operation.name else f"{node.name}.{c.operation.name}"
-    known = {str(form): form for form in (direct, *fitting)}
     options = [Option(text, form.cost) for text, form in known.items()]
     found = known[str(choose(f"{name}.winograd", options, str(best)))]
     if found != best:
-        note = f"{c.operation.name}: {_said(found, direct) if found.steps else 'direct'}, by plan"
+        note = f"{c.operation.name}: {_said(found, fitting[0])}, by plan"
     return found, note
 
 
-def forms_of(
+def best_form(
     c: Correlation, effort: Effort, *, fixed: bool = True
-) -> tuple[Form, list[Form], bool]:
-    """``c`` as the direct sum, its forms that are accurate enough and fit into memory, and whether
-    any form is accurate enough. ``fixed``: the weights are constant."""
+) -> tuple[Form, str, tuple[Form, ...]]:
+    """The most accurate of the forms of ``c`` that are about as cheap as the cheapest, why, and all
+    that are accurate enough and fit into memory, the direct sum first.
+
+    ``fixed``: the weights are constant.
+    """
     direct = estimate(c, (), fixed=fixed)
     if direct.products < SMALL:
-        return direct, [], True
+        return direct, f"{c.operation.name}: direct, it is small", (direct,)
     forms = [estimate(c, steps, fixed=fixed) for steps in steps_for(c)]
     accurate = [f for f in forms if f.amplification <= MAX_AMPLIFICATION]
     fitting = [f for f in accurate if effort.memory is None or f.bytes <= effort.memory]
-    return direct, fitting, bool(accurate)
-
-
-def best_form(
-    c: Correlation, effort: Effort, direct: Form, fitting: Sequence[Form], *, accurate: bool
-) -> tuple[Form, str]:
-    """The most accurate of the forms of ``c`` that are about as cheap as the cheapest, and why."""
-    if direct.products < SMALL:
-        return direct, f"{c.operation.name}: direct, it is small"
+    every = (direct, *fitting)
     if not fitting:
         why = f"no form fits in {effort.memory} bytes" if accurate else "every form rounds too much"
-        return direct, f"{c.operation.name}: direct, {why}"
+        return direct, f"{c.operation.name}: direct, {why}", every
     best = min(fitting, key=lambda f: f.cost)
     if best.cost * ENOUGH > direct.cost:
-        return direct, f"{c.operation.name}: direct, not {_said(best, direct)}"
+        return direct, f"{c.operation.name}: direct, not {_said(best, direct)}", every
     enough = min(ALIKE * best.cost, direct.cost / ENOUGH)
     best = min((f for f in fitting if f.cost <= enough), key=lambda f: (f.amplification, f.cost))
-    return best, f"{c.operation.name}: {_said(best, direct)}"
+    return best, f"{c.operation.name}: {_said(best, direct)}", every
 
 
 def _said(form: Form, direct: Form) -> str:

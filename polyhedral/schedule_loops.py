@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, WeftWarning
 from weft.ir.machine import Machine
+from weft.ir.plan import Decisions
 from weft.ir.scalar_expr import Literal, Var
 from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, children, statements_below
 from weft.ir.schedule_tree import Sequence as TreeSequence
@@ -80,15 +81,17 @@ def schedule_loops(
     threads: int = 1,
     time_tile: bool = True,
     limits: Limits | None = None,
+    decisions: Decisions | None = None,
 ) -> Scheduled:
     """``scop`` with a schedule for ``threads`` cores of ``machine`` within ``limits``; without
-    ``time_tile``, no tiles over time steps.
+    ``time_tile``, no tiles over time steps. ``decisions`` are asked, and told.
 
     Where a budget is exceeded, a group keeps its textual loops, with a warning; where it does not
     even suffice for the dependences, all of ``scop`` does.
     """
     try:
-        return _loops(scop, machine, threads, time_tile, limits or Limits())
+        asked = decisions or Decisions()
+        return _loops(scop, machine, threads, time_tile, limits or Limits(), asked)
     except BudgetError as error:
         what = f"any loops but those of the program, because {error.what}"
         warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
@@ -96,16 +99,23 @@ def schedule_loops(
 
 
 def _loops(
-    scop: Scop, machine: Machine, threads: int, time_tile: bool, limits: Limits
+    scop: Scop,
+    machine: Machine,
+    threads: int,
+    time_tile: bool,
+    limits: Limits,
+    decisions: Decisions,
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
     tensors = implicit_padding(prepare(scop), machine, kept).tensors
     large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
+    before = decisions.mark()
     while True:
+        decisions.back(before)
         scheduled, detached, given_up = _scheduled(
-            scop, large, machine, strategies, threads, limits
+            scop, large, machine, strategies, threads, limits, decisions
         )
         smaller = tuple(name for name, made in detached.items() if _shrunk(scheduled, name, made))
         if len(smaller) == len(detached):
@@ -123,6 +133,7 @@ def _scheduled(
     strategies: Sequence[tuple[str, Strategy]],
     threads: int,
     limits: Limits,
+    decisions: Decisions,
 ) -> tuple[Scheduled, dict[str, tuple[str, ...]], tuple[str, ...]]:
     """The schedule of ``scop``; the temporaries that each of the arrays ``large`` was detached to;
     and what exceeded a budget."""
@@ -136,10 +147,14 @@ def _scheduled(
             detached[tensor] = names
     inner = forward_substitution(expand_all(inner, kept), kept)
     planner = Planner(
-        inner, machine, strategies, fuse, share, as_written, threads, plain=limits.plain
+        inner, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain
     )
     tree = planner.nest(planner.everything())
     tree = tidy(planner.completed(tree))
+    tiles = marked_tiles(tree)
+    for s in planner.scop.statements:
+        if s.name not in tiles:
+            decisions.drop(f"{s.name}.register_tile")
     given_up = (*limits.given_up, *planner.given_up)
     notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
     scheduled = Scheduled(scop, planner.scop, tree, notes=notes)

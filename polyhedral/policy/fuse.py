@@ -99,7 +99,8 @@ def _partner(
                 if len(first.names) + len(part.names) <= TOGETHER:
                     both = group.part((*first.names, *part.names))
                     found = choice(first, both)
-                    if found is not None:
+                    name = f"{planner.title(first)} & {planner.title(part)}.loop_fusion"
+                    if found is not None and planner.accepts(name, "shared", "apart"):
                         return _Partner(place, tuple(reversed(needed)), both, found[0])
                 if feeds(first, part):
                     needed.append(place)

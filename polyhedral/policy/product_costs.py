@@ -24,6 +24,7 @@ from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import strided
 
 MAX_ROWS, MAX_VECTORS = 16, 4
+CANDIDATES = 16  # register tiles that a plan may choose among
 BROADCAST = 0.5  # of a vector load: the arithmetic takes it as a memory operand
 STEP, LOAD = 0.5, 0.125  # cycles of loop control per step, and of delay per load
 COPY = 1.0  # cycles to pack an element
@@ -54,17 +55,17 @@ def cheapest(
     assignment: Assignment,
     dims: tuple[str, str],
     machine: Machine,
-) -> Choice | None:
-    """The best tile for ``statement``, mapped by ``assignment`` with these two dims as row and
-    lane; None where a size is not known."""
+) -> list[Choice]:
+    """The best tiles for ``statement``, mapped by ``assignment`` with these two dims as row and
+    lane, the cheapest first; none where a size is not known."""
     sizes = extents(statement)
     if sizes is None:
-        return None
+        return []
     accesses = tuple(_moving(a, statement.dims) for a in statement.accesses)
     cost = _Cost(scop, statement, assignment, machine, sizes, accesses)
     found = (replace(c, cycles=cost.of(c)) for c in _tiles(cost, *dims))
-    best = min(found, key=lambda c: c.cycles, default=None)
-    return best and replace(best, mixed=cost.mixed(best))
+    best = sorted(found, key=lambda c: c.cycles)[:CANDIDATES]
+    return [replace(c, mixed=cost.mixed(c)) for c in best]
 
 
 def extents(statement: Statement) -> dict[str, int] | None:

@@ -24,12 +24,13 @@ def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
     if planner.threads == 1 or group.above:
         return None
     strips: At = {}
+    size = planner.size(f"{planner.title(group)}.strip", STRIP)
     for s in planner.statements(group):
         value = at[s.name]
         turns = known_range(s, value)
         if not isinstance(value, Var) or (turns is not None and turns[1] < ENOUGH * STRIP):
             return None
-        strips[s.name] = from_lower_bound(s, value.name) // STRIP
+        strips[s.name] = from_lower_bound(s, value.name) // size
     loop = planner.loop(f"{planner.name(at)}_t", strips, "parallel")
     return Band((loop,), planner.nest(group.inside(strips)))
 

@@ -12,7 +12,7 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.driver.passes import Passes
 from weft.driver.targets import thread_count
-from weft.ir.errors import CompileError, IllegalScheduleError, WeftWarning
+from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
 from weft.ir.loop_ir import Kernel
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
@@ -87,6 +87,8 @@ def _automatic(
         try:
             scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
+        except PlanError:
+            raise
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             given = decisions.given_since(before)
             if given:
@@ -100,8 +102,8 @@ def _automatic(
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
 
 
-def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> CompileError:
-    return CompileError(
+def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> PlanError:
+    return PlanError(
         "WEFT-E0028",
         f"{scop.name} cannot be compiled as the plan says",
         where=", ".join(given),

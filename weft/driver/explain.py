@@ -16,6 +16,7 @@ from weft.ir.errors import BudgetError
 from weft.ir.isl_context import exclusively
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node
+from weft.ir.plan import Plan
 from weft.ir.program import Aligned, Program
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.ir.scalar_printer import python_text
@@ -109,11 +110,13 @@ def _text(lowered: Lowered) -> str:
         (code,) = lowered.distinct
         lines = [*_kernel(code.scheduled.original), *_code(code)]
         lines += cost_lines(code.scheduled, lowered.machine)
-        lines += [f"  {line}" for line in memory_lines(lowered.program)]
+        lines += [
+            f"  {line}" for line in (*_decisions(lowered.plan), *memory_lines(lowered.program))
+        ]
     else:
         lines = [f"{lowered.source.name}: {len(graph.nodes)} operators"]
         lines += [*_clusters(lowered, parts), *_fusion(parts), *_notes(graph)]
-        lines += ["", *memory_lines(lowered.program)]
+        lines += ["", *_decisions(lowered.plan), "", *memory_lines(lowered.program)]
     return "\n".join(lines) + "\n"
 
 
@@ -164,6 +167,11 @@ def _notes(graph: Graph) -> list[str]:
         noted = [n for n in graph.nodes if attribute in n.attributes]
         lines += ["", title, *(f"  {n.name}: {n.attributes[attribute]}" for n in noted)]
     return lines
+
+
+def _decisions(plan: Plan) -> list[str]:
+    title = "decisions, which weft.compile(…, plan=…) takes otherwise"
+    return [title, *(f"  {d}" for d in plan.decisions)]
 
 
 def _code(code: ClusterCode) -> list[str]:

@@ -69,6 +69,11 @@ class BudgetError(CompileError):
     """A bound on memory, time or size that keeps compilation safe was exceeded."""
 
 
+class PlanError(CompileError):
+    """A plan does not fit the program: a decision that does not come up, a value that is no option,
+    options that do not go together (E0025 to E0029)."""
+
+
 class IllegalScheduleError(CompileError):
     """A schedule violates a dependence; ``why`` shows one concrete instance pair (E04xx).
 

@@ -22,7 +22,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from weft.ir.errors import CompileError
+from weft.ir.errors import PlanError
 
 Value = str | int | bool
 VERSION = 1
@@ -68,13 +68,13 @@ def _said(option: Option) -> str:
     return f"{option.value}{cost}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan(Mapping[str, Value]):
     """The decisions of a compilation, by name: ``weft.compile(x, plan=…)`` takes them again.
 
     ``plan["S0.kc"]`` is what was chosen, ``plan.changed({"S0.kc": 128})`` a plan that overrules it,
     ``str(plan)`` JSON text for a file. ``decisions``: all of them in the order in which they were
-    made, each with its alternatives.
+    made, each with its alternatives. Plans that decide alike are equal.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -93,7 +93,7 @@ class Plan(Mapping[str, Value]):
         return len(self._chosen)
 
     def changed(self, values: Mapping[str, Value]) -> Plan:
-        """The plan with other ``values``, by name of a decision. Raises ``CompileError``:
+        """The plan with other ``values``, by name of a decision. Raises ``PlanError``:
         WEFT-E0025 for a name that is none, E0026 for a value that is no option."""
         check_names(values, self._chosen)
         return Plan(
@@ -112,7 +112,7 @@ class Plan(Mapping[str, Value]):
         """The plan in ``source``: one, a mapping from names to values, JSON text (what begins with
         a brace), or the path of a file of such text.
 
-        Raises ``CompileError`` (WEFT-E0027) for anything else, a file that cannot be read included.
+        Raises ``PlanError`` (WEFT-E0027) for anything else, a file that cannot be read included.
         """
         if isinstance(source, Plan):
             return source
@@ -125,7 +125,7 @@ class Plan(Mapping[str, Value]):
         for name, value in source.items():
             if not isinstance(name, str) or not isinstance(value, str | int):
                 raise _no_plan(f"{name!r} is decided as {value!r}")
-        return cls(tuple(Decision(n, (Option(v),), v, size=True) for n, v in source.items()))
+        return cls(tuple(Decision(n, (Option(v),), v) for n, v in source.items()))
 
 
 def _json(d: Decision) -> dict[str, Any]:
@@ -170,8 +170,8 @@ def _options(entries: Any) -> Iterator[Option]:
                 raise _no_plan(f"an option is {str(entry)[:80]}")
 
 
-def _no_plan(why: str, where: str = "") -> CompileError:
-    return CompileError(
+def _no_plan(why: str, where: str = "") -> PlanError:
+    return PlanError(
         "WEFT-E0027",
         "what is given as a plan is none",
         where=where,
@@ -181,11 +181,11 @@ def _no_plan(why: str, where: str = "") -> CompileError:
 
 
 def check_names(names: Mapping[str, Value], known: Mapping[str, object]) -> None:
-    """Raise ``CompileError`` (WEFT-E0025) for a name that is no decision, with its nearest."""
+    """Raise ``PlanError`` (WEFT-E0025) for a name that is no decision, with its nearest."""
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=3, cutoff=0.4)
-            raise CompileError(
+            raise PlanError(
                 "WEFT-E0025",
                 f"there is no decision {name!r}",
                 why="the program, or an earlier decision, leads elsewhere",
@@ -194,19 +194,18 @@ def check_names(names: Mapping[str, Value], known: Mapping[str, object]) -> None
 
 
 def fitting(decision: Decision, value: Value) -> Value:
-    """``value``, which the decision may take. Raises ``CompileError`` (WEFT-E0026)."""
+    """``value``, which the decision may take. Raises ``PlanError`` (WEFT-E0026)."""
     return fitted(replace(decision, chosen=value)).chosen
 
 
 def fitted(decision: Decision) -> Decision:
-    """``decision``, which takes one of its options. Raises ``CompileError`` (WEFT-E0026)."""
+    """``decision``, which takes one of its options. Raises ``PlanError`` (WEFT-E0026)."""
     value, options = decision.chosen, [o.value for o in decision.options]
-    number = decision.size and isinstance(value, int) and not isinstance(value, bool)
-    if any(type(o) is type(value) and o == value for o in options) and not decision.size:
+    if decision.size and type(value) is int and 1 <= value <= LARGEST:
         return decision
-    if number and 1 <= value <= LARGEST:
+    if not decision.size and any(type(o) is type(value) and o == value for o in options):
         return decision
-    raise CompileError(
+    raise PlanError(
         "WEFT-E0026",
         f"{decision.name} cannot be {value!r}",
         hint=f"a number from 1 to {LARGEST}"
@@ -238,7 +237,7 @@ class Decisions:
         """What the plan says about ``name``, or else ``default``, of ``options``; of any number
         where it is a ``size``. What is asked twice is answered alike.
 
-        Raises ``CompileError`` (WEFT-E0026) where the plan's is no option.
+        Raises ``PlanError`` (WEFT-E0026) where the plan's is no option.
         """
         name = self._own(name)
         known = self._made.get(name)
@@ -247,9 +246,8 @@ class Decisions:
             return known.chosen
         given = name in self._plan
         chosen = self._plan.get(name, default)
-        self._made[name] = Decision(name, asked, chosen, size, given)
-        if given:
-            fitted(self._made[name])
+        made = Decision(name, asked, chosen, size, given)
+        self._made[name] = fitted(made) if given else made
         return chosen
 
     @property
@@ -260,6 +258,10 @@ class Decisions:
     def drop(self, name: str) -> None:
         """Forget a decision that nothing came of."""
         self._made.pop(self._own(name), None)
+
+    def planned(self, name: str) -> Value | None:
+        """What the plan says about ``name``; None: nothing."""
+        return self._plan.get(self._own(name))
 
     def mark(self) -> dict[str, Decision]:
         """What is decided so far, to go ``back`` to."""
@@ -274,7 +276,7 @@ class Decisions:
         return tuple(n for n, d in self._made.items() if d.given and n not in mark)
 
     def plan(self) -> Plan:
-        """All that was decided. Raises ``CompileError`` (WEFT-E0025) for what was to be decided,
+        """All that was decided. Raises ``PlanError`` (WEFT-E0025) for what was to be decided,
         by the plan, and did not come up."""
         check_names(self._plan, self._made)
         return Plan(tuple(self._made.values()))

@@ -32,7 +32,7 @@ from weft.runtime.compiled import Compiled, missing_here
 from weft.runtime.files import open_file, write_atomically
 
 MAGIC = b"\x89WEFT\r\n\x1a"
-FORMAT = 4  # of this file and of the entry point's calling convention
+FORMAT = 5  # of this file and of the entry point's calling convention
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sIIQQ32s")
 _DIGEST_AT = 32

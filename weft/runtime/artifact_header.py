@@ -15,7 +15,8 @@ import numpy as np
 
 from weft.codegen.llvm.target import LlvmTarget
 from weft.ir.dtypes import as_dtype, bool_, int64
-from weft.ir.errors import ExpressionError
+from weft.ir.errors import ExpressionError, PlanError
+from weft.ir.plan import Plan
 from weft.ir.scalar_expr import (
     Apply,
     Cast,
@@ -88,6 +89,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checks: tuple[tuple[str, ...], ...]
     stats: dict[str, Any]
     explanation: str
+    plan: str
     constants: tuple[_Constant, ...]
     objects: int
     text_bytes: int  # of the last blob, unpacked; 0: it was left out
@@ -136,6 +138,7 @@ def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: i
         checks=compiled.checks,
         stats=dict(compiled.stats),
         explanation=compiled.explain(),
+        plan=str(compiled.plan),
         constants=tuple(
             _Constant(name, as_dtype(array.dtype).name, array.shape)
             for name, array in compiled.constants
@@ -210,7 +213,15 @@ def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
         texts=texts.stages,
         stats=header.stats,
         explain=lambda: header.explanation,
+        plan=_plan(header.plan),
     )
+
+
+def _plan(text: str) -> Plan:
+    try:
+        return Plan.read(text)
+    except PlanError as error:
+        raise ValueError(error.what) from None
 
 
 def _below(index: int, limit: int) -> int:

@@ -70,8 +70,8 @@ class Compiled:
     mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details. ``scalars``: inputs whose
     value, an integer, is the parameter of their name. ``llvm``: the modules' text. ``texts``: the
     IRs, stage by stage. ``stats``: counts, JSON data. ``explain``: what was decided and why, in
-    words; ``plan``: the decisions as data. ``seconds``: what each stage of the compiler took, in this process; ``from_cache``: none
-    did.
+    words; ``plan``: the decisions as data. ``seconds``: what each stage of the compiler took, in
+    this process; ``from_cache``: none did.
     """
 
     name: str
