@@ -21,8 +21,7 @@ from weft.codegen.unswitch import decided
 from weft.ir import dtypes
 from weft.ir.loop_ir import For, If, Kernel, Stmt, expressions, walk
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Expr, Literal, Load, Select
-from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import Expr, Literal, Select, has_loads
 from weft.polyhedral.analysis.linear import mentions
 
 
@@ -69,7 +68,7 @@ def _cases(expr: Expr) -> Iterator[Select]:
     while stack:
         node = stack.pop()
         if isinstance(node, Select) and (
-            node.dtype == dtypes.int64 or any(map(_loads, node.children[1:]))
+            node.dtype == dtypes.int64 or any(map(has_loads, node.children[1:]))
         ):
             yield node
             stack.append(node.condition)
@@ -101,7 +100,3 @@ def _seldom(condition: Expr, loop: For) -> bool:
         return False
     trips = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
     return trips is not None and trips.is_constant
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_expr(expr))

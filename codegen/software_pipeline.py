@@ -29,10 +29,9 @@ from functools import partial, reduce
 from typing import TypeGuard
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.idle import sides
 from weft.codegen.rebuild import map_all_expressions, map_children, map_scopes
 from weft.codegen.simplify import simplify_kernel
-from weft.codegen.tile_bounds import TRUE
+from weft.codegen.tile_bounds import TRUE, sides
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
@@ -58,6 +57,7 @@ from weft.ir.scalar_expr import (
     Load,
     Var,
     apply,
+    has_loads,
     literal,
     rewrite,
     select,
@@ -355,7 +355,7 @@ def row_of(loop: For) -> Row | None:
     lets: list[Let] = []
     buffers: dict[str, Buffer] = {}
     body = loop.body
-    while isinstance(body, Allocate) or (isinstance(body, Let) and not _loads(body.value)):
+    while isinstance(body, Allocate) or (isinstance(body, Let) and not has_loads(body.value)):
         if isinstance(body, Let):
             lets.append(body)
         else:
@@ -412,7 +412,3 @@ def _local(buffer: Buffer, trips: Expr) -> bool:
     """Whether ``buffer`` is thread-private with constant extents, or ``trips``."""
     known = all(isinstance(size, Literal) or size == trips for size in buffer.shape)
     return buffer.scope == "local" and known
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_expr(expr))

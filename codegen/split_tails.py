@@ -18,9 +18,9 @@ from itertools import groupby
 
 from weft.codegen.conditions import body_given, parts_of
 from weft.codegen.cut_loop import side_of
-from weft.codegen.idle import sides
-from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.codegen.rebuild import block, map_all_expressions, map_children
 from weft.codegen.simplify import simplified
+from weft.codegen.tile_bounds import sides
 from weft.ir.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, children, walk
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
 from weft.ir.scalar_simplify import simplify
@@ -54,9 +54,9 @@ def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
         return _tell_apart(body, rest)
     parts: list[Stmt] = []
     for depends, run in groupby(_parts(body), lambda part: _depends(part, variable, limits)):
-        part = _joined(list(run))
+        part = block(list(run))
         parts.append(_split_one(part, variables, limits) if depends else _tell_apart(part, rest))
-    return _joined(parts)
+    return block(parts)
 
 
 def _split_one(body: Stmt, variables: tuple[str, ...], limits: Mapping[Expr, Expr]) -> Stmt:
@@ -76,10 +76,6 @@ def _split_one(body: Stmt, variables: tuple[str, ...], limits: Mapping[Expr, Exp
 
 def _parts(body: Stmt) -> tuple[Stmt, ...]:
     return body.stmts if isinstance(body, Block) else (body,)
-
-
-def _joined(parts: list[Stmt]) -> Stmt:
-    return parts[0] if len(parts) == 1 else Block(tuple(parts))
 
 
 def _depends(part: Stmt, variable: str, limits: Mapping[Expr, Expr]) -> bool:

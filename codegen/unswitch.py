@@ -18,7 +18,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from weft.codegen.conditions import body_given, both, parts_of
-from weft.codegen.idle import asked_first, idle
+from weft.codegen.guarded import leading_conditions, no_op_unless
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
 from weft.ir.loop_ir import (
@@ -37,7 +37,7 @@ from weft.ir.loop_ir import (
     expressions,
     walk,
 )
-from weft.ir.scalar_expr import Expr, Load, Select, Var
+from weft.ir.scalar_expr import Expr, Load, Select, Var, has_loads
 from weft.ir.scalar_expr import walk as walk_expr
 
 CONDITIONS = 2  # unswitched per loop
@@ -164,7 +164,7 @@ def skipped(loop: For, shared: Set[str] = frozenset()) -> Stmt | None:
     condition, body = found
     inner = replace(loop, body=body)
     made = If(condition, skipped(inner, shared) or inner)
-    return If(loop.lower < loop.upper, made) if _loads(condition) else made
+    return If(loop.lower < loop.upper, made) if has_loads(condition) else made
 
 
 def _checks_first(loop: For, shared: Set[str]) -> tuple[list[Stmt], Stmt]:
@@ -184,8 +184,12 @@ def _condition(loop: For, shared: Set[str]) -> tuple[Expr, Stmt] | None:
     body = loop.body
     if isinstance(body, If) and not _effects(body.otherwise) and _asks_data(body):
         return (body.condition, body.then) if _unchanged(body.condition, loop, shared) else None
-    for condition in asked_first(body):
-        if _loads(condition) and _unchanged(condition, loop, shared) and idle(body, condition):
+    for condition in leading_conditions(body):
+        if (
+            has_loads(condition)
+            and _unchanged(condition, loop, shared)
+            and no_op_unless(body, condition)
+        ):
             return condition, body_given(body, condition, holds=True)
     return None
 
@@ -194,7 +198,7 @@ def _asks_data(stmt: If) -> bool:
     """Whether a condition of ``stmt``, or of all that is in it, depends on data."""
     inside: Stmt = stmt
     while isinstance(inside, If) and not _effects(inside.otherwise):
-        if _loads(inside.condition):
+        if has_loads(inside.condition):
             return True
         inside = inside.then
     return False
@@ -219,10 +223,6 @@ def _unchanged(condition: Expr, loop: For, shared: Set[str]) -> bool:
         (isinstance(n, Var) and n.name in bound) or (isinstance(n, Load) and n.source in written)
         for n in walk_expr(condition)
     )
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(n, Load) for n in walk_expr(expr))
 
 
 def _effects(stmt: Stmt) -> bool:

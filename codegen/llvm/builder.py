@@ -390,3 +390,8 @@ class Builder:
 def wrap64(value: int) -> int:
     """``value`` modulo 2**64 as a signed number."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def power_above(value: int) -> int:
+    """The least power of two that is no less than ``value``."""
+    return 1 << (value - 1).bit_length()

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from weft.codegen.idle import is_uneven
 from weft.codegen.llvm.builder import Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate_all
 from weft.codegen.llvm.frame import Frame
 from weft.codegen.llvm.store import settle
+from weft.codegen.map_loops import is_uneven
 from weft.ir.loop_ir import For, Stmt
 
 THREAD, TEAM = Value("%begin", "i64"), Value("%end", "i64")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
-from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.builder import Ramp, Value, integer, power_above
 from weft.codegen.llvm.frame import Around, Frame, Lanes
 from weft.codegen.llvm.memory import first_lanes
 from weft.codegen.llvm.overlapping_loads import OverlappingLoads
@@ -84,7 +84,7 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
             if trips == 1:
                 host.iteration(loop, lower)
             return
-        width = min(width, _power_above(trips))
+        width = min(width, power_above(trips))
         count = integer(trips)
     else:
         trips = -1
@@ -134,7 +134,7 @@ def _chunk(host: Host, loop: For, lower: Value, iteration: Value, lanes: Lanes) 
 def _write_out(host: Host, loop: For, lower: Value, trips: int, width: int) -> None:
     for position, start in enumerate(range(0, trips, width)):
         left = min(width, trips - start)
-        count = width if host.reductions else min(width, _power_above(left))
+        count = width if host.reductions else min(width, power_above(left))
         lanes = _first(host.frame, integer(left), count)
         if host.reductions:
             host.reductions.use_set(position)
@@ -297,10 +297,6 @@ def _lanes_for(loop: For, vector_bytes: int) -> int:
     data = [w for name, w in widths.items() if name not in ("int64", "bool")]
     touches_data = data or [8 if "int64" in widths else 1]
     return max(1, vector_bytes // max(touches_data))
-
-
-def _power_above(value: int) -> int:
-    return 1 << (value - 1).bit_length()
 
 
 # ---- Interleaving: loops with long dependence chains run two vectors together.

@@ -388,6 +388,11 @@ def variable_names(expr: Expr) -> set[str]:
     return {node.name for node in walk(expr) if isinstance(node, Var)}
 
 
+def has_loads(expr: Expr) -> bool:
+    """Whether ``expr`` loads anything: it depends on data."""
+    return any(isinstance(node, Load) for node in walk(expr))
+
+
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Bottom-up: each node with rewritten operands goes through ``change``; None keeps it.
 
