@@ -145,16 +145,16 @@ def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, interle
     """``interleave``: vectors of each group that run together."""
     frame, b = host.frame, host.frame.b
     whole = _round_down(frame, count, width)
-    neighbours = OverlappingLoads(frame, loop, width)
-    neighbours.start(lower, b.compare("icmp sgt", whole, integer(0)))
-    interleave = 1 if neighbours.there else interleave
+    overlapping = OverlappingLoads(frame, loop, width)
+    overlapping.start(lower, b.compare("icmp sgt", whole, integer(0)))
+    interleave = 1 if overlapping.there else interleave
     sets = max(host.reductions.sets if host.reductions else 1, interleave)
     grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
 
     def iteration(at: Value, vectors: int = 1) -> None:
         index = b.add(lower, at)
         assert isinstance(index, Value)
-        frame.loaded = neighbours.iteration(index) if vectors == 1 else {}
+        frame.loaded = overlapping.iteration(index) if vectors == 1 else {}
         _chunk(host, loop, lower, at, Lanes(width * vectors))
         frame.loaded = {}
 
