@@ -155,7 +155,7 @@ def _asin_root(a: Number) -> tuple[Number, Number]:
     return root, error + _asin_series(root, z)
 
 
-# ---- x modulo pi/2, right for every finite x.
+# ---- Range reduction: x modulo pi/2, accurate for every finite x.
 #
 # Small arguments: Cody and Waite's subtraction in pieces, exact with fused multiply-add. Lanes
 # beyond that, rare in practice, take Payne and Hanek's way one by one: the product of x with the
@@ -214,7 +214,7 @@ def _through_double(x: Number) -> tuple[Number, Number, Number]:
 
 
 def _lane_by_lane(x: Number, cells: list[Value], huge: Number) -> tuple[Number, Number, Number]:
-    """The huge lanes of doubles by calls of the slow function."""
+    """The huge lanes of doubles, each by a call of the slow function."""
     b, lanes = x.b, x.value.lanes
     _support(b)
     if not lanes:
