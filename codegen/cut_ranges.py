@@ -59,7 +59,7 @@ def _conditions(loop: For) -> Iterator[Expr]:
             yield from filter(has_side, parts_of(stmt.condition))
         for expr in expressions(stmt):
             for case in _cases(expr):
-                yield from filter(has_side, _most(case, loop))
+                yield from filter(has_side, _usual(case, loop))
 
 
 def _cases(expr: Expr) -> Iterator[Select]:
@@ -76,13 +76,13 @@ def _cases(expr: Expr) -> Iterator[Select]:
             stack.extend(reversed(node.children))
 
 
-def _most(case: Select, loop: For) -> Iterator[Expr]:
+def _usual(case: Select, loop: For) -> Iterator[Expr]:
     """The conditions that hold in most iterations of ``loop``: that of ``case``, and those of the
     cases in the branch it then takes."""
     taken: Expr | None = case.if_true
     for part in parts_of(case.condition):
         other = opposite(part)
-        if other is not None and _seldom(part, loop):
+        if other is not None and _is_rare(part, loop):
             yield other
             taken = case.if_false
         elif other is None or side_of(part, loop.var) is None:
@@ -90,10 +90,10 @@ def _most(case: Select, loop: For) -> Iterator[Expr]:
         else:
             yield part
     for inner in _cases(taken) if taken is not None else ():
-        yield from _most(inner, loop)
+        yield from _usual(inner, loop)
 
 
-def _seldom(condition: Expr, loop: For) -> bool:
+def _is_rare(condition: Expr, loop: For) -> bool:
     """Whether ``condition`` holds in a constant number of iterations at one end only."""
     side = side_of(condition, loop.var)
     if side is None:

@@ -65,15 +65,15 @@ def leading_conditions(stmt: Stmt) -> Iterator[Expr]:
             stmt = next((s for s in stmt.stmts if not isinstance(s, Comment)), Comment(""))
     match stmt:
         case Store(_, _, value):
-            yield from _asked(value)
+            yield from _select_conditions(value)
         case Update(_, _, values):
             for value in values:
-                yield from _asked(value)
+                yield from _select_conditions(value)
         case Check(condition):
-            yield from _asked(condition)
+            yield from _select_conditions(condition)
 
 
-def _asked(value: Expr) -> Iterator[Expr]:
+def _select_conditions(value: Expr) -> Iterator[Expr]:
     while isinstance(value, Select):
         yield value.condition
         match value.condition:

@@ -166,7 +166,7 @@ class Builder:
         self._lines.append(f"  {name} = {text}")
         return Value(name, type_, lanes)
 
-    def apart(self, value: Value) -> Value:
+    def opaque(self, value: Value) -> Value:
         """``value``, opaque to LLVM, so that it is computed before a loop and kept, not
         rematerialised in each iteration."""
         text = f'call {value.type} asm "", "=r,0"({value}) nounwind willreturn memory(none)'

@@ -158,12 +158,12 @@ def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
             _masks(frame, target) and not target.loaded
         )  # no store forwarding from masked stores
         stored = _side(frame, target, copied.indices, column, row, quickly)
-        if loaded is not None and stored is not None and _apart(copied, loop, inner, stored):
+        if loaded is not None and stored is not None and _is_injective(copied, loop, inner, stored):
             return loaded, stored, streams_now(frame, copied)
     return None
 
 
-def _apart(copied: Store, row: For, column: For, stored: _Side) -> bool:
+def _is_injective(copied: Store, row: For, column: For, stored: _Side) -> bool:
     """Whether each iteration stores another element, so that the order may change."""
     step = stored.step.const
     if step is not None:

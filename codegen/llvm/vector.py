@@ -323,7 +323,7 @@ def interleave_count(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
     known = {id(update) for update in folded}
     if not all(isinstance(s, Block | Comment | Prefetch | Store) or id(s) in known for s in inside):
         return 1
-    beside = all(_beside(frame, loop.var, *access) for access in _accesses(inside))
+    beside = all(_is_contiguous(frame, loop.var, *access) for access in _accesses(inside))
     return INTERLEAVE if beside and loop.step == 1 else 1
 
 
@@ -336,7 +336,7 @@ def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
                 yield str(node.source), node.indices
 
 
-def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
+def _is_contiguous(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
     """Whether neighbouring iterations access the same or contiguous elements."""
     buffer = frame.bindings[name]
     forms = [to_affine(index) for index in indices]
