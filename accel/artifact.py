@@ -140,7 +140,8 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A tensor in main memory, from byte ``address`` of the image."""
+    """A tensor in main memory, ``name``, from byte ``address`` of the image: an "input", "output",
+    "constant" or "scratch", as ``role`` says, of ``dtype``, laid out as ``layout`` says."""
 
     name: str
     role: Role
@@ -150,6 +151,7 @@ class Placed:
 
     @property
     def nbytes(self) -> int:
+        """Bytes that it takes, the filling included."""
         return self.layout.size * self.dtype.itemsize
 
     def write(self, image: Array, array: Array) -> None:
@@ -170,8 +172,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """``image``: main memory before the stream runs, as bytes: constants and micro-operations, 0
-    elsewhere; ``base``: the address of its first byte for instructions.
+    """What a compiler of accelerators leaves: ``stream``, the instructions; ``image``,
+    uint8[bytes], main memory before these run, constants and micro-operations, 0 where nothing is
+    yet; ``tensors``, what lies in it; ``base``, the address of its first byte, from which
+    instructions count.
 
     Raises ``StreamError`` (WEFT-E1021) if tensors exceed it or overlap.
     """

@@ -55,11 +55,15 @@ def _is_rate(value: object, kind: type) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """A record of a processor.
+    """A record: a processor as data, which ``target=`` takes (docs/targets.md).
 
-    ``llvm``: LLVM's name of it, whose features it has, and ``more`` in addition. ``caches``:
-    smallest first. ``rates``: fields of ``Machine`` (those of ``RATES``) that are known. Raises
-    ``CompileError`` (WEFT-E0023) for invalid fields.
+    ``name``: as users write it. ``architecture``: its family, ``weft.X86_64`` or ``weft.AARCH64``.
+    ``llvm``: LLVM's name of it, whose features it has, and ``more`` besides ("+dotprod,-bf16").
+    ``caches``: smallest first. ``cores``: threads of a program whose number nobody gives.
+    ``rates``, where they are known, those of ``RATES``: ``frequency`` in Hz, ``fma_latency`` in
+    cycles, ``fma_per_cycle`` and ``loads_per_cycle`` in vector instructions, ``memory_bandwidth``
+    in bytes per second, ``barrier`` in seconds, ``misses`` in cache lines. Raises ``CompileError``
+    (WEFT-E0023) for what is no such thing.
     """
 
     name: str

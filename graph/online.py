@@ -134,7 +134,7 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
 def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """``nodes`` in topological order, otherwise in their own order."""
     maker = {v.name: k for k, node in enumerate(nodes) for v in node.outputs}
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(nodes)))
     graph.add_edges_from(
         (maker[v.name], k) for k, node in enumerate(nodes) for v in node.inputs if v.name in maker

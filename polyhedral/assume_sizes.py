@@ -101,7 +101,7 @@ def needs(scop: Scop) -> Iterator[Need]:
     Data-dependent accesses are left out: they are checked when they happen.
     """
     for statement in scop.statements:
-        for access in (*statement.reads, *statement.writes):
+        for access in statement.accesses:
             if access.may:
                 continue
             touched = access_map(scop, statement, access)

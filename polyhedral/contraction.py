@@ -138,7 +138,7 @@ def _is_function(scop: Scop, coordinate: int, uses: Sequence[Use], around: Seque
             _iteration(scop, s, [affine(access.indices[coordinate])])
         )
         found = reached if found is None else found.union(reached)
-    return found is not None and bool(found.is_single_valued())
+    return found is not None and found.is_single_valued()
 
 
 def _distance(loop: Loop, statement: Statement, access: Access, coordinate: int) -> int | None:
@@ -179,7 +179,7 @@ def _reads(users: Sequence[Statement], tensor: Tensor) -> list[Read]:
         read
         for s in {s.name: s for s in users}.values()
         for read in reads_of(s, folds=False)
-        if (*s.reads, *s.writes)[read.number].tensor == tensor.name
+        if s.accesses[read.number].tensor == tensor.name
     ]
 
 

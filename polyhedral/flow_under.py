@@ -104,7 +104,7 @@ class _Placed:
         if read.number == FINAL:
             return read.name not in self.elsewhere
         reader = self._named[read.name]
-        tensor = (*reader.reads, *reader.writes)[read.number].tensor
+        tensor = reader.accesses[read.number].tensor
         return bool(reader.position) and tensor not in self.elsewhere
 
 
@@ -127,7 +127,7 @@ class _Direct:
         if read.number == FINAL:
             return self._final(read)
         reader = self.scop.statement(read.name)
-        access = (*reader.reads, *reader.writes)[read.number]
+        access = reader.accesses[read.number]
         if access.may or not self._once(access.tensor):
             return None
         use = reader, access
@@ -179,7 +179,7 @@ class _Direct:
             if any(write[0] is other[0] for other in writes[:number]):
                 return False
             union = union.union(self._touched(write).to_union_map())
-        return bool(union.is_injective())
+        return union.is_injective()
 
     def before(self, source: Use, sink: Use, pairs: isl.Map) -> bool:
         """Whether the tree runs all ``pairs`` in order."""
@@ -241,7 +241,7 @@ class _Copies:
         """Who reads ``buffer``, all in the initial order; None where somebody else does."""
         found = []
         for s in self._scop.statements:
-            for number, access in enumerate((*s.reads, *s.writes)):
+            for number, access in enumerate(s.accesses):
                 implicit = number >= len(s.reads)
                 if access.tensor == buffer and not (implicit and s.update is None):
                     if not s.position or implicit:

@@ -459,7 +459,7 @@ class Limits:
         if not self.storage:
             return frozenset(t.name for t in scop.tensors)
         plain = (s for s in scop.statements if s.name in self.plain)
-        return frozenset(access.tensor for s in plain for access in (*s.reads, *s.writes))
+        return frozenset(access.tensor for s in plain for access in s.accesses)
 
     def after(self, error: CompileError, scop: Scop, threads: int) -> Limits | None:
         """What to do without next, where a schedule of ``scop`` for ``threads`` was refused; None

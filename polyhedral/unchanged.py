@@ -76,7 +76,7 @@ class Unchanged:
             if not part.is_subset(left):
                 return False
             left = left.subtract(part).coalesce()
-        return bool(left.is_empty())
+        return left.is_empty()
 
     def statement(self, name: str) -> bool:
         """Whether the statement ``name`` of the transformed Scop is (part of) an unchanged one."""
@@ -90,7 +90,7 @@ class Unchanged:
             return False
         now = self._new.statement[read.name]
         old = self._old.statement[self._source[read.name]]
-        mine, theirs = (*now.reads, *now.writes), (*old.reads, *old.writes)
+        mine, theirs = now.accesses, old.accesses
         if len(now.reads) != len(old.reads) or mine[read.number] != theirs[read.number]:
             return False
         tensor = mine[read.number].tensor

@@ -62,8 +62,13 @@ Array = np.ndarray[Any, Any]
 
 
 class Simulated:
-    """A stream for an accelerator. Called with arrays it is simulated, exactly, and returns the
-    result; ``str`` is its disassembly."""
+    """A stream for an accelerator, which ``weft.hardware.compile`` makes. ``str`` is its
+    disassembly.
+
+    ``simulated(*arrays, **by_name)`` runs it in the simulator, exactly, and returns the result.
+    Made of what was ``offloaded``, the machine's ``semantics``, and the program's ``inputs``
+    without constants.
+    """
 
     def __init__(self, offloaded: Offloaded, semantics: Semantics, inputs: tuple[ArraySpec, ...]):
         self._offloaded, self._semantics, self._inputs = offloaded, semantics, inputs
@@ -75,7 +80,8 @@ class Simulated:
 
     def __call__(self, *arrays: Array, order: Order = "first", **by_name: Array) -> Array:
         """The result for the program's inputs, without those that are constants. ``order``: which
-        queue runs where several can: "first", "last", "turns", or a number for any.
+        queue runs where several can: "first", "last", "turns", or a random one by the
+        seed that it is.
 
         Raises ``CallError`` for arrays that do not fit.
         """
@@ -86,7 +92,7 @@ class Simulated:
 
     @cached_property
     def cycles(self) -> int:
-        """What it takes by the costs of its instructions (``accel/timing.py``)."""
+        """Cycles that it takes by the costs of its instructions (``accel/timing.py``)."""
         return timing(self.artifact.stream).cycles
 
     @property
@@ -96,13 +102,14 @@ class Simulated:
         return self._offloaded.tiling.mapped.least_cycles / self.cycles
 
     def check(self) -> None:
-        """Refuse the stream where it might do what it should not: ``accel/check.py``."""
+        """Refuse the stream where it might do what it should not (``accel/check.py``). Raises
+        ``StreamError``."""
         check_stream(self.artifact, self._semantics)
 
     def save(self, path: str | Path, *, base: int = 0) -> tuple[Path, Path, Path]:
-        """Write the stream, its manifest and the image of main memory, which is to lie from address
-        ``base`` on. Raises ``ArtifactError``, and ``StreamError`` (WEFT-E1048) where instructions
-        cannot say such addresses."""
+        """Write the stream to ``path``, and beside it its manifest and the image of main memory,
+        which is to lie from address ``base`` on; their paths. Raises ``ArtifactError``, and
+        ``StreamError`` (WEFT-E1048) where instructions cannot say such addresses."""
         return write_stream(relocated(self.artifact, self._semantics.analysed, base), path)
 
     def __str__(self) -> str:

@@ -12,7 +12,8 @@ import sys
 from functools import cache
 
 from weft.codegen.architectures import Architecture
-from weft.codegen.llvm.target import initialised, optimise
+from weft.codegen.llvm.library import binding as llvm
+from weft.codegen.llvm.target import optimise
 
 _HELP = """
 import sys
@@ -62,7 +63,6 @@ def cpu_features(architecture: Architecture, cpu: str, more: str = "") -> frozen
             "}",
             _attributes(k + 1, architecture.base, *plain, f"+{feature}"),
         ]
-    llvm = initialised()
     machine = llvm.Target.from_triple(architecture.triple).create_target_machine(
         cpu=architecture.base, features=architecture.always
     )

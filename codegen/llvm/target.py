@@ -1,8 +1,7 @@
 """What emitters of LLVM IR need to know of a processor, and LLVM as a library: IR → object code.
 
 ``LlvmTarget`` is plain data and part of every cache key. ``to_object`` verifies, optimises and
-assembles one module; ``native_library`` maps objects into this process. LLVM is imported on first
-use: loaded programs run without it.
+assembles one module; ``native_library`` maps objects into this process.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from weft.codegen.amx_permission import request_amx
 from weft.codegen.architectures import architecture_of
+from weft.codegen.llvm.library import binding as llvm
 from weft.ir.errors import InternalError
-from weft.ir.interrupts import uninterrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +36,8 @@ class LlvmTarget:
 
 
 @cache
-def initialised() -> Any:
-    """LLVM's binding, able to compile for all processors."""
-    with uninterrupted():
-        import llvmlite.binding as llvm
-
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    llvm.initialize_native_asmparser()
-    return llvm
-
-
-@cache
 def host_target() -> LlvmTarget:
     """The processor that runs this process."""
-    llvm = initialised()
     features = llvm.get_host_cpu_features()
     if not request_amx():
         features.update({name: False for name in features if name.startswith("amx-")})
@@ -94,18 +79,17 @@ class Inspected:
 def to_object(module_text: str, target: LlvmTarget) -> bytes:
     """Verified, optimised and assembled LLVM IR; ``InternalError`` if LLVM refuses it."""
     module, machine = _optimised(module_text, target)
-    return bytes(machine.emit_object(module))
+    return machine.emit_object(module)
 
 
 def inspect(module_text: str, target: LlvmTarget) -> Inspected:
     """The optimised IR and the assembly of ``module_text``, for people."""
     module, machine = _optimised(module_text, target)
-    return Inspected(str(module), str(machine.emit_assembly(module)))
+    return Inspected(str(module), machine.emit_assembly(module))
 
 
-def _optimised(text: str, target: LlvmTarget) -> tuple[Any, Any]:
+def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     """LLVM's module and target machine."""
-    llvm = initialised()
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
     )
@@ -122,10 +106,8 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[Any, Any]:
     return module, machine
 
 
-def optimise(module: Any, machine: Any) -> None:
-    """LLVM's passes, in place, without those that would override the emitter's choices
-    (vectorisation, unrolling)."""
-    llvm = initialised()
+def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    """LLVM's passes, in place, but for what the emitter decides: vectors, tiles, unrolling."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False
     tuning.slp_vectorization = False

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any, Protocol
+from typing import Protocol
 
 from weft.codegen.amx_permission import request_amx
+from weft.codegen.llvm.library import binding as llvm
 from weft.codegen.llvm.runtime import runtime_ir
-from weft.codegen.llvm.target import LlvmTarget, host_target, initialised, lacking, to_object
+from weft.codegen.llvm.target import LlvmTarget, host_target, lacking, to_object
 from weft.codegen.objects import elf_linker
 from weft.ir.errors import CallError
 
@@ -157,11 +158,11 @@ _numbers = itertools.count()
 class Linked:
     """LLVM's resource tracker: addresses of the exported symbols."""
 
-    def __init__(self, tracker: Any) -> None:
+    def __init__(self, tracker: llvm.ResourceTracker) -> None:
         self._tracker = tracker
 
     def __getitem__(self, name: str) -> int:
-        return int(self._tracker[name])
+        return self._tracker[name]
 
     def keep(self) -> None:
         """Leave it mapped for the rest of the process."""
@@ -169,9 +170,8 @@ class Linked:
 
 
 @cache
-def _jit() -> Any:
-    """The process's one linker, never disposed of: workers may still run its code at exit."""
-    llvm = initialised()
+def _jit() -> llvm.LLJIT:
+    """The process's one linker. It is leaked: workers may still run its code at exit."""
     machine = llvm.Target.from_default_triple().create_target_machine(
         reloc="pic", codemodel="small"
     )
@@ -188,7 +188,7 @@ def link_by_llvm(
     Raises ``RuntimeError`` with LLVM's own words where the bytes are no object code for this
     machine or a symbol is missing.
     """
-    builder = initialised().JITLibraryBuilder()
+    builder = llvm.JITLibraryBuilder()
     for code in objects:
         builder.add_object_img(code)
     for name, address in imports.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -197,6 +197,22 @@ def operand_number(load: Load) -> int:
     """Which read of its statement ``load`` is."""
     assert isinstance(load.source, int)
     return load.source
+
+
+def operands(expr: Expr) -> list[int]:
+    """The numbers of the reads in ``expr``, each once, in order."""
+    return list(dict.fromkeys(operand_number(n) for n in walk(expr) if isinstance(n, Load)))
+
+
+def renumber(expr: Expr, numbers: Sequence[int]) -> Expr:
+    """``expr`` with read ``numbers[k]`` called ``k``."""
+
+    def change(node: Expr) -> Expr | None:
+        if isinstance(node, Load):
+            return replace(node, source=numbers.index(operand_number(node)))
+        return None
+
+    return rewrite(expr, change)
 
 
 def moves(access: Access, *dims: str) -> bool:

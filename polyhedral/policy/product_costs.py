@@ -60,7 +60,7 @@ def cheapest(
     sizes = extents(statement)
     if sizes is None:
         return None
-    accesses = tuple(_moving(a, statement.dims) for a in (*statement.reads, *statement.writes))
+    accesses = tuple(_moving(a, statement.dims) for a in statement.accesses)
     cost = _Cost(scop, statement, assignment, machine, sizes, accesses)
     found = (replace(c, cycles=cost.of(c)) for c in _tiles(cost, *dims))
     best = min(found, key=lambda c: c.cycles, default=None)

@@ -77,7 +77,7 @@ def _fits(s: Statement, target: str, points: Sequence[At]) -> bool:
     """Whether all that ``s`` accesses besides the sums is contiguous along the lanes, or
     the rows."""
     (lane,) = _dims([points[-1][s.name]])
-    others = (a for a in (*s.reads, *s.writes) if a.tensor != target)
+    others = (a for a in s.accesses if a.tensor != target)
     return s.update is None and all(
         not (a.guard or a.may) and (not strided(a, lane) or _across(s, a, points)) for a in others
     )

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import networkx as nx
 
 from weft.ir.errors import IllegalScheduleError
-from weft.ir.scalar_expr import Expr, Var, substitute
+from weft.ir.scalar_expr import Expr, Var
 from weft.ir.schedule_tree import Band, Leaf, Loop, Tree, children, statements_below, with_children
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Access, Constraint, Origin, Scop, Statement
+from weft.ir.scop import Access, Origin, Scop, Statement
+from weft.polyhedral.analysis.linear import operands, renumber
 from weft.polyhedral.transform.scheduled import tidy
 
 Use = tuple[str, int]  # statement, number among its uses of a tensor: its reads, then its writes
@@ -26,19 +27,27 @@ def origin_of(statement: Statement) -> Origin:
     return Origin(statement.name, tuple(Var(d) for d in statement.dims), source)
 
 
-def substitute_access(access: Access, values: Mapping[str, Expr]) -> Access:
-    """``access`` with dims replaced by expressions."""
-    names = dict(values)
+def loads(statement: Statement) -> set[int]:
+    """The numbers of the reads of ``statement`` whose values it uses."""
+    indices = (e for access in statement.accesses for e in access.body_indices)
+    return {k for expr in (*statement.body.expressions, *indices) for k in operands(expr)}
+
+
+def with_reads(statement: Statement, numbers: Sequence[int]) -> Statement:
+    """``statement`` with its reads ``numbers`` only, which are all it loads, in that order."""
+
+    def renumbered(expr: Expr) -> Expr:
+        return renumber(expr, numbers)
+
+    def change(access: Access) -> Access:
+        return replace(access, body_indices=tuple(map(renumbered, access.body_indices)))
+
     return replace(
-        access,
-        indices=tuple(substitute(i, names) for i in access.indices),
-        guard=tuple(substitute_constraint(c, names) for c in access.guard),
-        body_indices=tuple(substitute(i, names) for i in access.body_indices),
+        statement,
+        reads=tuple(change(statement.reads[k]) for k in numbers),
+        writes=tuple(map(change, statement.writes)),
+        body=statement.body.map(renumbered),
     )
-
-
-def substitute_constraint(constraint: Constraint, values: Mapping[str, Expr]) -> Constraint:
-    return replace(constraint, expr=substitute(constraint.expr, dict(values)))
 
 
 def insert_nest(scop: Scop, statement: Statement, after: Statement | None) -> Scop:
@@ -98,14 +107,11 @@ def renamed_uses(statement: Statement, tensor: str, name_of: Mapping[Use, str]) 
 
     def change(access: Access) -> Access:
         nonlocal number
-        if access.tensor != tensor:
-            return access
         name = name_of.get((statement.name, number), tensor)
         number += 1
-        return access if name == tensor else replace(access, tensor=name)
+        return replace(access, tensor=name)
 
-    reads = tuple(map(change, statement.reads))
-    return replace(statement, reads=reads, writes=tuple(map(change, statement.writes)))
+    return statement.map_accesses(change, tensor)
 
 
 # ---- Insert: a statement that was not there gets its place in a schedule tree.

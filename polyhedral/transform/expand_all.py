@@ -32,7 +32,7 @@ def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:
     Temporaries that are ``kept`` or may be read before they are written, loops without a closed
     form, and what statements without a textual place use (copies, partial results), stay.
     """
-    placeless = {a.tensor for s in scop.statements if not s.position for a in (*s.reads, *s.writes)}
+    placeless = {a.tensor for s in scop.statements if not s.position for a in s.accesses}
     kept = {*kept, *placeless}
     for tensor in scop.tensors:
         if tensor.role == "temp" and not tensor.contracted and tensor.name not in kept:

@@ -21,7 +21,7 @@ import networkx as nx
 from weft.ir.isl_context import bounded
 from weft.ir.scalar_expr import Expr, Load, Var
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.linear import box, is_box
 from weft.polyhedral.analysis.values_through import meetings, values_through
 from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, renamed_uses, uses_of
 from weft.polyhedral.transform.scheduled import fresh
@@ -45,10 +45,8 @@ def _private(scop: Scop, tensor: str) -> Scop:
     uses = accesses_of(scop, tensor)
     users = list({s.name: s for s, _, _ in uses}.values())
     loops = _shared_loops(users)
-    while loops and not all(_same_box(s, loops) for s in users):
-        loops = loops[:-1]
     writes = [(s, a) for s, a, is_write in uses if is_write]
-    if not loops or any(a.may or a.guard for _, a, _ in uses):
+    if not loops or not all(map(is_box, users)) or any(a.may or a.guard for _, a, _ in uses):
         return scop
     regions = {_region(s, a, loops) for s, a in writes}
     whole = [(s, a) for s, a in writes if len(s.dims) == len(loops) + len(a.indices)]
@@ -58,7 +56,7 @@ def _private(scop: Scop, tensor: str) -> Scop:
     with bounded(what="the analysis of private storage"):
         if not all(through.stays_within({s.name: Var(d) for s in users}) for d in loops):
             return scop
-    return _with_copy(scop, tensor, *whole[0], users, loops)
+    return _with_copy(scop, tensor, *whole[0], loops)
 
 
 def _shared_loops(users: Sequence[Statement]) -> tuple[str, ...]:
@@ -70,14 +68,6 @@ def _shared_loops(users: Sequence[Statement]) -> tuple[str, ...]:
         if isinstance(entries[0], str):
             found.append(entries[0])
     return tuple(found)
-
-
-def _same_box(statement: Statement, loops: Sequence[str]) -> bool:
-    """Whether every iteration of ``loops`` has the same instances of ``statement``."""
-    bounds = box(statement)
-    return set(statement.dims) == set(bounds) and not any(
-        mentions(end, statement.dims) for pair in bounds.values() for end in pair
-    )
 
 
 def _region(statement: Statement, write: Access, loops: Sequence[str]) -> _Box | None:
@@ -96,7 +86,6 @@ def _with_copy(
     tensor: str,
     writer: Statement,
     write: Access,
-    users: Sequence[Statement],
     loops: tuple[str, ...],
 ) -> Scop:
     old = scop.tensor(tensor)
@@ -121,22 +110,15 @@ def _with_copy(
         reads=(Access(own, tuple(map(Var, elements))),),
         body=Body((), (Load(0, (), old.dtype),)),
     )
-    names = {s.name for s in users}
-    statements = tuple(_renamed(s, tensor, own) if s.name in names else s for s in scop.statements)
+    statements = tuple(
+        s.map_accesses(lambda access: replace(access, tensor=own), tensor) for s in scop.statements
+    )
     place = 1 + max(k for k, s in enumerate(statements) if s.position[: len(prefix)] == prefix)
     return replace(
         scop,
         tensors=(*scop.tensors, replace(old, name=own, role="temp")),
         statements=(*statements[:place], copy, *statements[place:]),
     )
-
-
-def _renamed(statement: Statement, tensor: str, own: str) -> Statement:
-    def change(access: Access) -> Access:
-        return replace(access, tensor=own) if access.tensor == tensor else access
-
-    reads, writes = (tuple(map(change, part)) for part in (statement.reads, statement.writes))
-    return replace(statement, reads=reads, writes=writes)
 
 
 # ---- Detach: what an argument holds for a while, and no caller sees, moves to temporaries.

@@ -20,7 +20,7 @@ from weft.codegen.machines.host import host_processor
 from weft.codegen.machines.matrix_units import matrix_units
 from weft.codegen.machines.named import target_named
 from weft.codegen.tile_issue import issue_of, issues_in
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_loops
 from weft.ir.loop_interpreter import interpret
 from weft.ir.loop_ir import For as Loop
 from weft.ir.loop_ir import Kernel, walk
