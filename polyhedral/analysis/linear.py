@@ -71,6 +71,14 @@ def hull(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
     return derived(lambda: _bounds(statement)[0], "hull", (), statement)
 
 
+def between(
+    bounds: Mapping[str, tuple[Expr, Expr]], dims: Collection[str]
+) -> tuple[Constraint, ...]:
+    """``dims`` between their ``bounds``."""
+    ends = ((Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d)) for d in dims)
+    return tuple(Constraint(end) for both in ends for end in both)
+
+
 def is_box(statement: Statement) -> bool:
     """Whether constants and parameters alone bound every dim."""
     return box(statement).keys() == {*statement.dims}

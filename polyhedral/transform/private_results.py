@@ -21,7 +21,7 @@ import networkx as nx
 from weft.ir.isl_context import bounded
 from weft.ir.scalar_expr import Expr, Load, Var
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.analysis.linear import box, is_box
+from weft.polyhedral.analysis.linear import between, box, is_box
 from weft.polyhedral.analysis.values_through import meetings, values_through
 from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, renamed_uses, uses_of
 from weft.polyhedral.transform.scheduled import fresh
@@ -94,9 +94,6 @@ def _with_copy(
     dims = (*loops, *elements)
     bounds = box(writer)
     last = tuple(Constraint(Var(d) - (bounds[d][1] - 1), equality=True) for d in loops)
-    inside = tuple(
-        Constraint(e) for d in dims for e in (Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d))
-    )
     prefix = writer.position[: writer.position.index(loops[-1]) + 1]
     after = 1 + max(
         int(s.position[len(prefix)]) for s in scop.statements if s.position[: len(prefix)] == prefix
@@ -104,7 +101,7 @@ def _with_copy(
     copy = Statement(
         fresh(f"{tensor}_last", {s.name for s in scop.statements}),
         dims,
-        (*inside, *last),
+        (*between(bounds, dims), *last),
         (*prefix, after, *(part for d in elements for part in (d, 0))),
         writes=(Access(tensor, tuple(map(Var, elements))),),
         reads=(Access(own, tuple(map(Var, elements))),),
