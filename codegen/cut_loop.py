@@ -1,9 +1,9 @@
-"""A loop in three parts: before, between and after where conditions on its variable hold.
+"""Index-set splitting of a loop: before, between and after where conditions on its variable hold.
 
     for j in lo .. hi: …  →  for j in lo .. a: …    for j in a .. b: middle    for j in b .. hi: …
 
 What ``cut_points`` and ``cut_ranges`` share: they say which conditions, and what the middle is.
-Also known as: loop peeling, index-set splitting.
+Also known as: loop peeling, if the outer parts are short.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt, around: Set[st
     """``loop``, where the names ``around`` are bound, with ``middle`` for its body where all
     ``conditions`` hold.
 
-    Conditions that do not mention the loop's variable are asked before it. None where nothing is to
-    be cut, or where a condition has no one side on which it holds, known before the loop.
+    Conditions that do not mention the loop's variable are tested once, before the loop. None if
+    there is nothing to split, or if a condition does not hold on one side of a bound that is known
+    before the loop.
     """
     sides: list[Side] = []
     given: list[Expr] = []
@@ -68,8 +69,8 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt, around: Set[st
 
 
 def fresh_name(name: str, loop: For, around: Set[str]) -> str:
-    """``name``, or one like it that is bound neither ``around`` nor in ``loop``, which may be cut
-    before."""
+    """``name``, or a variant that is bound neither ``around`` nor in ``loop``, which an earlier
+    pass may have split."""
     used = (n for s in walk(loop) for e in expressions(s) for n in walk_expr(e))
     known = bound_inside(loop) | around | {n.name for n in used if isinstance(n, Var)}
     while name in known:
@@ -82,13 +83,13 @@ def _loads(condition: Expr) -> bool:
 
 
 def bound_inside(loop: For) -> set[str]:
-    """The names that stand for something only within the body of ``loop``."""
+    """The names that are bound within the body of ``loop`` only."""
     loops = {s.var for s in walk(loop.body) if isinstance(s, For)}
     return loops | {s.name for s in walk(loop.body) if isinstance(s, Let)}
 
 
 def side_of(condition: Expr, var: str) -> Side | None:
-    """From where on, or up to where, ``condition`` holds; None where it has no such form."""
+    """From where on, or up to where, ``condition`` holds; None if it is no bound on ``var``."""
     match condition:
         case Apply("ge", (a, b)) | Apply("le", (b, a)):
             slack = a - b

@@ -1,12 +1,12 @@
-"""Cut ranges: an innermost loop is cut where conditions on its variable change.
+"""Split at conditions: an innermost loop is split where conditions on its variable change.
 
     for j in 0 .. M:                 for j in 0 .. 1: …guarded
       if j >= 1: A[j] = …      →     for j in 1 .. M: A[j] = …; B[j] = …
       B[j] = …
 
-So it is where cases choose what is loaded: y[j] = x[j - 1 if j >= 1 else 0]. In the middle each
-condition is as it is in all but a few turns, and whatever follows from that is decided; what is
-left at the ends is short.
+Selects that choose what is loaded count as well: y[j] = x[j - 1 if j >= 1 else 0]. In the middle
+every condition has the value that it has in most iterations, and comparisons that follow from it
+are decided. The parts at the ends are short.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft.polyhedral.analysis.linear import mentions
 
 
 def cut_ranges(kernel: Kernel) -> Kernel:
-    """``kernel`` with its innermost loops cut, simplified."""
+    """``kernel`` with its innermost loops split, simplified."""
     return simplified(kernel, _cut(kernel.body, frozenset(kernel.parameters)))
 
 
@@ -38,7 +38,7 @@ def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
     if any(isinstance(s, For) for s in walk(stmt.body)):
         return stmt
     if isinstance(stmt.lower, Literal) and isinstance(stmt.upper, Literal):
-        return stmt  # written out, and its variable may number registers
+        return stmt  # unrolled, and its variable may number registers
     conditions = list(dict.fromkeys(_conditions(stmt)))
     middle = stmt.body
     for condition in conditions:
@@ -48,8 +48,8 @@ def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
 
 
 def _conditions(loop: For) -> Iterator[Expr]:
-    """Conditions that hold on one side of some value of the loop's variable, and decide those that
-    are asked in the loop."""
+    """Conditions that hold on one side of a value of the loop's variable and decide selects or
+    guards in the loop."""
     bound = bound_inside(loop)
 
     def has_side(part: Expr) -> bool:
@@ -64,7 +64,7 @@ def _conditions(loop: For) -> Iterator[Expr]:
 
 
 def _cases(expr: Expr) -> Iterator[Select]:
-    """The outermost choices in ``expr`` of what, where or whether to load."""
+    """The outermost selects in ``expr`` that choose what, where or whether to load."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -78,8 +78,8 @@ def _cases(expr: Expr) -> Iterator[Select]:
 
 
 def _most(case: Select, loop: For) -> Iterator[Expr]:
-    """What holds in most turns of ``loop`` about ``case`` and the cases in the side that is then
-    taken."""
+    """The conditions that hold in most iterations of ``loop``: that of ``case``, and those of the
+    cases in the branch it then takes."""
     taken: Expr | None = case.if_true
     for part in parts_of(case.condition):
         other = opposite(part)
@@ -95,12 +95,12 @@ def _most(case: Select, loop: For) -> Iterator[Expr]:
 
 
 def _seldom(condition: Expr, loop: For) -> bool:
-    """Whether ``condition`` holds in a constant number of turns at one end only."""
+    """Whether ``condition`` holds in a constant number of iterations at one end only."""
     side = side_of(condition, loop.var)
     if side is None:
         return False
-    turns = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
-    return turns is not None and turns.is_constant
+    trips = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
+    return trips is not None and trips.is_constant
 
 
 def _loads(expr: Expr) -> bool:

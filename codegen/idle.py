@@ -98,14 +98,15 @@ def _neutral(value: Expr, monoid: Monoid) -> bool:
     return bool(number == monoid.identity[0])
 
 
-# ---- Is a loop uneven: do some of its turns take much longer than others?
+# ---- Load imbalance.
 
 
 def is_uneven(loop: For) -> bool:
-    """Whether a trip count inside depends on the turn (a triangle) or on data.
+    """Whether iterations of ``loop`` take different times: a trip count inside depends on the
+    iteration (a triangle) or on data.
 
-    Partial tiles do not count: where bounds are ``min`` or ``max``, it is enough that two sides are
-    as far apart in every turn, or all but a few: two that move together, or a number apart.
+    Partial tiles do not count: of bounds that are ``min`` or ``max``, one pair of operands with a
+    constant distance is enough.
     """
     stack: list[tuple[Stmt, frozenset[str]]] = [(loop.body, frozenset((loop.var,)))]
     while stack:
@@ -126,8 +127,8 @@ def is_uneven(loop: For) -> bool:
 
 
 def _even(low: Expr, high: Expr, varying: frozenset[str]) -> bool:
-    """Whether the bounds are as far apart in every turn. Two that stay while others move are so
-    only if they are a number apart: else either may be the nearer one for most of the turns."""
+    """Whether the trip count is invariant. If the bounds move together, so does it; two invariant
+    bounds may cross a moving one, unless they are a constant apart."""
     length = simplify(high - low, {})
     if _varies(length, varying):
         return False

@@ -24,10 +24,13 @@ from weft.ir.scop import Scop
 Instance = Callable[[str, tuple[Expr, ...]], Stmt]
 
 _BUDGET = 40_000_000  # isl operations for the loops of one kernel
+# islpy's types lack the names that end in _, and say that isl's kinds are numbers.
+_FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
+_AND, _OR = isl.ast_expr_op_type["and_"], isl.ast_expr_op_type["or_"]
 _LOGICAL = (
-    isl.ast_expr_op_type.and_,
+    _AND,
     isl.ast_expr_op_type.and_then,
-    isl.ast_expr_op_type.or_,
+    _OR,
     isl.ast_expr_op_type.or_else,
 )
 _CHOICES = (isl.ast_expr_op_type.select, isl.ast_expr_op_type.cond)
@@ -40,9 +43,9 @@ _BINARY = {
     isl.ast_expr_op_type.pdiv_q: "floordiv",  # the dividend is not negative
     isl.ast_expr_op_type.pdiv_r: "mod",
     isl.ast_expr_op_type.zdiv_r: "mod",  # only compared with 0
-    isl.ast_expr_op_type.and_: "and",
+    _AND: "and",
     isl.ast_expr_op_type.and_then: "and",
-    isl.ast_expr_op_type.or_: "or",
+    _OR: "or",
     isl.ast_expr_op_type.or_else: "or",
     isl.ast_expr_op_type.eq: "eq",
     isl.ast_expr_op_type.le: "le",
@@ -72,7 +75,7 @@ def _isl_ast(scop: Scop, tree: Tree, order: Mapping[str, tuple[Loop | int, ...]]
     for k in range(depth):
         identifiers = identifiers.add(isl.Id(f"c{k}", None, CONTEXT))
     build = build.set_iterators(identifiers)
-    # Loops in one piece with guards inside: a parallel loop in two is no longer one to share out.
+    # Guards inside loops, not split loops: a parallel loop in two parts is two worksharing loops.
     times, atomic = anonymous_space(depth), anonymous_space(1, "atomic")
     every = isl.Map.from_domain_and_range(isl.Set.universe(times), isl.Set.universe(atomic))
     build = build.set_options(every.to_union_map())
@@ -87,19 +90,19 @@ class _Scan:
 
     def node(self, node: isl.AstNode, names: Mapping[str, Expr]) -> Stmt:
         """``node`` in loop IR; ``names`` gives isl's iterators."""
-        kind = node.get_type()
+        kind = isl.ast_node_type(node.get_type())
         if kind == isl.ast_node_type.block:
             children = node.block_get_children()
             return Block(
                 tuple(self.node(children.get_at(k), names) for k in range(children.n_ast_node()))
             )
-        if kind == isl.ast_node_type.if_:
+        if kind == _IF:
             test = condition(node.if_get_cond(), names)
             then = self.node(node.if_get_then_node(), names)
             if node.if_has_else_node():
                 return If(test, then, self.node(node.if_get_else_node(), names))
             return If(test, then)
-        if kind == isl.ast_node_type.for_:
+        if kind == _FOR:
             return self._for(node, names)
         if kind == isl.ast_node_type.user:
             call = node.user_get_expr()
@@ -136,12 +139,12 @@ class _Scan:
     @staticmethod
     def _upper(test: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
         limit = expression(test.op_get_arg(1), names)
-        kind = test.op_get_type()
+        kind = isl.ast_expr_op_type(test.op_get_type())
         return _next(limit) if kind == isl.ast_expr_op_type.le else limit
 
 
 def _next(expr: Expr) -> Expr:
-    """``expr + 1``, inside a minimum so that its parts stay in sight."""
+    """``expr + 1``; in a minimum, of each operand."""
     if isinstance(expr, Apply) and expr.op == "min":
         return apply("min", *(_next(arg) for arg in expr.args))
     return expr + 1
@@ -150,10 +153,10 @@ def _next(expr: Expr) -> Expr:
 def _statements(node: isl.AstNode) -> list[str]:
     """The first statement below ``node`` (all below one loop have that loop)."""
     while True:
-        kind = node.get_type()
-        if kind == isl.ast_node_type.for_:
+        kind = isl.ast_node_type(node.get_type())
+        if kind == _FOR:
             node = node.for_get_body()
-        elif kind == isl.ast_node_type.if_:
+        elif kind == _IF:
             node = node.if_get_then_node()
         elif kind == isl.ast_node_type.block:
             node = node.block_get_children().get_at(0)
@@ -163,20 +166,20 @@ def _statements(node: isl.AstNode) -> list[str]:
 
 def condition(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     """An isl condition over iterators and parameters; isl writes 1 for what always holds."""
-    if expr.get_type() == isl.ast_expr_type.int:
+    if isl.ast_expr_type(expr.get_type()) == isl.ast_expr_type.int:
         return literal(expr.int_get_val().to_python() != 0, dtypes.bool_)
     return expression(expr, names)
 
 
 def expression(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     """An isl expression over iterators and parameters, in int64."""
-    kind = expr.get_type()
+    kind = isl.ast_expr_type(expr.get_type())
     if kind == isl.ast_expr_type.int:
         return literal(expr.int_get_val().to_python())
     if kind == isl.ast_expr_type.id:
         name = expr.id_get_id().get_name()
         return names[name] if name in names else Var(decode(name))
-    op = expr.op_get_type()
+    op = isl.ast_expr_op_type(expr.op_get_type())
     given = [expr.op_get_arg(k) for k in range(expr.op_get_n_arg())]
     if op in _CHOICES:
         return select(condition(given[0], names), *(expression(e, names) for e in given[1:]))

@@ -1,4 +1,4 @@
-"""What the passes that rewrite accesses of loops have in common."""
+"""Loops that satisfy a predicate are rewritten, and what passes over loops have in common."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Change = Callable[[For, Mapping[str, Buffer], frozenset[str]], Stmt | None]
 
 
 def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
-    """``kernel`` with what ``change`` makes of its loops of ``kinds`` and step 1, outermost first.
+    """``kernel`` with ``change`` applied to its loops of ``kinds`` and step 1, outermost first.
 
-    ``change`` takes a loop, the buffers in memory there that overlap no other, by name, and the
-    names that are bound around it; None: this loop stays as it is, those inside are asked. The
-    result is simplified if anything changed.
+    ``change`` takes a loop, the buffers in scope that alias no other, by name, and the names bound
+    around the loop. None leaves the loop and goes on inside. The result is simplified if anything
+    changed.
     """
     shared = {b.name for b in kernel.buffers if b.aliases}
     shared |= {name for b in kernel.buffers for name in b.aliases}
@@ -41,8 +41,8 @@ def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
     return simplified(kernel, body) if made else kernel
 
 
-def sure_loads(expr: Expr) -> Iterator[Load]:
-    """The loads that evaluating ``expr`` performs in any case."""
+def unconditional_loads(expr: Expr) -> Iterator[Load]:
+    """The loads that every evaluation of ``expr`` performs."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -51,14 +51,14 @@ def sure_loads(expr: Expr) -> Iterator[Load]:
         stack.extend((node.condition,) if isinstance(node, Select) else node.children)
 
 
-# ---- The loop that a kernel's launch spreads over threads, where the kernel is nothing else.
+# ---- Worksharing: the parallel loop whose iterations a launch distributes over threads.
 
 
-def spread_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
-    """(lets around it, the parallel loop that is all of ``kernel``), or ([], None).
+def worksharing_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
+    """(lets around it, the parallel loop that is the whole ``kernel``), or ([], None).
 
-    Its bounds and the lets depend on parameters alone, so the trip count is known before it starts;
-    its turns cost about the same, so equal shares of them do.
+    Its bounds and the lets depend on parameters alone, so that the trip count is known before the
+    launch; its iterations cost about the same, so that equal shares balance the load.
     """
     lets: list[tuple[str, Expr]] = []
     stmt: Stmt = kernel.body

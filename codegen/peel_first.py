@@ -1,10 +1,10 @@
-"""Peel first: a first turn that differs runs before its loop, where that frees a chain.
+"""Peel the first iteration if a condition on it blocks scalar replacement.
 
     for i in lo … hi:                               y[lo] = x[lo]
       y[i] = x[i] if i == lo else f(y[i - 1])   →   for i in lo + 1 … hi: y[i] = f(y[i - 1])
 
-``forward_values`` keeps what a turn stores for the next one in registers, but only where the next
-one is sure to load it.
+``scalar_replacement`` keeps a value in registers only if the next iteration loads it
+unconditionally.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from weft.ir.scalar_expr import Apply, Expr, Load, Select, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
-# i op lo + offset, and what it says of turn lo; of all others it says the opposite.
+# Comparison of i with lo + offset → its value in iteration lo; in all others it is the opposite.
 _FIRST = {
     "eq": (0, True), "le": (0, True), "lt": (1, True),
     "ne": (0, False), "gt": (0, False), "ge": (1, False),
 }  # fmt: skip
 _TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
-_SMALL = 16  # statements in the body of a loop, which is written twice
+_SMALL = 16  # statements in the body, which is duplicated
 
 
 def peel_first(kernel: Kernel) -> Kernel:
-    """``kernel`` with such first turns before their loops, simplified."""
+    """``kernel`` with such iterations peeled, simplified."""
     if not any(isinstance(s, For) and _asked(s) for s in walk(kernel.body)):
         return kernel
     return simplified(kernel, _peeled(kernel.body))
@@ -55,14 +55,14 @@ def _peeled(stmt: Stmt) -> Stmt:
 
 
 def _asked(loop: For) -> tuple[Expr, bool] | None:
-    """A condition that tells the first turn of ``loop`` from all others, and decides whether what
-    other turns have stored is loaded; with what it says of the first."""
+    """A condition that distinguishes the first iteration and decides whether a stored value is
+    loaded; its value in the first iteration."""
     inside = list(walk(loop.body))
     if loop.kind != "serial" or loop.step != 1 or len(inside) > _SMALL:
         return None
     if any(isinstance(s, For) and s.kind != "vector" for s in inside):
         return None
-    if mentions(loop.lower, bound_inside(loop)):  # it could not stand for the variable there
+    if mentions(loop.lower, bound_inside(loop)):  # it cannot be substituted for the variable there
         return None
     stored = {s.buffer for s in inside if isinstance(s, Store)}
     stored |= {name for s in inside if isinstance(s, Update) for name, _ in s.targets}
@@ -76,7 +76,7 @@ def _asked(loop: For) -> tuple[Expr, bool] | None:
 
 
 def _first(condition: Expr, loop: For) -> bool | None:
-    """What ``condition`` says of the first turn, where it says the opposite of all others."""
+    """The value of ``condition`` in the first iteration, if it is the opposite in all others."""
     if not isinstance(condition, Apply):
         return None
     if condition.op == "not":
@@ -85,11 +85,11 @@ def _first(condition: Expr, loop: For) -> bool | None:
     if condition.op not in _FIRST:
         return None
     left, right = map(to_affine, condition.args)
-    start, turn = to_affine(loop.lower), Affine(((loop.var, 1),))
+    start, iteration = to_affine(loop.lower), Affine(((loop.var, 1),))
     if left is None or right is None or start is None:
         return None
     for op, one, other in ((condition.op, left, right), (_TURNED[condition.op], right, left)):
         offset, says = _FIRST[op]
-        if one - other == turn - start.plus(offset):
+        if one - other == iteration - start.plus(offset):
             return says
     return None

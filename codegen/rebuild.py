@@ -1,4 +1,4 @@
-"""Loop IR with its children or its expressions changed: how passes walk statements."""
+"""Rebuilding loop IR: statements with their children or expressions changed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from weft.ir.scalar_expr import Expr
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """``stmt`` with ``change`` applied to the statements directly inside it; ``stmt`` itself where
-    that gives these very statements.
+    """``stmt`` with ``change`` applied to its children; ``stmt`` itself if nothing changes.
 
-    A chain of lets counts as one statement, so that it costs no stack.
+    A chain of lets counts as one statement, so that it takes no stack.
     """
     match stmt:
         case Block(stmts):
@@ -56,8 +55,8 @@ def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
 def map_scopes(
     stmt: Stmt, names: frozenset[str], change: Callable[[Stmt, frozenset[str]], Stmt]
 ) -> Stmt:
-    """Like ``map_children``; ``change`` is told the names that are bound where a part stands,
-    ``names`` being bound around ``stmt``."""
+    """Like ``map_children``; ``change`` also gets the names bound at the child, ``names`` being
+    bound around ``stmt``."""
     inner = stmt
     while isinstance(inner, Let):
         names = names | {inner.name}

@@ -1,8 +1,8 @@
-"""Simplify: index arithmetic in normal form, decided conditions, loops of one turn, dead code.
+"""Simplify: index arithmetic in normal form, decided conditions, single-iteration loops, dead code.
 
 Loop variables have known ranges, and inside an ``If`` its condition narrows them, so that most
-``min``s, floors and remainders that tiling brings vanish here. Short unrolled loops in vector loops
-are written out: a sum in each copy is then a sum along the vector loop (unroll and jam).
+minima, floors and remainders that tiling introduces vanish. Short unrolled loops in vector loops
+are unrolled: a sum in each copy then is a sum along the vector loop (unroll and jam).
 """
 
 from __future__ import annotations
@@ -40,24 +40,25 @@ _WRITTEN_OUT = 64  # statements that an unrolled loop in a vector loop may grow 
 
 
 def simplify_kernel(kernel: Kernel) -> Kernel:
-    """``kernel`` with the same effects and less arithmetic. Sizes of arrays are not negative; other
-    parameters may be."""
+    """``kernel`` with the same effects and less arithmetic. Sizes of arrays are assumed >= 0; other
+    parameters may be negative."""
     sizes = [size.name for b in kernel.buffers for size in b.shape if isinstance(size, Var)]
     scope = _Scope(dict.fromkeys(sizes, (0, None)), {})
     return replace(kernel, body=scope.stmt(kernel.body))
 
 
 def simplified(kernel: Kernel, body: Stmt) -> Kernel:
-    """``kernel``, which is simplified, with another body; itself where a pass has left its own."""
+    """``kernel``, which is in simplified form, with another body; ``kernel`` itself if the body is
+    its own."""
     return kernel if body is kernel.body else simplify_kernel(replace(kernel, body=body))
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is known here: ``ranges`` of variables, and ``values`` to put for those that vanish.
-    ``lanes``: in a vector loop. ``starts``: loop variables that stay near a value that is none;
-    ``lets``: bound integers, where they are worked out of other variables; ``named``: all that
-    these two are made of."""
+    """What is known at a point: ``ranges`` of variables, ``values`` to substitute for those that
+    vanish. ``lanes``: in a vector loop. ``starts``: loop variables close to a symbolic value;
+    ``lets``: integer lets, by name, if computed from variables; ``named``: all variables in these
+    two."""
 
     ranges: Ranges
     values: Mapping[str, Expr]
@@ -120,8 +121,8 @@ class _Scope:
             and loop.kind == "unrolled"
             and _short(loop, lower, upper)
         ):
-            turns = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
-            return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in turns])
+            values = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
+            return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in values])
         last = bounds(upper - 1, self.ranges)[1]
         first = bounds(lower, self.ranges)[0]
         inside = self._with_range(loop.var, (first, last))
@@ -142,7 +143,7 @@ class _Scope:
         return Block(()) if _empty(then) and _empty(otherwise) else If(condition, then, otherwise)
 
     def _let(self, stmt: Stmt) -> Stmt:
-        """A whole chain of lets at once: there may be more than Python has stack for."""
+        """A chain of lets, iteratively: chains may be longer than Python's stack."""
         scope, kept = self, list[tuple[str, Expr]]()
         while isinstance(stmt, Let):
             value = scope.expr(stmt.value)
@@ -178,7 +179,7 @@ class _Scope:
         return replace(self, values={**self.values, name: value})
 
     def _with_let(self, name: str, value: Expr) -> _Scope:
-        """``name`` stands for ``value``, which stays the same while it does."""
+        """With ``name`` bound to ``value``, which is invariant in the scope."""
         if any(isinstance(node, Load) for node in walk_expr(value)):
             return self
         whole = substitute(value, dict(self.lets))
@@ -218,11 +219,11 @@ def _names(expr: Expr) -> set[str]:
 
 
 def _short(loop: For, lower: Expr, upper: Expr) -> bool:
-    """Whether ``loop`` is worth writing out."""
+    """Whether unrolling ``loop`` pays."""
     if not (isinstance(lower, Literal) and isinstance(upper, Literal)):
         return False
-    turns = len(range(int(lower.value), int(upper.value), loop.step))
-    return turns * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT
+    trips = len(range(int(lower.value), int(upper.value), loop.step))
+    return trips * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT
 
 
 def block(stmts: list[Stmt]) -> Stmt:

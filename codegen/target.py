@@ -1,7 +1,7 @@
-"""A processor to compile for: what LLVM must know of it and what schedulers must, as one record.
+"""A processor to compile for: what LLVM and the schedulers need to know of it, as one record.
 
-Records of processors stand in ``codegen/machines/``. A record says what LLVM's tables do not
-(memory levels, cores, rates) and leaves to them what they do (features, and so vectors).
+Records of processors are in ``codegen/machines/``. A record has what LLVM's tables lack (memory
+levels, cores, rates); features and vectors follow from LLVM's tables.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TYPICAL = (Cache(32 * KIB), Cache(MIB), Cache(16 * MIB))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``name`` as users write it; ``llvm`` for emitters, ``machine``, one core, for schedulers;
-    ``cores``: threads of a program whose number nobody gives. Part of every cache key."""
+    """``name`` as users write it; ``llvm`` for emitters; ``machine``, one core, for schedulers;
+    ``cores``: threads of a program by default. Part of every cache key."""
 
     name: str
     llvm: LlvmTarget
@@ -55,11 +55,15 @@ def _is_rate(value: object, kind: type) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """A record: a processor as data.
+    """A record: a processor as data, which ``target=`` takes (docs/targets.md).
 
-    ``llvm``: LLVM's name of it, whose features it has, and ``more`` besides. ``caches``: smallest
-    first. ``rates``, where they are known, are fields of ``Machine``: those of ``RATES``. Raises
-    ``CompileError`` (WEFT-E0023) for what is no such thing.
+    ``name``: as users write it. ``architecture``: its family, ``weft.X86_64`` or ``weft.AARCH64``.
+    ``llvm``: LLVM's name of it, whose features it has, and ``more`` besides ("+dotprod,-bf16").
+    ``caches``: smallest first. ``cores``: threads of a program whose number nobody gives.
+    ``rates``, where they are known, those of ``RATES``: ``frequency`` in Hz, ``fma_latency`` in
+    cycles, ``fma_per_cycle`` and ``loads_per_cycle`` in vector instructions, ``memory_bandwidth``
+    in bytes per second, ``barrier`` in seconds, ``misses`` in cache lines. Raises ``CompileError``
+    (WEFT-E0023) for what is no such thing.
     """
 
     name: str

@@ -18,7 +18,7 @@ def mentions_any(form: Affine, names: Collection[str]) -> bool:
 
 
 def lowers(forms: Iterable[Affine], name: str) -> list[Expr]:
-    """What ``name`` is at least, for each of ``forms`` (each >= 0) that bounds it from below."""
+    """Lower bounds of ``name`` that ``forms`` (each >= 0) imply."""
     return [
         to_expr((form + _only(name, -c)).scaled(-1).plus(c - 1)) // c
         for form in forms
@@ -27,7 +27,7 @@ def lowers(forms: Iterable[Affine], name: str) -> list[Expr]:
 
 
 def uppers(forms: Iterable[Affine], name: str) -> list[Expr]:
-    """What ``name`` is below, for each of ``forms`` (each >= 0) that bounds it from above."""
+    """Exclusive upper bounds of ``name`` that ``forms`` (each >= 0) imply."""
     return [
         to_expr(form + _only(name, -c)) // -c + 1
         for form in forms

@@ -1,9 +1,9 @@
-"""Floors that a tile's loop decides.
+"""Floors that the loop over tiles decides.
 
     for t: for k in 384*t .. min(384*t + 384, K): … k // 384 …        k // 384  →  t
 
-Within a tile, a loop variable is its tile's first value and something that has a constant bound;
-where it begins at the greatest of several values, it is no less than each of them.
+A point loop's variable is the first value of its tile plus an offset below a constant; a lower
+bound that is a maximum bounds it by each operand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ranges = Mapping[str, Range]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A loop variable is ``first`` at least and less than ``size`` more."""
+    """A loop variable v with ``first`` <= v < ``first`` + ``size``."""
 
     first: Expr
     size: int
@@ -31,20 +31,20 @@ Starts = Mapping[str, Start]
 
 
 def start(lower: Expr, upper: Expr, ranges: Ranges, lets: Mapping[str, Expr]) -> Start | None:
-    """What ``lower`` and ``upper``, in terms of the names bound around and of ``lets``, say of a
-    loop variable; None where the distance between them has no constant bound."""
+    """``Start`` of a loop variable with these bounds, in terms of names around and of ``lets``;
+    None if their distance has no constant bound."""
     first, end = substitute(lower, dict(lets)), substitute(upper, dict(lets))
     known: list[Start] = []
-    for begin in _all_of("max", first):  # the variable is no less than any of them
+    for begin in _all_of("max", first):  # each operand is a lower bound
         if isinstance(begin, Literal):
-            continue  # a range says as much
+            continue  # ranges cover this case
         sizes = [bounds(simplify(e - begin, ranges), ranges)[1] for e in _all_of("min", end)]
         known += (Start(begin, size) for size in sizes if size is not None and size > 0)
     return min(known, key=lambda found: found.size, default=None)
 
 
 def _all_of(which: str, expr: Expr) -> list[Expr]:
-    """What ``expr`` is the least ("min") or the greatest ("max") of."""
+    """The operands of ``expr`` if it is a minimum ("min") or maximum ("max")."""
     match expr:
         case Apply(op, (left, right)) if op == which:
             return _all_of(which, left) + _all_of(which, right)

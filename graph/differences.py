@@ -24,8 +24,8 @@ from math import prod
 import numpy as np
 
 from weft.graph.access_pattern import extent
+from weft.graph.axes import tensor_of
 from weft.graph.correlation import at_most, is_sum, variables
-from weft.graph.places import tensor_of
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node, with_makers
 from weft.ir.operator_graph import Graph, Node

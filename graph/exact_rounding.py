@@ -19,12 +19,12 @@ from math import frexp
 
 import numpy as np
 
+from weft.graph.axes import tensor_of
 from weft.graph.correlation import is_sum
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.factors import factors
 from weft.graph.fixed_point import shifted
 from weft.graph.known import Constants, NotIntegral, elements
-from weft.graph.places import tensor_of
 from weft.graph.rebuild import fresh_name
 from weft.graph.split_node import with_makers
 from weft.ir import dtypes

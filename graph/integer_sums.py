@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from weft.graph.axes import tensor_of
 from weft.graph.correlation import at_most, is_sum, variables
 from weft.graph.factors import MAX_NODES, times
 from weft.graph.known import elements
-from weft.graph.places import tensor_of
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node, with_makers
 from weft.ir import dtypes

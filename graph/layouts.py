@@ -88,11 +88,11 @@ class _Costs:
 def _cut(costs: _Costs, keys: list[Key], before: set[Key]) -> set[Key]:
     """Those of ``keys`` whose results should have channels last: one side of a minimum cut. Of
     results of earlier parts, those in ``before`` have channels last."""
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[Key | str] = nx.DiGraph()
     graph.add_nodes_from((_AS_IS, _CHANNELS_LAST))
     open_ = {key for key in keys if key in costs.channels_last}
 
-    def pay(one: object, other: object, cost: float) -> None:
+    def pay(one: Key | str, other: Key | str, cost: float) -> None:
         """``cost``, where ``one`` is as_is and ``other`` moved."""
         if cost > 0 and one != other:
             known = graph.get_edge_data(one, other, {"capacity": 0.0})["capacity"]
@@ -102,7 +102,7 @@ def _cut(costs: _Costs, keys: list[Key], before: set[Key]) -> set[Key]:
         item = costs.items[key]
         read = {r.source for r in item.reads if r.source is not None}
         sources, others = read & open_, read & before
-        place: object = key if key in open_ else _AS_IS
+        place: Key | str = key if key in open_ else _AS_IS
         as_is = costs.of(item, others)
         moved = costs.of(item, {key, *sources, *others})
         if key in open_:
@@ -119,7 +119,7 @@ def _cut(costs: _Costs, keys: list[Key], before: set[Key]) -> set[Key]:
 def _gains(costs: _Costs, chosen: set[Key]) -> Iterator[tuple[Key, float]]:
     """For each of ``chosen``, the estimated speedup of all operations around its connected
     component of results with channels last."""
-    graph = nx.Graph()
+    graph: nx.Graph[Key] = nx.Graph()
     graph.add_nodes_from(chosen)
     readers: dict[Key, set[Key]] = {}
     for key, item in costs.items.items():

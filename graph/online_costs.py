@@ -17,7 +17,7 @@ from weft.graph.access_pattern import extent
 from weft.graph.correlation import variables
 from weft.graph.exponentials import Family, Sum
 from weft.graph.fusion_rules import size_text
-from weft.graph.in_blocks import Blocks
+from weft.graph.online_blocks import Blocks
 from weft.graph.whole_program import WholeProgram, computed, reduces, sources
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Load, Var, walk
@@ -28,7 +28,7 @@ STEP = 64  # block sizes are multiples of this: a few vectors
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Context:
     """What surrounds a family. ``alone``: operations that compute x for it alone, up to the first
     sums, if one of the family's sums is a product with x as an operand. ``between``: operations
     that compute factors of its sums from others of its results."""
@@ -37,13 +37,13 @@ class Around:
     between: frozenset[Operation]
 
 
-def around(family: Family, program: WholeProgram) -> Around | None:
+def context_of(family: Family, program: WholeProgram) -> Context | None:
     """What surrounds ``family``; None if terms of one of its sums depend on another."""
     between = _between(family, program)
     if between is None:
         return None
     alone = _alone(family, program) if any(map(_is_product, family.sums)) else frozenset()
-    return Around(alone, between)
+    return Context(alone, between)
 
 
 def _is_product(s: Sum) -> bool:
@@ -97,19 +97,19 @@ def _elements(operation: Compute) -> int:
 
 
 def choose(
-    family: Family, near_by: Around | None, machine: Machine, *, cut: bool = False
+    family: Family, context: Context | None, machine: Machine, *, cut: bool = False
 ) -> tuple[Blocks | None, str]:
     """The blocks in which ``family`` moves fewer bytes, if there are any, and, for people, why.
 
     ``cut``: constants rule some of x out, which is not computed where it is used as it is made.
     """
-    if near_by is None:
+    if context is None:
         return None, "whole rows, since terms of one sum depend on another"
     m = family.maximum
     length = constant_size(m.axis.extent)
     if length is None:
         return None, "whole rows, since how long they are is not known"
-    scores = _scores(family, near_by.alone)
+    scores = _scores(family, context.alone)
     row, l2 = length * m.fold.dtype.itemsize, machine.l2
     if scores is None:
         why = f"each of {size_text(row)}" if 2 * row <= l2 else ""

@@ -341,7 +341,7 @@ class _Partitioner:
     def _ordered(self, groups: list[list[int]]) -> list[list[int]]:
         """``groups`` in an order in which they can run, close to that of the nodes."""
         home = {node: g for g, group in enumerate(groups) for node in group}
-        quotient = nx.DiGraph()
+        quotient: nx.DiGraph[int] = nx.DiGraph()
         quotient.add_nodes_from(range(len(groups)))
         quotient.add_edges_from((home[a], home[b]) for a, b in self._edges() if home[a] != home[b])
         if not nx.is_directed_acyclic_graph(quotient):

@@ -138,7 +138,7 @@ def _is_function(scop: Scop, coordinate: int, uses: Sequence[Use], around: Seque
             _iteration(scop, s, [affine(access.indices[coordinate])])
         )
         found = reached if found is None else found.union(reached)
-    return found is not None and bool(found.is_single_valued())
+    return found is not None and found.is_single_valued()
 
 
 def _distance(loop: Loop, statement: Statement, access: Access, coordinate: int) -> int | None:

@@ -170,7 +170,7 @@ class _Direct:
             if any(write[0] is other[0] for other in writes[:number]):
                 return False
             union = union.union(self._touched(write).to_union_map())
-        return bool(union.is_injective())
+        return union.is_injective()
 
     def before(self, source: Use, sink: Use, pairs: isl.Map) -> bool:
         """Whether the tree runs all ``pairs`` in order."""

@@ -76,7 +76,7 @@ class Unchanged:
             if not part.is_subset(left):
                 return False
             left = left.subtract(part).coalesce()
-        return bool(left.is_empty())
+        return left.is_empty()
 
     def statement(self, name: str) -> bool:
         """Whether the statement ``name`` of the transformed Scop is (part of) an unchanged one."""

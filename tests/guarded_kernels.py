@@ -32,7 +32,9 @@ from weft.codegen.llvm.program import emit_program
 from weft.codegen.llvm.target import host_target
 from weft.codegen.objects.native_library import NativeProgram
 from weft.codegen.rebuild import map_children
-from weft.driver.kernel_code import LoweredKernel, kernel_machine_code, lower_loops
+from weft.driver.assemble import Assembly
+from weft.driver.compiler import lower_loops, machine_code
+from weft.driver.lowered import Lowered
 from weft.driver.options import Options
 from weft.ir.dtypes import as_dtype
 from weft.ir.errors import CallError
@@ -147,11 +149,12 @@ def _without(
 # ---- running ------------------------------------------------------------------------------------
 
 
-def lowered_for(kernel: LoopKernel, threads: int) -> LoweredKernel:
+def lowered_for(kernel: LoopKernel, threads: int) -> Lowered:
     """``kernel`` in loop IR for ``threads``, without falling back to serial code."""
     options = Options(cache=False, workers=0, texts=False, threads=threads)
     lowered = lower_loops(kernel.lowered, options)
-    assert not lowered.fallback, lowered.fallback
+    fallbacks = [code.fallback for code in lowered.distinct]
+    assert not any(fallbacks), fallbacks
     return lowered
 
 
@@ -159,12 +162,13 @@ class GuardedKernel:
     """``lowered``, which is for ``threads``, to run in guarded memory."""
 
     def __init__(
-        self, lowered: LoweredKernel, threads: int, change: Change = lambda program: program
+        self, lowered: Lowered, threads: int, change: Change = lambda program: program
     ) -> None:
         found = apart(exposed(lowered.program, threads))
         self.rooms, self.threads = found.rooms, threads
         program = change(found.program)
-        self.compiled = kernel_machine_code(replace(lowered, program=program), host_target())
+        changed = replace(lowered, assembly=Assembly(program))
+        self.compiled = machine_code(changed, host_target())
         self.native = NativeProgram(self.compiled.objects, self.compiled.entry)
 
     def run(self, arguments: Sequence[Any], *, at_end: bool) -> None:
@@ -287,7 +291,7 @@ MUTANTS: tuple[tuple[str, Change], ...] = (
 
 
 @cache
-def one_thread(name: str) -> LoweredKernel:
+def one_thread(name: str) -> Lowered:
     """What is broken in several ways is lowered once."""
     benchmark = SUITE[name]
     return lowered_for(benchmark.make(as_dtype(benchmark.dtype)), 1)

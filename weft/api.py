@@ -11,8 +11,8 @@ import onnx
 
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.codegen.target import Cpu
-from weft.driver.compiler import cluster_scops, lower_graph, no_such_cluster
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_graph, lower_loops, no_such_cluster
+from weft.driver.graph_front import cluster_scops
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
@@ -36,8 +36,7 @@ from weft.polyhedral.schedule_loops import schedule_loops as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.executable import Executable
-from weft.verify.verify_full import compile_and_verify
-from weft.verify.verify_kernel import compile_and_verify_kernel
+from weft.verify.verify_full import compile_and_verify, compile_and_verify_kernel
 
 Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quantized
 
@@ -53,6 +52,12 @@ def compile(
 ) -> Executable | Model | Accelerated:
     """``source`` as something callable.
 
+    ::
+
+        x = weft.placeholder((weft.var("n"),), "float32", name="x")
+        double = weft.compile(weft.compute(x.shape, lambda i: 2 * x[i], name="y"))
+        double(np.ones(3, np.float32))  # array([2., 2., 2.], dtype=float32)
+
     ``source`` is a loop kernel (see ``weft.kernel``), a tensor or a sequence of tensors (the
     outputs; inputs are the placeholders that they need, in the order in which those were created),
     a ``Program``, what ``quantize`` made, or an ONNX model: a path, bytes or a ``ModelProto``. An
@@ -62,12 +67,17 @@ def compile(
     ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
     a name that ``weft targets`` lists or LLVM knows, or a record of one's own (docs/targets.md).
     What cannot run here can be saved. Or an accelerator, "vta" or one of one's own
-    (``weft.accel``): an ``Accelerated``, whose parts for it are simulated.
+    (``weft.hardware``): an ``Accelerated``, whose parts for it are simulated.
     ``options``: what is not given in them is what the environment says (``weft.Options``).
     ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
     input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that
     ``weft.schedule(source)`` began, or some of ``weft.schedules(source)``, by name; what has none
-    is scheduled by Weft. Raises ``CompileError``.
+    is scheduled by Weft.
+
+    Raises ``CompileError``: WEFT-E0010 for another kind of ``source``, E0011 to E0017 for names,
+    sizes and arguments that do not go with it, and what each stage refuses (``weft.ir.errors`` has
+    the ranges of codes): ``ExpressionError``, ``KernelError``, ``ModelError``,
+    ``UnsupportedError``, ``IllegalScheduleError``, ``BudgetError``.
     """
     named = isinstance(target, str) and target in MACHINES
     machine = machine_named(str(target), {}) if named else target
@@ -101,9 +111,12 @@ def quantize(
     """``source`` with its sums of products in 8-bit integers, for ``compile``.
 
     ``source``: tensors, a ``Program`` or an ONNX model whose shapes are fixed, by itself or by
-    ``shapes``. ``inputs`` by name, of one typical call or of several: what values they lead to
-    decides about scales, which are powers of two. Raises ``CompileError`` as ``compile`` does, and
-    ``CallError`` for inputs that do not fit, are not finite or all 0 (WEFT-E0640, E0641).
+    ``shapes``, input name -> shape. ``inputs`` by name, of one typical call or of several: what
+    values they lead to decides about scales, which are powers of two. ``options``: as ``compile``
+    has them, for the programs that find these values.
+
+    Raises ``CompileError`` as ``compile`` does, and ``CallError`` for inputs that do not fit, are
+    not finite or all 0 (WEFT-E0640, E0641).
     """
     if _is_onnx(source):
         return quantized(model_graph(source, shapes), inputs, options)
@@ -169,6 +182,8 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
 
     ``source``: what ``compile`` takes; for a loop kernel there is one, under its own name. Clusters
     are what Weft compiles into code of its own; ``compile(source, schedule=…)`` takes them back.
+    ``options``: the graph is partitioned for their target. Raises ``CompileError`` as ``compile``
+    does.
     """
     if isinstance(source, Kernel):
         return {source.scop.name: source.schedule()}
@@ -190,7 +205,14 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
 
 
 def schedule(source: Source, *, options: Options | None = None) -> Schedule:
-    """``source``, a loop kernel or what becomes one cluster, in its own order.
+    """``source``, a loop kernel or what becomes one cluster, in its own order: a value to change,
+    to print and to compile. ``options`` as ``schedules`` has them.
+
+    ::
+
+        s = weft.schedule(matmul).tile({"i": 32, "j": 32}).parallel("i_t")
+        print(s)  # the script that rebuilds it
+        s.compile()(A, B, C)
 
     Raises ``CompileError`` (WEFT-E0016) where there are several clusters: then ``schedules`` has
     them by name.
@@ -212,7 +234,8 @@ def _script_name(graph: Graph) -> str:
 
 
 class Stages:
-    """The texts of one compilation, stage by stage; ``str`` gives that of the stage asked for."""
+    """The ``texts`` of one compilation by stage; ``str`` gives that of ``stage``, by default of the
+    last. ``lower`` makes it."""
 
     def __init__(self, texts: Mapping[str, str], stage: str | None) -> None:
         self._texts = dict(texts)
@@ -225,7 +248,8 @@ class Stages:
         return tuple(self._texts)
 
     def as_text(self, stage: str | None = None) -> str:
-        """The program after ``stage``; ``CallError`` lists the stages there are."""
+        """The program after ``stage``, by default the one asked for. Raises ``CallError``
+        (WEFT-E0609), which lists the stages there are."""
         wanted = stage or self._stage
         if wanted not in self._texts:
             raise CallError(
@@ -249,8 +273,12 @@ def lower(
 ) -> Stages:
     """``source`` lowered as far as the host program, without machine code.
 
-    ``print(weft.lower(x, "scop"))`` shows one stage, ``weft.lower(x).stages`` lists them. Takes
-    what ``compile`` takes; open sizes of an ONNX model become symbols.
+    ``print(weft.lower(x, "scop"))`` shows one ``stage``, by default the last;
+    ``weft.lower(x).stages`` lists them. ``source``, ``target``, ``options`` and ``schedule`` as
+    ``compile`` takes them; open sizes of an ONNX model become symbols.
+
+    Raises ``CompileError`` as ``compile`` does, and ``CallError`` (WEFT-E0609) for a stage that
+    there is not.
     """
     chosen, given = replace(_chosen(target, options), texts=True), _given(schedule)
     if isinstance(source, Kernel):
@@ -261,7 +289,10 @@ def lower(
 
 
 def program(outputs: Tensor | Sequence[Tensor], *, name: str = "program") -> Program:
-    """The program that computes ``outputs`` from their placeholders, in order of creation."""
+    """The program ``name`` that computes ``outputs``, one tensor or several, from the placeholders
+    that they need, in order of creation. Raises ``CompileError`` (WEFT-E0010) for what is no
+    tensor.
+    """
     many = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     if not many or not all(isinstance(t, Tensor) for t in many):
         raise _no_source(outputs, "without a tensor" if not many else "of more than tensors")

@@ -51,7 +51,7 @@ def _decorator(
 def operator(definition: F, /) -> F: ...
 @overload
 def operator(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
-def operator(given: Any = None, /, *, replace: bool = False) -> Any:
+def operator(definition: Any = None, /, *, replace: bool = False) -> Any:
     """Register an operator: ``definition(*tensors, **attributes)`` returns tensor expressions.
 
     ::
@@ -60,36 +60,37 @@ def operator(given: Any = None, /, *, replace: bool = False) -> Any:
         def hard_mish(x: weft.Tensor) -> weft.Tensor:
             return weft.compute(x.shape, lambda *i: x[i] * …)
 
-    The function stays what it is: ``hard_mish(x)`` gives a tensor; handlers call it by its name,
-    or as ``name`` says, ``node.call("hard_mish", x)``. An optional input that is absent is None.
-    Raises ``CompileError``: WEFT-E0005 where the name is taken (see ``replace``), E0006 for what is
-    no function.
+    The function stays what it is: ``hard_mish(x)`` gives a tensor; handlers call it by its name, or
+    by ``name``, the first argument of the decorator: ``node.call("hard_mish", x)``. An optional
+    input that is absent is None. Raises ``CompileError``: WEFT-E0005 where the name is taken (with
+    ``replace=True`` this definition counts instead), E0006 for what is no function.
     """
-    return _decorator(given, replace, register_operator)
+    return _decorator(definition, replace, register_operator)
 
 
 @overload
 def graph_pass(function: F, /) -> F: ...
 @overload
 def graph_pass(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
-def graph_pass(given: Any = None, /, *, replace: bool = False) -> Any:
-    """Register a pass, a function from operator graph to operator graph, under its name or
+def graph_pass(function: Any = None, /, *, replace: bool = False) -> Any:
+    """Register a pass, a ``function`` from operator graph to operator graph, under its name or
     ``name``: ``Options(passes=("name",))`` has it run, before Weft's own. (A function alone needs
     no name: ``Options(passes=(function,))``.)
 
     Inputs and outputs stay; ``weft.GraphEdit`` has what most passes need. Raises ``CompileError``:
-    WEFT-E0005 where the name is taken (see ``replace``), E0006 for what is no function.
+    WEFT-E0005 where the name is taken (with ``replace=True`` this definition counts instead), E0006
+    for what is no function.
     """
-    return _decorator(given, replace, register_pass)
+    return _decorator(function, replace, register_pass)
 
 
 @overload
 def move(function: F, /) -> F: ...
 @overload
 def move(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
-def move(given: Any = None, /, *, replace: bool = False) -> Any:
-    """Register a step of schedules: a function of a ``weft.Schedule`` and of literals that gives
-    another one, or a tree (``weft/ir/schedule_tree.py``) for the same statements.
+def move(function: Any = None, /, *, replace: bool = False) -> Any:
+    """Register a step of schedules: a ``function`` of a ``weft.Schedule`` and of literals that
+    gives another one, or a tree (``weft/ir/schedule_tree.py``) for the same statements.
 
     ::
 
@@ -97,12 +98,13 @@ def move(given: Any = None, /, *, replace: bool = False) -> Any:
         def wavefront(s: weft.Schedule, outer: str, inner: str) -> weft.Schedule:
             return s.skew(inner, outer).skew(outer, inner).parallel(inner)
 
-    It is a method of every schedule, ``s.wavefront("t", "i")``, and one step of its script. What
-    it gives is proved as any step is, against the dependences of the program; what it asks for
-    itself, it refuses by raising ``weft.IllegalScheduleError``. Raises ``CompileError``:
-    WEFT-E0005 where the name is taken, E0006 for what cannot be a method.
+    It is a method of every schedule, ``s.wavefront("t", "i")``, under its own name or ``name``, and
+    one step of its script. What it gives is proved as any step is, against the dependences of the
+    program; what it asks for itself, it refuses by raising ``weft.IllegalScheduleError``. Raises
+    ``CompileError``: WEFT-E0005 where the name is taken (with ``replace=True`` this definition
+    counts instead), E0006 for what cannot be a method.
     """
-    return _decorator(given, replace, register_move)
+    return _decorator(function, replace, register_move)
 
 
 def onnx_handler(
@@ -118,8 +120,8 @@ def onnx_handler(
             return node.call("hard_mish", node.input(0))
 
     ``NodeContext`` says what a handler sees of the node; it returns the node's results in order.
-    Raises ``CompileError``: WEFT-E0005 where there is a handler since that version, E0006 for what
-    names no operator of ONNX.
+    Raises ``CompileError``: WEFT-E0005 where there is a handler since that version (with
+    ``replace=True`` this one counts instead), E0006 for what names no operator of ONNX.
     """
     place = calling(1)
     named = isinstance(domain, str) and isinstance(op_type, str) and op_type
@@ -154,7 +156,8 @@ def register(
     A ``weft.Cpu`` is a processor for ``target="name"`` (and ``WEFT_TARGET``, ``weft targets``); a
     ``weft.Instruction`` is for ``Options(instructions=("name",))``; a ``weft.hardware.Accelerator``
     for ``target="name"``, and for files of its streams. Raises ``CompileError``: WEFT-E0005 where
-    the name is taken (see ``replace``), E0006 for another kind of thing.
+    the name is taken (with ``replace=True`` this record counts instead), E0006 for another kind of
+    thing.
     """
     place = calling(1)
     for kind, enter in _RECORDS.items():

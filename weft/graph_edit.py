@@ -89,9 +89,11 @@ class GraphEdit:
         self, op: str | Definition, *operands: Value | np.ndarray | None, **attributes: Any
     ) -> Value:
         """The result of operator ``op``, a name or a definition with one result, on ``operands``:
-        values, arrays for new constants, None for an optional one that is absent.
+        values, arrays for new constants, None for an optional one that is absent. ``attributes``
+        are those of the operator.
 
-        Raises ``ExpressionError`` for operands and attributes that do not fit.
+        Raises ``ExpressionError`` for operands and attributes that do not fit, and ``CompileError``
+        (WEFT-E0340) for an operator of several results.
         """
         given = [self._value(operand) for operand in operands]
         inputs = tuple(value for value in given if value is not None)

@@ -17,11 +17,11 @@ import numpy as np
 
 from weft.accel.artifact import Artifact
 from weft.accel.disassembler import listing
+from weft.accel.execution_order import Order
+from weft.accel.normalise_scop import fold_scalar_constants
 from weft.accel.place import Offloaded
 from weft.accel.relocate import relocated
-from weft.accel.service import Order
 from weft.accel.timing import timing
-from weft.accel.without_names import known_numbers
 from weft.api import program
 from weft.ir.accelerator import (
     Accelerator,
@@ -62,8 +62,13 @@ Array = np.ndarray[Any, Any]
 
 
 class Simulated:
-    """A stream for an accelerator. Called with arrays it is simulated, exactly, and returns the
-    result; ``str`` is its disassembly."""
+    """A stream for an accelerator, which ``weft.hardware.compile`` makes. ``str`` is its
+    disassembly.
+
+    ``simulated(*arrays, **by_name)`` runs it in the simulator, exactly, and returns the result.
+    Made of what was ``offloaded``, the machine's ``semantics``, and the program's ``inputs``
+    without constants.
+    """
 
     def __init__(self, offloaded: Offloaded, semantics: Semantics, inputs: tuple[ArraySpec, ...]):
         self._offloaded, self._semantics, self._inputs = offloaded, semantics, inputs
@@ -75,7 +80,8 @@ class Simulated:
 
     def __call__(self, *arrays: Array, order: Order = "first", **by_name: Array) -> Array:
         """The result for the program's inputs, without those that are constants. ``order``: which
-        queue runs where several can: "first", "last", "turns", or a number for any.
+        queue runs where several can: "first", "last", "turns", or a random one by the
+        seed that it is.
 
         Raises ``CallError`` for arrays that do not fit.
         """
@@ -86,7 +92,7 @@ class Simulated:
 
     @cached_property
     def cycles(self) -> int:
-        """What it takes by the costs of its instructions (``accel/timing.py``)."""
+        """Cycles that it takes by the costs of its instructions (``accel/timing.py``)."""
         return timing(self.artifact.stream).cycles
 
     @property
@@ -96,13 +102,14 @@ class Simulated:
         return self._offloaded.tiling.mapped.least_cycles / self.cycles
 
     def check(self) -> None:
-        """Refuse the stream where it might do what it should not: ``accel/check.py``."""
+        """Refuse the stream where it might do what it should not (``accel/check.py``). Raises
+        ``StreamError``."""
         check_stream(self.artifact, self._semantics)
 
     def save(self, path: str | Path, *, base: int = 0) -> tuple[Path, Path, Path]:
-        """Write the stream, its manifest and the image of main memory, which is to lie from address
-        ``base`` on. Raises ``ArtifactError``, and ``StreamError`` (WEFT-E1048) where instructions
-        cannot say such addresses."""
+        """Write the stream to ``path``, and beside it its manifest and the image of main memory,
+        which is to lie from address ``base`` on; their paths. Raises ``ArtifactError``, and
+        ``StreamError`` (WEFT-E1048) where instructions cannot say such addresses."""
         return write_stream(relocated(self.artifact, self._semantics.analysed, base), path)
 
     def __str__(self) -> str:
@@ -140,6 +147,6 @@ def compile(
         fixed[name] = fitting(array, spec)
     named = isinstance(source, Program)
     name = whole.name if named else ", ".join(t.name for t in whole.outputs)
-    scop = known_numbers(lower(whole, name), fixed)
+    scop = fold_scalar_constants(lower(whole, name), fixed)
     found = offload(scop, target, fixed, buffers=2 if latency_hiding else 1)
     return Simulated(found, target.semantics, tuple(s for s in specs if s.name not in fixed))

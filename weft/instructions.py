@@ -62,7 +62,7 @@ def instruction(
     results and then steps of the sum, repeated along dims that it does not have; the accumulator is
     one over results. Without it, loops. ``cycles``: of one issue, above 0; ``registers``: how
     many hold accumulators and operands; ``rounds``: in words, how its results may differ from the
-    semantics'.
+    semantics'. ``name``: in reports, by default that of the function or tensor.
 
     Raises ``CompileError`` (WEFT-E0020) where the semantics or another argument are of another
     kind.
@@ -190,8 +190,12 @@ def _no_instruction(name: str, why: str) -> CompileError:
 
 @dataclass(frozen=True, slots=True)
 class Mappings:
-    """``statements``: for each of ``scop`` that folds into an element (of the others no instruction
-    computes anything), the mappings and what stood against others."""
+    """The loops of ``scop`` that ``instruction`` computes: ``weft.map_instruction``.
+
+    ``statements``: for each of ``scop`` that folds into an element (of the others no instruction
+    computes anything), the mappings and what stood against others. Iterating gives the mappings,
+    ``len`` their number, ``str`` both as text.
+    """
 
     scop: Scop
     instruction: Instruction
@@ -205,6 +209,7 @@ class Mappings:
 
     @property
     def refusals(self) -> tuple[str, ...]:
+        """What stood against other mappings, in words."""
         return tuple(r for mapped in self.statements.values() for r in mapped.refusals)
 
     def __str__(self) -> str:

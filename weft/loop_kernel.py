@@ -9,7 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from weft.driver.kernel_code import assumed, lower_loops
+from weft.driver.compiler import lower_loops
+from weft.driver.loop_front import assumed
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
@@ -26,16 +27,17 @@ from weft.runtime.arguments import arrange
 from weft.runtime.bound_call import BoundCall
 from weft.runtime.compiled import ArraySpec
 from weft.runtime.executable import Executable
-from weft.verify.verify_kernel import compile_and_verify_kernel
+from weft.verify.verify_full import compile_and_verify_kernel
 
 
 class Kernel(LoopFunction):
-    """A loop kernel.
+    """A loop kernel: ``weft.kernel`` makes it of a ``function``, with ``options`` of its own (None:
+    what the environment says).
 
     ``kernel(*arguments, **by_name)`` compiles on the first call, for all sizes, and works in
-    place: arrays that the function writes are overwritten in the caller's memory. Raises
-    ``CompileError`` on the first call, ``CallError`` for arguments that do not fit, and
-    ``ExecutionError`` where a data-dependent index is out of range.
+    place: arrays that the function writes are overwritten in the caller's memory, of the dtypes and
+    shapes that the signature declares. Raises ``CompileError`` on the first call, ``CallError`` for
+    arguments that do not fit, and ``ExecutionError`` where a data-dependent index is out of range.
     """
 
     def __init__(self, function: Callable[..., Any], options: Options | None = None) -> None:
@@ -58,7 +60,8 @@ class Kernel(LoopFunction):
         executable(*arguments)
 
     def bind(self, /, *arguments: object, **by_name: object) -> BoundCall:
-        """A call of these arguments to make again and again: ``Executable.bind``."""
+        """A call of these ``arguments``, in order or ``by_name``, to make again and again, as
+        ``Executable.bind`` has it. Raises ``CallError``, and ``CompileError`` on the first use."""
         executable = self._executable or self._compiled()
         return executable.bind(*arrange(executable.inputs, arguments, by_name))
 
@@ -83,27 +86,34 @@ class Kernel(LoopFunction):
 
     @property
     def scop(self) -> Scop:
-        """Its affine statements, for the sizes for which no access is out of bounds."""
+        """Its affine statements, for the sizes for which no access is out of bounds. Raises
+        ``CompileError``."""
         if self._scop is None:
             self._scop = assumed(self.lowered.scop, Passes(self.options, self.__name__))
         return self._scop
 
     @property
     def options(self) -> Options:
+        """Those that it was made with, else what the environment says now."""
         return options_or_default(self._options)
 
     def compile(
         self, schedule: Schedule | None = None, *, options: Options | None = None
     ) -> Executable:
         """The kernel as an executable that takes the same arguments and returns the arrays that it
-        has overwritten; ``schedule``: one of this kernel's, instead of an automatic one."""
+        has overwritten.
+
+        ``schedule``: one of this kernel's, instead of an automatic one. ``options``: instead of the
+        kernel's own. Raises ``CompileError``: WEFT-E0015 where ``schedule`` is none.
+        """
         given = self.options if options is None else options_or_default(options)
         return compile_and_verify_kernel(self.lowered, given, _scheduled(schedule))
 
     def lower(
         self, schedule: Schedule | None = None, *, options: Options | None = None
     ) -> dict[str, str]:
-        """The text after each stage, without machine code."""
+        """Stage -> the text after it, without machine code; ``schedule`` and ``options`` as
+        ``compile`` has them. Raises ``CompileError``: WEFT-E0015 where ``schedule`` is none."""
         given = self.options if options is None else options_or_default(options)
         return lower_loops(self.lowered, given, _scheduled(schedule)).passes.texts
 
@@ -129,7 +139,9 @@ class Kernel(LoopFunction):
     def python(self, /, *arguments: Any, **by_name: Any) -> None:
         """Run the function itself, in Python: slow, and independent of the compiler.
 
-        Sizes of the signature are its global names; kernels that it calls run in Python too.
+        ``arguments``, in order or ``by_name``, are those of a call. Sizes of the signature are its
+        global names; kernels that it calls run in Python too. Raises ``CallError``: WEFT-E0605
+        where sizes do not fit.
         """
         specs = [ArraySpec(a.name, a.dtype, a.shape) for a in self.lowered.arguments]
         given: list[Any] = arrange(specs, arguments, by_name)
@@ -185,7 +197,7 @@ def kernel(*, options: Options | None = None) -> Callable[[Callable[..., Any]], 
 def kernel(
     function: Callable[..., Any] | None = None, /, *, options: Options | None = None
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
-    """Make a function of affine loops over arrays a kernel that is compiled for any sizes.
+    """Make ``function``, affine loops over arrays, a kernel that is compiled for any sizes.
 
     ::
 
@@ -198,7 +210,9 @@ def kernel(
                     A[i, j] /= A[j, j]
                 …
 
-    Nothing is read or compiled until it is called or asked for its parts.
+    ``@weft.kernel(options=…)`` compiles with these ``options``. Nothing is read or compiled until
+    the kernel is called or asked for its parts. Raises ``CompileError`` (WEFT-E0003) for what are
+    no options. docs/loop-kernels.md has the language.
     """
     if options is not None:
         options_or_default(options)

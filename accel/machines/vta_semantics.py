@@ -75,7 +75,8 @@ def _operand(place: int, mask: int) -> Callable[..., int]:
 
 
 def gemm(batch: int, block: int, at: Places) -> Function:
-    """Products of an input with the transposed weights, for each micro-operation in each turn."""
+    """Products of an input with the transposed weights, for each micro-operation in each
+    iteration."""
     dst, src, weight = at.dst, at.src, at.wgt
 
     def gemm(

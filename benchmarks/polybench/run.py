@@ -24,7 +24,7 @@ from weft.benchmarks.polybench.verify import Run, Verdict, fresh, verify
 from weft.benchmarks.report import geometric_mean
 from weft.benchmarks.timing import Contestant, interleaved_restored
 from weft.codegen.machines.host import host_machine
-from weft.driver.kernel_code import compile_kernel
+from weft.driver.compiler import compile_kernel
 from weft.ir.dtypes import as_dtype
 from weft.ir.errors import WeftError
 from weft.ir.scop import Scop

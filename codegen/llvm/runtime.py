@@ -43,11 +43,11 @@ from weft.codegen.llvm.float_mode import float_mode_ir
 
 MAX_WORKERS = 255
 SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call
-MISSED = 4  # launches that were not worth a wake-up each; together they are
-# Nanoseconds: a look that took so long gave the processor to somebody else, who needs it.
+MISSED = 4  # launches not worth a wake-up each that together are worth one
+# Nanoseconds: between two polls this far apart another thread ran on the processor.
 AWAY = 300_000
-IDLE = 2_000_000  # that workers without work look for some: twice a wake-up on a busy host
-PATIENCE = 20_000_000  # that threads of a launch look for each other, who are about to be done
+IDLE = 2_000_000  # nanoseconds that workers without work poll: twice a wake-up on a busy host
+PATIENCE = 20_000_000  # nanoseconds that threads of a launch poll for each other
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {

@@ -1,8 +1,7 @@
-"""What an emitter of LLVM IR must know about a processor, and LLVM as a library: IR → object code.
+"""What emitters of LLVM IR need to know of a processor, and LLVM as a library: IR → object code.
 
 ``LlvmTarget`` is plain data and part of every cache key. ``to_object`` verifies, optimises and
-assembles one module; ``native_library`` maps objects into this process. LLVM is imported when it is
-first needed: programs that are loaded run without it.
+assembles one module; ``native_library`` maps objects into this process.
 """
 
 from __future__ import annotations
@@ -10,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.architectures import architecture_of
-from weft.codegen.tile_permission import ask_for_tiles
+from weft.codegen.llvm.library import binding as llvm
 from weft.ir.errors import InternalError
-from weft.ir.interrupts import uninterrupted
 
 
 @dataclass(frozen=True, slots=True)
 class LlvmTarget:
     """``vector_bytes``: width of the vectors that kernels use; ``fma``: fused multiply-add in
-    hardware (without it the mathematical functions call the C library's ``fma``, which is right
-    and slow); ``half``: conversions between float16 and float32 in hardware."""
+    hardware (without it the mathematical functions call the C library's slow ``fma``); ``half``:
+    conversions between float16 and float32 in hardware."""
 
     triple: str
     cpu: str
@@ -38,23 +36,10 @@ class LlvmTarget:
 
 
 @cache
-def initialised() -> Any:
-    """LLVM's binding, ready to compile for any processor."""
-    with uninterrupted():
-        import llvmlite.binding as llvm
-
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    llvm.initialize_native_asmparser()
-    return llvm
-
-
-@cache
 def host_target() -> LlvmTarget:
     """The processor that runs this process."""
-    llvm = initialised()
     features = llvm.get_host_cpu_features()
-    if not ask_for_tiles():
+    if not request_amx():
         features.update({name: False for name in features if name.startswith("amx-")})
     has = {name for name, on in features.items() if on}
     triple = llvm.get_process_triple()
@@ -62,8 +47,8 @@ def host_target() -> LlvmTarget:
 
 
 def llvm_target(triple: str, cpu: str, features: Set[str], text: str = "") -> LlvmTarget:
-    """The processor that LLVM calls ``cpu`` and that has ``features``; ``text``: all that LLVM is
-    told of them, by default just these."""
+    """The processor ``cpu`` (LLVM's name) with ``features``; ``text``: the feature string for LLVM,
+    by default just these."""
     family = architecture_of(triple)
     return LlvmTarget(
         triple,
@@ -76,7 +61,7 @@ def llvm_target(triple: str, cpu: str, features: Set[str], text: str = "") -> Ll
 
 
 def lacking(target: LlvmTarget) -> tuple[str, ...]:
-    """What is missing here to run code for ``target``: features, or its triple; (): nothing."""
+    """What is missing here to run code for ``target``: features, or its triple."""
     host = host_target()
     if target.triple.split("-")[0] != host.triple.split("-")[0]:
         return (target.triple,)
@@ -94,18 +79,17 @@ class Inspected:
 def to_object(module_text: str, target: LlvmTarget) -> bytes:
     """Verified, optimised and assembled LLVM IR; ``InternalError`` if LLVM refuses it."""
     module, machine = _optimised(module_text, target)
-    return bytes(machine.emit_object(module))
+    return machine.emit_object(module)
 
 
 def inspect(module_text: str, target: LlvmTarget) -> Inspected:
-    """What ``to_object`` makes of ``module_text``, for people to read."""
+    """The optimised IR and the assembly of ``module_text``, for people."""
     module, machine = _optimised(module_text, target)
-    return Inspected(str(module), str(machine.emit_assembly(module)))
+    return Inspected(str(module), machine.emit_assembly(module))
 
 
-def _optimised(text: str, target: LlvmTarget) -> tuple[Any, Any]:
+def _optimised(text: str, target: LlvmTarget) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     """LLVM's module and target machine."""
-    llvm = initialised()
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
     )
@@ -122,9 +106,8 @@ def _optimised(text: str, target: LlvmTarget) -> tuple[Any, Any]:
     return module, machine
 
 
-def optimise(module: Any, machine: Any) -> None:
+def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     """LLVM's passes, in place, but for what the emitter decides: vectors, tiles, unrolling."""
-    llvm = initialised()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False
     tuning.slp_vectorization = False

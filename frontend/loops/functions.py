@@ -103,16 +103,19 @@ Shape = int | Sequence[int]
 
 
 def zeros(shape: Shape, dtype: DType = dtypes.float64) -> np.ndarray:
-    """An array of zeros: ``tmp = weft.zeros((N, M), weft.f64)``."""
+    """An array of zeros of ``shape``, a size or several, and ``dtype`` (float64), local to the
+    kernel that makes it: ``tmp = weft.zeros((N, M), weft.f64)``. Outside of kernels, NumPy's."""
     return np.zeros(shape, dtype.numpy)
 
 
 def ones(shape: Shape, dtype: DType = dtypes.float64) -> np.ndarray:
+    """An array of ones of ``shape`` and ``dtype``, as ``zeros`` makes one."""
     return np.ones(shape, dtype.numpy)
 
 
 def empty(shape: Shape, dtype: DType = dtypes.float64) -> np.ndarray:
-    """An array whose elements must be written before they are read."""
+    """An array of ``shape`` and ``dtype``, as ``zeros`` makes one, whose elements must be written
+    before they are read."""
     return np.empty(shape, dtype.numpy)
 
 

@@ -50,8 +50,8 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
-    """The statements of a kernel; its arguments in order, and the tensors that they are, which have
-    the same names but where those are no C identifiers."""
+    """The statements of a kernel, ``scop``; its ``arguments`` in order; and ``tensors``, which
+    these are, by the arguments' names: the same names but where those are no C identifiers."""
 
     scop: Scop
     arguments: tuple[Argument, ...]

@@ -17,7 +17,7 @@ from weft.ir.errors import ExpressionError, KernelError
 
 
 class LoopFunction:
-    """A function that is a loop kernel: what kernels inline when they call it."""
+    """A ``function`` that is a loop kernel: what kernels inline when they call it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -33,17 +33,19 @@ class LoopFunction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """``lines`` are those of the function alone, in UTF-8, whose bytes columns count; ``tree`` has
-    the line numbers of the file, and its columns less ``indent``."""
+    """The text of ``function``, which stands in ``file``. ``lines`` are those of the function
+    alone, in UTF-8, whose bytes columns count, with so many lines ``above`` them; ``tree`` has the
+    line numbers of the file, and its columns less ``indent``. ``captured``: what its closure holds.
+    ``names``: what each node assigns, by the node's id."""
 
     function: FunctionType
     file: str
     lines: tuple[bytes, ...]
     tree: ast.FunctionDef
     indent: int
-    above: int  # lines of the file above these
-    captured: dict[str, Any] = field(default_factory=dict)  # by the closure
-    names: dict[int, tuple[str, ...]] = field(default_factory=dict)  # that nodes, by id, assign
+    above: int
+    captured: dict[str, Any] = field(default_factory=dict)
+    names: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for node in reversed(list(ast.walk(self.tree))):  # parts come before the whole
@@ -60,6 +62,7 @@ class Source:
 
     @property
     def name(self) -> str:
+        """The function's."""
         return self.tree.name
 
     def where(self, node: ast.AST) -> str:
@@ -85,7 +88,8 @@ class Source:
         return " ".join(joined.decode(errors="replace").split())
 
     def meaning(self, name: str, default: Any = None) -> Any:
-        """What ``name`` is outside the function: in its closure, its module or Python itself."""
+        """What ``name`` is outside the function: in its closure, its module or Python itself; else
+        ``default``."""
         for names in (self.captured, self.function.__globals__, vars(builtins)):
             if name in names:
                 return names[name]
@@ -94,11 +98,14 @@ class Source:
     def error(
         self, code: str, node: ast.AST, what: str, *, why: str = "", hint: str = ""
     ) -> KernelError:
+        """The error ``code``, "E0161" say, at ``node``: ``what``, ``why`` and ``hint`` as
+        ``WeftError`` has them."""
         return KernelError(f"WEFT-{code}", what, where=self.where(node), why=why, hint=hint)
 
     def refuse(
         self, code: str, node: ast.AST, what: str, *, why: str = "", hint: str = ""
     ) -> NoReturn:
+        """Raises ``KernelError``: ``error(code, node, what, why=why, hint=hint)``."""
         raise self.error(code, node, what, why=why, hint=hint)
 
 

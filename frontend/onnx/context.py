@@ -30,14 +30,18 @@ class NodeContext(Protocol):
     """One ONNX node during import. All shapes are known: integers or size symbols."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The node's, as errors have it."""
+        ...
 
     @property
-    def op_type(self) -> str: ...
+    def op_type(self) -> str:
+        """The operator's, "Conv" say."""
+        ...
 
     @property
     def opset(self) -> int:
-        """Of the node's domain, as the model imports it."""
+        """The version of the node's domain that the model imports."""
         ...
 
     @property
@@ -46,11 +50,11 @@ class NodeContext(Protocol):
         ...
 
     def input(self, index: int) -> Value:
-        """A required input; ``ModelError`` where it is absent."""
+        """A required input, by number. Raises ``ModelError`` where it is absent."""
         ...
 
     def optional(self, index: int) -> Value | None:
-        """An input that may be absent or empty-named."""
+        """An input, by number, that may be absent or empty-named: then None."""
         ...
 
     def inputs(self, count: int) -> tuple[Value | None, ...]:
@@ -66,11 +70,12 @@ class NodeContext(Protocol):
         ...
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute as Python data: int, float, str, list, ndarray; ``default`` where absent."""
+        """Attribute ``name`` as Python data: int, float, str, list, ndarray; ``default`` where it
+        is absent."""
         ...
 
     def required(self, name: str) -> Any:
-        """An attribute that the operator must have; ``ModelError`` where absent."""
+        """An attribute that the operator must have. Raises ``ModelError`` where it is absent."""
         ...
 
     def static(self, value: Value) -> np.ndarray:
@@ -86,12 +91,13 @@ class NodeContext(Protocol):
         ...
 
     def constant(self, data: np.ndarray, dtype: DType | None = None) -> Value:
-        """A new constant."""
+        """A new constant: ``data``, converted to ``dtype`` where one is given."""
         ...
 
     def call(self, op: str | Definition, *inputs: Value | None, **attributes: Any) -> Any:
-        """Call an operator, by its name or its definition: its one result as a Value, several as a
-        tuple of Values."""
+        """Call operator ``op``, a name or a definition, on ``inputs`` (None: absent) with these
+        ``attributes``: its one result as a Value, several as a tuple of Values. Raises
+        ``ExpressionError`` where they do not fit."""
         ...
 
     def unsupported(self, reason: str) -> Exception:

@@ -26,6 +26,7 @@ from weft.ir.build import (
     minimum,
     reshape,
     scatter,
+    select,
     sqrt,
     sum,
 )
@@ -77,8 +78,11 @@ def max_pool_with_indices(
         at = [i - as_size(b) for i, b in zip(window.read(out, taps), window.before, strict=True)]
         inside = _inside(at, x.shape[2:], window, ceil_mode)
         flat = (n * as_size(x.shape[1]) + c) * total_size(x.shape[2:])
-        flat = flat + _flatten(at, x.shape[2:], column_major)
-        return max_with_index(x[(n, c, *at)], flat, taps, where=inside)
+        flat = flat + _flatten(at, x.shape[2:])
+        value, first = max_with_index(x[(n, c, *at)], flat, taps, where=inside)
+        if column_major:  # of equal elements, row-major order says which is the first
+            first = select(first < 0, first, _column_major(first, x.shape[2:]))
+        return value, first
 
     return computes((*x.shape[:2], *outputs), lambda *i: body(*i), name="max_pool_with_indices")  # type: ignore[return-value]
 
@@ -236,12 +240,25 @@ def _inside(
     return all_of(conditions) if conditions else None
 
 
-def _flatten(at: Sequence[Expr], sizes: Sequence[Size], column_major: bool) -> Expr:
+def _flatten(at: Sequence[Expr], sizes: Sequence[Size]) -> Expr:
     flat: Expr = literal(0)
-    pairs = list(zip(at, sizes, strict=True))
-    for index, size in reversed(pairs) if column_major else pairs:
+    for index, size in zip(at, sizes, strict=True):
         flat = flat * as_size(size) + index
     return flat
+
+
+def _column_major(flat: Expr, sizes: Sequence[Size]) -> Expr:
+    """``flat``, an index into images of ``sizes`` in row-major order, in column-major order."""
+    left, digits = flat, list[Expr]()
+    inside: Expr = literal(0)
+    step: Expr = literal(1)
+    for size in reversed(sizes):
+        digits.append(left % as_size(size))
+        left = left // as_size(size)
+    for digit, size in zip(reversed(digits), sizes, strict=True):
+        inside = inside + digit * step
+        step = step * as_size(size)
+    return left * step + inside
 
 
 def _count(

@@ -99,7 +99,7 @@ def _upper(scop: Scop, taken: isl.Set) -> Affine | None:
 def _holds(taken: isl.Set, bound: Affine) -> bool:
     space = taken.get_space()
     beyond = coordinate(space).sub(to_aff(bound, ("value",), space)).add_constant_val(-1)
-    return bool(taken.add_constraint(isl.Constraint.inequality_from_aff(beyond)).is_empty())
+    return taken.add_constraint(isl.Constraint.inequality_from_aff(beyond)).is_empty()
 
 
 def _not_negative(scop: Scop, size: Affine) -> Affine | None:

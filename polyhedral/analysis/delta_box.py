@@ -161,7 +161,7 @@ def _single(
 
 
 def _finite(value: isl.Val) -> int | None:
-    return int(value.to_python()) if value.is_int() else None
+    return value.to_python() if value.is_int() else None
 
 
 # ---- How far apart a loop runs the two ends of a pair of instances, as one expression over both.

@@ -150,13 +150,14 @@ def _add_statement(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
     """A read, the tuple ``own`` of its instances, what they touch and when; ``use``: of a read by a
-    statement in the initial order."""
+    statement in the initial order; ``box``: of a tensor's final values, where these are."""
 
     read: Read
     own: str
     touched: isl.Map
     time: isl.Map
-    use: Use | None
+    use: Use | None = None
+    box: isl.Set | None = None
 
 
 class _Problem:
@@ -166,7 +167,6 @@ class _Problem:
         """``initial``: ``times`` are of the initial order, in which all statements have a place."""
         self.scop = scop
         self.times = times
-        self.box: isl.Set | None = None  # the tensor's, where its final values are read
         self.reads: dict[str, _Reading] = {}  # by a tuple of its own
         self._writes: list[tuple[Statement, Access, bool]] = []
         self._place = {s.name: k for k, s in enumerate(scop.statements)} if initial else {}
@@ -185,19 +185,19 @@ class _Problem:
     def read_elements(self, read: Read, touched: isl.Map) -> None:
         own = encode("S", read.name)
         if own in self.times:
-            self._add(_Reading(read, own, touched, self.times[own], None))
+            self._add(_Reading(read, own, touched, self.times[own]))
 
     def read_finally(self, name: str) -> None:
         """Read every element after all instances.
 
         The tensor's bounds are left out until the end: accesses lie within them anyway.
         """
-        self.box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
-        box = isl.Set.universe(self.box.get_space())
+        box = tensor_box(self.scop, name).intersect_params(context_set(self.scop))
+        whole = isl.Set.universe(box.get_space())
         length = max((target_rank(t) for t in self.times.values()), default=1)
-        time = to_constants(box, [1] + [0] * (length - 1))
+        time = to_constants(whole, [1] + [0] * (length - 1))
         touched = isl.Map.identity(box.get_space().map_from_set())
-        self._add(_Reading(Read(name, FINAL), encode("A", name), touched, time, None))
+        self._add(_Reading(Read(name, FINAL), encode("A", name), touched, time, box=box))
 
     def solve(self) -> list[Flow]:
         """What the reads see, some of them in each part."""
@@ -257,8 +257,8 @@ class _Problem:
         for part in union_maps(found):
             reading = self.reads[source_identifier(part)]
             read, part = reading.read, with_source(part, reading.own)
-            if read.number == FINAL:
-                part = part.intersect_domain(self.box)
+            if reading.box is not None:
+                part = part.intersect_domain(reading.box)
                 if part.is_empty():
                     continue
             whole = part.to_union_map()

@@ -183,7 +183,7 @@ class Hyperplanes:
 def components(names: Sequence[str], dependences: Sequence[Dependence]) -> list[tuple[str, ...]]:
     """Strongly connected groups of statements, sources first, else in the order of ``names``."""
     place = {name: k for k, name in enumerate(names)}
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(names)
     graph.add_edges_from(
         (d.source.name, d.sink.name)

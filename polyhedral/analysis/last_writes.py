@@ -103,7 +103,7 @@ def _confirmed(uses: Uses, answer: Answer) -> bool | None:
 def _is_whole(uses: Uses, answer: Answer) -> bool:
     """Whether each read sees a write, or is said to see none."""
     written = answer.seen.intersect_domain(uses.writes.domain()).range().unwrap()
-    return bool(uses.reads.is_subset(written.union(answer.initial)))
+    return uses.reads.is_subset(written.union(answer.initial))
 
 
 class _Order:
@@ -151,14 +151,14 @@ class _Order:
         )
 
     def _is_earlier(self, seen: isl.UnionMap) -> bool:
-        return bool(seen.is_subset(self.written.union(self.contributed)))
+        return seen.is_subset(self.written.union(self.contributed))
 
     def _is_last(self, seen: isl.UnionMap) -> bool:
-        return bool(self._in_order(seen.apply_range(self.written.reverse())).is_empty())
+        return self._in_order(seen.apply_range(self.written.reverse())).is_empty()
 
     def _are_all(self, seen: isl.UnionMap) -> bool:
         missing = self.contributed.subtract(seen)
-        return bool(missing.is_subset(self.hidden(missing)))
+        return missing.is_subset(self.hidden(missing))
 
     def _is_initial(self, initial: isl.UnionMap) -> bool:
-        return bool(self.written.range().unwrap().intersect(initial).is_empty())
+        return self.written.range().unwrap().intersect(initial).is_empty()

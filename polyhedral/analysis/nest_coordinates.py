@@ -216,7 +216,7 @@ def trip_count(scop: Scop, tree: Tree, loop: str) -> int | None:
             return 0
         together = turns.reverse().apply_range(turns).deltas()
         most = together.max_val(coordinate(together.get_space()))
-    return int(most.to_python()) + 1 if most.is_int() else None
+    return most.to_python() + 1 if most.is_int() else None
 
 
 def _turns(scop: Scop, tree: Tree, loop: str) -> isl.Map | None:

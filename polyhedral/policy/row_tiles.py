@@ -426,7 +426,7 @@ def _sizes(tensor: Tensor) -> list[frozenset[str]]:
 def _within(small: Sequence[frozenset[str]], large: Sequence[frozenset[str]]) -> bool:
     """Whether each size of ``small`` can be matched with one of ``large`` that has at least its
     parameters."""
-    graph = nx.Graph()
+    graph: nx.Graph[tuple[str, int]] = nx.Graph()
     left = [("small", k) for k in range(len(small))]
     graph.add_nodes_from(left)
     for k, names in enumerate(small):
@@ -453,7 +453,7 @@ def rows_of(planner: Planner, group: Group, tensor: str, place: int = 0) -> dict
 
 def between(group: Group, names: Sequence[str]) -> list[str]:
     """``names``, and what lies on a dependence path between two of them."""
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(group.names)
     graph.add_edges_from((a.dependence.source.name, a.dependence.sink.name) for a in group.active)
     after = set(names).union(*(nx.descendants(graph, n) for n in names))

@@ -153,11 +153,12 @@ def _short(planner: Planner, group: Group, plane: Hyperplane) -> bool:
 
 
 def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:
-    """The hyperplanes that ``group`` may share, along the dims of its deepest statement."""
+    """The hyperplanes that ``group`` may share, along the open dims of its deepest statement: a
+    loop around statements that have none left orders nothing."""
     search = group.search()
     own = {n: candidates(planner, group, n) for n in group.names}
     anchor = max(group.names, key=lambda n: len(planner.free(group, n)))
-    for value in own[anchor]:
+    for value in map(Var, planner.free(group, anchor)):
         # Statements with a dim of that name, parts of one statement say, are asked for it first.
         asked = {n: sorted(exprs, key=value.__ne__) for n, exprs in own.items()}
         found = search.complete({anchor: value}, asked)

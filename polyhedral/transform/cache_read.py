@@ -62,8 +62,9 @@ def cache_read(
     share the buffer. It is stored with its dims in ``order`` (default: the tensor's), those in
     ``panels`` (dim → width) in panels, lanes innermost; ``pad`` fills what lies in the buffer but
     is not read with 0. The copy runs directly inside ``loop``, just before the first part that
-    reads, or where ``before`` or ``after`` a statement inside says. The buffer is called ``name``,
-    the statement ``copy_name``, its loops ``name_0``, ``name_1``, …, the last a vector loop.
+    reads, or where ``before`` or ``after`` a statement inside says. The buffer, in ``scope``
+    "local" or "register", is called ``name``, the statement ``copy_name``, its loops ``name_0``,
+    ``name_1``, …, the last a vector loop.
 
     Whether the copy is up to date where it is read, validation decides. Raises
     ``IllegalScheduleError``: WEFT-E0465 where there is nothing to copy, the reads are

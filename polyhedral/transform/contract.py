@@ -35,9 +35,9 @@ from weft.polyhedral.transform.scheduled import Scheduled, transformation
 def contract(
     scheduled: Scheduled, tensor: str, *, scope: Scope = "local", order: Seq[int] | None = None
 ) -> Scheduled:
-    """``tensor`` gets storage for one iteration of the loops around all of its accesses: of as many
-    of them, from outside, as none of its values passes from one iteration to another. Its dims are
-    stored in ``order`` (default: as they come).
+    """``tensor`` gets storage, in ``scope``, for one iteration of the loops around all of its
+    accesses: of as many of them, from outside, as none of its values passes from one iteration
+    to another. Its dims are stored in ``order`` (default: as they come).
 
     What one iteration touches along each dim is a window (``analysis.window``) whose size is the
     dim's new size; a dim of size 1 disappears. Where nothing becomes smaller, only the order does.

@@ -40,7 +40,8 @@ def pack(
     """The reads of ``tensor`` by ``statement`` go to a buffer made in each iteration of ``loop``
     ('': once), its dims in ``order``, each of ``panels`` (dim → width) in panels of that width.
 
-    Arguments and errors are those of ``cache_read``.
+    ``operand``, ``pad``, ``before``, ``after``, ``name``, ``scope`` and errors are those of
+    ``cache_read``.
     """
     return cache_read(
         scheduled,

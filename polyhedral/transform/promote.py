@@ -41,7 +41,7 @@ def promote(
     scope: Scope = "local",
     innermost: str | None = None,
 ) -> Scheduled:
-    """``tensor`` gets storage for one iteration of the loops ``outer`` only.
+    """``tensor`` gets storage, in ``scope``, for one iteration of the loops ``outer`` only.
 
     The dimension that the tile loop ``innermost`` runs over becomes the contiguous one.
 

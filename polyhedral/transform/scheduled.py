@@ -37,10 +37,11 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One transformation with its arguments; ``str`` gives the call as Python text."""
+    """One transformation, ``name``, with the ``text`` of its arguments; ``str`` gives the call as
+    Python has it."""
 
     name: str
-    text: str  # of the arguments
+    text: str
 
     def __str__(self) -> str:
         return f"{self.name}({self.text})"
@@ -52,13 +53,14 @@ class Scheduled:
 
     ``steps`` are the transformations that led here from ``start`` (None: from here): as a rule from
     ``original`` in its initial order, but a scheduler may begin with a tree of its own making.
+    ``notes``: what an automatic scheduler says about its choice.
     """
 
     original: Scop
     scop: Scop
     tree: Tree
     steps: tuple[Step, ...] = ()
-    notes: tuple[str, ...] = ()  # what an automatic scheduler says about its choice
+    notes: tuple[str, ...] = ()
     start: Scheduled | None = None
 
     def loops(self) -> tuple[Loop, ...]:
@@ -68,6 +70,7 @@ class Scheduled:
         )
 
     def loop(self, name: str) -> Loop:
+        """The loop called ``name``. Raises ``IllegalScheduleError`` (WEFT-E0450)."""
         found = next((loop for loop in self.loops() if loop.name == name), None)
         if found is None:
             known = [loop.name for loop in self.loops()]
@@ -75,6 +78,7 @@ class Scheduled:
         return found
 
     def tensor(self, name: str) -> Tensor:
+        """The tensor called ``name``. Raises ``IllegalScheduleError`` (WEFT-E0452)."""
         found = next((tensor for tensor in self.scop.tensors if tensor.name == name), None)
         if found is None:
             known = [tensor.name for tensor in self.scop.tensors]

@@ -21,8 +21,7 @@ from weft.codegen.architectures import X86_64
 from weft.codegen.llvm.target import lacking
 from weft.codegen.machines.named import target_named
 from weft.codegen.target import KIB, Cpu
-from weft.driver.compiler import lower_graph
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_graph, lower_loops
 from weft.driver.options import Options
 from weft.driver.targets import target_for, thread_count
 from weft.frontend.onnx.importer import import_model
@@ -132,7 +131,7 @@ def test_weights_are_packed_here_and_lie_as_the_target_wants(name: str) -> None:
     lowered = lower_graph(import_model(open_model(conv_net())[0]), options)
     prepare = lowered.assembly.prepare
     assert prepare is not None
-    made = interpret_program(prepare, [], dict(lowered.constants))
+    made = interpret_program(prepare, [], dict(lowered.source.constants))
     constants = dict(compiled.constants)
     compared = 0
     for buffer, expected in zip(prepare.outputs, made, strict=True):

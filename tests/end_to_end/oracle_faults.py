@@ -73,6 +73,27 @@ def _narrow_grid(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return rounding(reads[1].dtype) > 1e-4
 
 
+def _double_tanh_or_bfloat16(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _double_tanh(node, reads) or _bfloat16(node, reads)
+
+
+def _grouped(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return (attribute(node, "group") or 1) > 1
+
+
+def _logistic(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return bool(attribute(node, "post_transform") == b"LOGISTIC")
+
+
+def _one_sample(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    alone = reads[0].ndim > 1 and reads[0].size == reads[0].shape[1]
+    return bool(attribute(node, "training_mode")) and alone
+
+
+def _no_range(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return not reads[0].any()
+
+
 def _whole_image(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return not is_float(reads[0].dtype) or _narrow_grid(node, reads)
 
@@ -120,6 +141,10 @@ def _cubic_border(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _window_of_one(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(reads[0] == 1)
+
+
+def _double_or_one(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _double_window(node, reads) or _window_of_one(node, reads)
 
 
 def _first_norm(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -205,12 +230,13 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "LSTM": (_clipped, "does not clip what the last activation reads; aborts if empty"),
     "GridSample": (_cubic_border, "clamps each tap, not the coordinate"),
     "Attention": (_double_scaled, "takes the root of the scale in float32"),
+    "BatchNormalization": (_one_sample, "multiplies by 300 before it takes the mean off"),
     "GroupNormalization": (_double, "computes in float32"),
     "Shrink": (_double, "computes in float32"),
     "SVMClassifier": (_two_vectors, "chooses labels by the sign of one score"),
-    "BlackmanWindow": (_double_window, "has coefficients of float32"),
-    "HannWindow": (_double_window, "has coefficients of float32"),
-    "HammingWindow": (_double_window, "has coefficients of float32"),
+    "BlackmanWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
+    "HannWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
+    "HammingWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
     "MaxPool": (_dilated_same, "forgets dilations where it pads to the same size"),
     "AveragePool": (_dilated_same, "forgets dilations where it pads to the same size"),
     "LpPool": (_dilated_same, "forgets dilations where it pads to the same size"),
@@ -241,7 +267,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         "gives 1 - s or -s beside a single score; small probabilities are cut",
     ),
     "NonZero": (_scalar, "gives a scalar one dimension"),
-    "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
+    "DynamicQuantizeLinear": (_no_range, "has some scale for nothing but zeros"),
     "ReduceProd": (_whole, "multiplies whole numbers as floats, which hold no multiples of 2**32"),
     "ReduceMean": (_empty, "gives 0 for the mean of nothing, which ONNX leaves open"),
     "ReduceLogSumExp": (_whole, "cuts the logarithm of whole numbers before it adds their maximum"),
@@ -255,7 +281,7 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "Resize": (_cropped_by_scales, "ignores the region where it is given scales; cuts integers"),
     "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
-    "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
+    "DynamicQuantizeLinear": (_no_range, "has some scale for nothing but zeros"),
     "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
     "Attention": (_double_scaled, "takes the root of the scale in float32"),
@@ -269,13 +295,16 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "LRN": (_always, "takes the number of images for that of channels"),
     "LpPool": (_same_or_ceiled, "pads by less than nothing, or beyond the last window"),
     "MaxPool": (_indexed, "pads by less than nothing; counts indices within channels"),
+    "LogSoftmax": (_bfloat16, "takes the logarithm of a sum in bfloat16"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "QLinearMatMul": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "Adagrad": (_double_state, "takes 1 - alpha, and so on, in float32"),
     "Adam": (_double_state, "takes 1 - alpha, and so on, in float32"),
     "HardSwish": (_double, "takes a sixth for its float32"),
-    "Gelu": (_double_tanh, "has constants of float32"),
+    "Gelu": (_double_tanh_or_bfloat16, "has constants of float32; adds 1 in bfloat16"),
+    "ConvTranspose": (_grouped, "adds another group's bias"),
+    "LinearClassifier": (_logistic, "chooses labels by scores that came to 1"),
     "TreeEnsemble": (_transformed, "ignores post_transform"),
     "RNN": (_special_recurrence, "knows one direction and the default activations"),
     "GRU": (_special_recurrence, "knows one direction and the default activations"),

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import weft
-from weft.driver.compiler import cluster_scops
+from weft.driver.graph_front import cluster_scops
 from weft.frontend.onnx.importer import import_model
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.intervals import extents, ranges_of

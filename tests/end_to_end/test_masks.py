@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import weft
-from weft.driver.compiler import cluster_scops
+from weft.driver.graph_front import cluster_scops
 from weft.frontend.onnx.importer import import_model
 from weft.ir.named_isl import domain_set
 

@@ -14,7 +14,7 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.objects.native_library import NativeProgram
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.driver.cluster_code import nests
-from weft.driver.kernel_code import compile_kernel
+from weft.driver.compiler import compile_kernel
 from weft.driver.options import Options
 from weft.frontend.loops.lower import LoopKernel
 from weft.frontend.loops.signature import Argument

@@ -145,10 +145,10 @@ def swapped_operands(original: Any) -> Any:
 
 TRANSFORM = "weft.polyhedral.transform"
 BUGS: list[tuple[str, Callable[[], Graph], str, Break]] = [
-    ("fold", examples.dense, "weft.driver.compiler.fold_constants", after(constant_off)),
-    ("simplify", examples.dense, "weft.driver.compiler.simplify", after(constant_off)),
-    ("dead", examples.dense, "weft.driver.compiler.eliminate_dead", after(constant_off)),
-    ("outputs", examples.dense, "weft.driver.compiler.own_outputs", after(constant_off)),
+    ("fold", examples.dense, "weft.driver.graph_front.fold_constants", after(constant_off)),
+    ("simplify", examples.dense, "weft.driver.graph_front.simplify", after(constant_off)),
+    ("dead", examples.dense, "weft.driver.graph_front.eliminate_dead", after(constant_off)),
+    ("outputs", examples.dense, "weft.driver.graph_front.own_outputs", after(constant_off)),
     ("from_tensor_expr", examples.dense, "weft.polyhedral.lower_compute.Body",
      lambda body: lambda lets, results: body(lets, tuple(map(swapped_subtraction, results)))),
     ("coalesce", examples.dense, "weft.verify.verify_cluster.coalesce", after(swapped_in_scop)),

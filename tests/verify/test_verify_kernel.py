@@ -2,7 +2,6 @@
 
 # ruff: noqa: F821
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +9,16 @@ import pytest
 
 import weft
 from tests.frontend.loops.kernels import PROGRAMS
-from weft.driver import cluster_code, kernel_code
+from weft.codegen.optimise_kernel import PASSES
+from weft.driver import cluster_code
+from weft.driver.assemble import Assembly
+from weft.driver.compiler import machine_code
 from weft.driver.options import Options
 from weft.ir.errors import InternalError
+from weft.ir.loop_ir import Kernel
 from weft.ir.scalar_expr import literal
-from weft.verify import verify_kernel
+from weft.polyhedral.schedule_loops import schedule_loops
+from weft.verify import verify_program, verify_scop
 
 FULL = Options(verify="full", threads=1)
 
@@ -47,47 +51,63 @@ def _wrong_result(scheduled):
 
 
 def _broken_schedule(*args: object, **options: object):
-    return _wrong_result(SOUND["schedule"](*args, **options))
+    return _wrong_result(schedule_loops(*args, **options))
 
 
-def _broken_kernels(*args: object):
-    """Kernels that compute one element too few."""
-    kernels = SOUND["kernels"](*args)
-    smaller = replace(kernels[0].kernel, parameters=kernels[0].kernel.parameters)
-    body = replace(smaller.body, upper=smaller.body.upper - literal(1))
-    return (replace(kernels[0], kernel=replace(smaller, body=body)), *kernels[1:])
-
-
-SOUND: dict[str, Callable] = {
-    "schedule": cluster_code.schedule_loops,
-    "kernels": cluster_code.kernels_of,
-}
+def _broken_tail(kernel: Kernel) -> Kernel:
+    """A kernel that computes one element too few."""
+    return replace(kernel, body=replace(kernel.body, upper=kernel.body.upper - literal(1)))
 
 
 def test_a_schedule_that_changes_results_is_named(monkeypatch) -> None:
-    monkeypatch.setattr(cluster_code, "schedule_loops", _broken_schedule)
+    monkeypatch.setattr(verify_scop, "schedule", _broken_schedule)
     with pytest.raises(InternalError, match=r"E0920.*after pass schedule"):
         weft.compile(twice, options=FULL)
 
 
-def test_loops_that_change_results_are_named(monkeypatch) -> None:
-    monkeypatch.setattr(cluster_code, "kernels_of", _broken_kernels)
-    with pytest.raises(InternalError, match=r"E0920.*after pass program"):
+def test_a_schedule_that_is_given_is_interpreted_as_well(monkeypatch) -> None:
+    monkeypatch.setattr(cluster_code, "validate", lambda *_: None)
+    given = twice.schedule()
+    given = replace(given, scheduled=_wrong_result(given.scheduled))
+    with pytest.raises(InternalError, match=r"E0920.*after pass schedule"):
+        twice.compile(given, options=FULL)
+
+
+def test_a_pass_over_loops_that_changes_results_is_named(monkeypatch) -> None:
+    passes = [(n, _broken_tail if n == PASSES[-1][0] else p) for n, p in PASSES]
+    monkeypatch.setattr(verify_scop, "PASSES", passes)
+    with pytest.raises(InternalError, match=rf"E0920.*after pass {PASSES[-1][0]}"):
+        weft.compile(twice, options=FULL)
+
+
+def test_a_host_program_that_changes_results_is_named(monkeypatch) -> None:
+    optimised = cluster_code.optimise_kernel
+    monkeypatch.setattr(cluster_code, "optimise_kernel", lambda *a: _broken_tail(optimised(*a)))
+    with pytest.raises(InternalError, match=r"E0920.*after pass assemble"):
         weft.compile(twice, options=FULL)
 
 
 def test_code_that_changes_results_is_named(monkeypatch) -> None:
-    sound = verify_kernel.kernel_machine_code
-
     def broken(lowered, target):
-        with monkeypatch.context() as changed:
-            changed.setattr(cluster_code, "kernels_of", _broken_kernels)
-            options = replace(lowered.passes.options, cache=False)
-            return sound(kernel_code.lower_loops(lowered.kernel, options), target)
+        kernels = tuple(map(_broken_tail, lowered.program.kernels))
+        return machine_code(
+            replace(lowered, assembly=Assembly(replace(lowered.program, kernels=kernels))), target
+        )
 
-    monkeypatch.setattr(verify_kernel, "kernel_machine_code", broken)
+    monkeypatch.setattr(verify_program, "machine_code", broken)
     with pytest.raises(InternalError, match=r"E0920.*after pass llvm"):
         weft.compile(twice, options=FULL)
+
+
+def test_only_small_instances_are_interpreted() -> None:
+    @weft.kernel
+    def fixed(x: weft.f64[3000, 3000]):
+        for i in range(3000):
+            for j in range(3000):
+                x[i, j] = 0.0
+
+    with pytest.warns(weft.WeftWarning, match="fixed: not verified"):
+        fixed.compile(options=FULL)
 
 
 def test_what_has_no_small_instance_is_said() -> None:

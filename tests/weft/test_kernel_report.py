@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.driver.kernel_code import STRATEGIES
+from weft.driver.explain import STRATEGIES
 from weft.polyhedral.schedule_loops import STRATEGIES as CHOSEN
 
 

@@ -23,7 +23,7 @@ import weft.runtime.executable
 from tests.weft.small_models import MODELS, seeded_inputs
 from weft.benchmarks.polybench.run import SUITE
 from weft.codegen.llvm.target import host_target
-from weft.driver.kernel_code import kernel_machine_code, lower_loops
+from weft.driver.compiler import lower_loops, machine_code
 from weft.driver.options import Options
 from weft.ir.dtypes import as_dtype
 from weft.ir.errors import WeftWarning
@@ -54,7 +54,7 @@ def compiled_kernel(name: str, threads: int) -> Compiled:
     options = Options(cache=False, workers=0, threads=threads)
     lowered = lower_loops(benchmark.make(as_dtype(benchmark.dtype)).lowered, options)
     with patch.object(weft.driver.object_code, "to_object", lambda text, target: text.encode()):
-        return kernel_machine_code(lowered, host_target())
+        return machine_code(lowered, host_target())
 
 
 def all_digests() -> dict[str, dict[str, str]]:

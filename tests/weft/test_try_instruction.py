@@ -10,7 +10,7 @@ import weft
 from tests.weft.own_instructions import WIDE, fused, multiply
 from weft.codegen.llvm.target import host_target
 from weft.codegen.machines.host import host, host_machine
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_loops
 from weft.driver.targets import target_for, tried
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import For, walk

@@ -64,7 +64,7 @@ class Assembly:
     computes constants from constants and runs when compiling (None: there is nothing to do)."""
 
     main: Program
-    prepare: Program | None
+    prepare: Program | None = None
 
 
 def assemble(
@@ -238,7 +238,7 @@ def bind(
         for tensor in code.scheduled.scop.tensors:
             if tensor.scope == "global":
                 storage.setdefault(names[tensor.name], Storage(tensor.dtype, tensor.shape))
-        steps += _steps(code, names)
+        steps += launches(code, names)
     return steps, storage
 
 
@@ -252,14 +252,20 @@ def _names(cluster: Cluster, code: ClusterCode, alias: Mapping[str, str]) -> dic
     return names
 
 
-def _steps(code: ClusterCode, names: Mapping[str, str]) -> list[Step]:
+def launches(code: ClusterCode, names: Mapping[str, str]) -> list[Step]:
+    """Its kernels in order, on the buffers that ``names`` gives for its tensors, or of their
+    names."""
+
+    def named(tensors: Iterable[str]) -> Iterator[str]:
+        return (names.get(t, t) for t in tensors)
+
     return [
         Step(
             k.kernel,
-            tuple(names[t] for t in k.tensors),
-            frozenset(names[t] for t in k.reads),
-            frozenset(names[t] for t in k.writes),
-            frozenset(names[t] for t in k.again),
+            tuple(named(k.tensors)),
+            frozenset(named(k.reads)),
+            frozenset(named(k.writes)),
+            frozenset(named(k.again)),
         )
         for k in code.kernels
     ]

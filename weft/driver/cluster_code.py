@@ -1,4 +1,4 @@
-"""One cluster: tensor program → affine statements → legal schedule → kernels in loop IR."""
+"""Affine statements of a cluster or a loop kernel → legal schedule → kernels in loop IR."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.driver.passes import Passes
 from weft.driver.targets import thread_count
-from weft.graph.cluster_program import ClusterProgram
-from weft.ir.errors import CompileError, WeftWarning
+from weft.ir.errors import CompileError, IllegalScheduleError, WeftWarning
 from weft.ir.loop_ir import Kernel
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
@@ -20,19 +19,12 @@ from weft.ir.machine import Machine
 from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Leaf, Sequence, Tree, statements_below
 from weft.ir.scop import Scop, Tensor
-from weft.ir.scop_printer import scop_text
-from weft.ir.scop_verifier import verify as verify_scop
-from weft.polyhedral.assume_sizes import assume_in_bounds
-from weft.polyhedral.coalesce import coalesce
-from weft.polyhedral.contributing import contributing
-from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.policy.operand_panels import worth_aligning
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.unread import unread
 from weft.polyhedral.validation import validate
 
 
@@ -66,38 +58,20 @@ class ClusterCode:
     fallback: str = ""
 
 
-def cluster_scop(
-    cluster: ClusterProgram, constant: frozenset[int], name: str, passes: Passes
-) -> Scop:
-    """``cluster`` as affine statements; ``constant``: numbers of inputs whose data is known."""
-    lowered = passes.run(
-        "scop",
-        lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
-        show=scop_text,
-        verify=verify_scop,
-    )
-    assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
-    needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
-    scop = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
-    if passes.options.strict:
-        scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
-    passes.run("bounds", lambda: check_bounds(scop))
-    return scop
-
-
 def cluster_code(
-    scop: Scop, machine: Machine, passes: Passes, given: Scheduled | None = None
+    scop: Scop, name: str, machine: Machine, passes: Passes, given: Scheduled | None = None
 ) -> ClusterCode:
-    """The kernels of a cluster, in the order that the user has ``given`` or in Weft's own."""
+    """The kernels of a cluster or a loop kernel, in the order that the user has ``given`` or in
+    Weft's own. ``name``: what theirs begin with."""
     if given is not None:
-        scheduled, fallback = given_schedule(scop, given, passes), ""
-        kernels = kernels_of(scheduled, scop.name, passes, machine)
+        scheduled, fallback = _given(scop, given, passes), ""
+        kernels = kernels_of(scheduled, name, passes, machine)
     else:
-        scheduled, kernels, fallback = automatic_code(scop, machine, scop.name, passes)
+        scheduled, kernels, fallback = _automatic(scop, machine, name, passes)
     return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
 
 
-def automatic_code(
+def _automatic(
     scop: Scop, machine: Machine, name: str, passes: Passes
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
     """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
@@ -107,16 +81,61 @@ def automatic_code(
     while True:
         choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
         try:
-            scheduled = proved(scop, choose, passes)
+            scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             less = limits.after(error, scop, threads)
             if less is None:
-                scheduled = serial_schedule(scop, error, passes)
+                scheduled = _serial(scop, error, passes)
                 return scheduled, kernels_of(scheduled, name, passes, machine), str(error)
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def _proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
+    """The scheduler's choice, or the user's, which the checkers accept."""
+    scheduled = passes.run("schedule", choose, show=lambda s: print_schedule(s.tree))
+    passes.run("legality", lambda: prove(scop, scheduled))
+    return scheduled
+
+
+def _serial(scop: Scop, error: CompileError, passes: Passes) -> Scheduled:
+    """The statements as they are written, because of ``error``, with a warning."""
+    warnings.warn(
+        f"{scop.name}: serial schedule; no fusion, tiling or parallel loops\n{error}",
+        WeftWarning,
+        stacklevel=2,
+    )
+    serial = initial(scop)
+    passes.run("legality", lambda: prove(scop, serial))
+    return serial
+
+
+def _given(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
+    """The user's own schedule, checked once more; it must be of this very program."""
+    asked = given.original
+    if passes.options.strict:
+        given = replace(given, original=keep_order(asked), scop=keep_order(given.scop))
+    if given.original != scop:
+        raise CompileError(
+            "WEFT-E0015",
+            f"the schedule of {scop.name} is of another program",
+            hint="make it by weft.schedules of the same program, with the same options",
+        )
+    try:
+        return _proved(scop, lambda: given, passes)
+    except IllegalScheduleError as error:
+        if given.original != asked:  # it was legal while sums could be reordered
+            error.hint = "options.strict keeps sums in order: compile without it"
+        raise
+
+
+def prove(scop: Scop, scheduled: Scheduled) -> None:
+    """Raise unless the schedule is legal and computes what the Scop does."""
+    check_bounds(scheduled.scop)
+    check(scheduled.scop, scheduled.tree)
+    validate(scop, scheduled.scop, scheduled.tree)
 
 
 def kernels_of(
@@ -131,56 +150,9 @@ def kernels_of(
     )
 
 
-def given_schedule(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
-    """``given``, checked once more; it must be of this very program."""
-    if given.original != scop:
-        raise CompileError(
-            "WEFT-E0015",
-            f"the schedule of {scop.name} is of another program",
-            hint="make it by weft.schedules of the same program, with the same options",
-        )
-    made = passes.run("schedule", lambda: given, show=lambda s: print_schedule(s.tree))
-    passes.run("legality", lambda: prove(scop, made))
-    return made
-
-
 def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
     wanted = ("input", "constant") if role == "input" else (role,)
     return tuple(t for t in scop.tensors if t.role in wanted)
-
-
-def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
-    """``scop`` with the inputs of these numbers marked as constants."""
-    inputs = [t.name for t in scop.tensors if t.role == "input"]
-    known = {inputs[k] for k in constant}
-    tensors = (replace(t, role="constant") if t.name in known else t for t in scop.tensors)
-    return replace(scop, tensors=tuple(tensors))
-
-
-def proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
-    """The scheduler's choice, which the checkers accept."""
-    scheduled = passes.run("schedule", choose, show=lambda s: print_schedule(s.tree))
-    passes.run("legality", lambda: prove(scop, scheduled))
-    return scheduled
-
-
-def serial_schedule(scop: Scop, error: CompileError, passes: Passes) -> Scheduled:
-    """The statements as they are written, because of ``error``, with a warning."""
-    warnings.warn(
-        f"{scop.name}: serial schedule; no fusion, tiling or parallel loops\n{error}",
-        WeftWarning,
-        stacklevel=2,
-    )
-    serial = initial(scop)
-    passes.run("legality", lambda: prove(scop, serial))
-    return serial
-
-
-def prove(scop: Scop, scheduled: Scheduled) -> None:
-    """Raise unless the schedule is legal and computes what the Scop does."""
-    check_bounds(scheduled.scop)
-    check(scheduled.scop, scheduled.tree)
-    validate(scop, scheduled.scop, scheduled.tree)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 from weft.driver.cluster_code import ClusterCode
-from weft.driver.program_code import Lowered
-from weft.graph.partition import Cluster
+from weft.driver.guards import guards_of
+from weft.driver.lowered import Lowered
+from weft.graph.partition import Partition
 from weft.ir.errors import BudgetError
 from weft.ir.isl_context import exclusively
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.program import Aligned, Program
-from weft.ir.scalar_expr import Literal
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite
+from weft.ir.scalar_printer import python_text
 from weft.ir.schedule_printer import print_schedule
-from weft.ir.scop import Scop, Statement
+from weft.ir.scop import Access, Scop, Statement
 from weft.ir.scop_printer import tensor_text
 from weft.ir.size_arithmetic import text
 from weft.ir.tensor_expr import Size, constant_size
@@ -34,31 +37,44 @@ NOTES = {  # what passes over the graph say about nodes, by attribute
     "online": "sums of exponentials in blocks, where rows do not stay in a cache",
     "layout": "what is stored with its dimensions in another order, since that pays",
 }
+STRATEGIES = {  # those of ``schedule_loops``, in its order
+    "one loop": "statements that stream through the same memory share loops",
+    "matrix": "register tiles over cache tiles",
+    "stencil": "skewed tiles of time and rows",
+    "sweeps": "one time step after the other, statements share their rows",
+    "skewed unroll-and-jam": "a few rows, each behind the one before, unrolled and jammed",
+    "single": "each by itself, its best loop innermost",
+    "serial": "a loop that carries dependences, others inside it",
+    "source order": "its own loops, outer ones shared by threads where nothing crosses them",
+    "as written": "the loops of the source",
+}
+_GUARDED = ", if "  # in what the front end says of a statement: a condition on data follows
 
 
 def statistics(lowered: Lowered) -> dict[str, object]:
     """Counts and bytes of one compilation, as JSON data."""
     codes = [code for code in lowered.codes if code is not None]
-    unique = list({id(code): code for code in codes}.values())
-    main = lowered.assembly.main
-    return {
-        "operators": len(lowered.graph.nodes),
+    main, prepare = lowered.program, lowered.assembly.prepare
+    found: dict[str, object] = {
         "statements": sum(len(code.scheduled.original.statements) for code in codes),
         "clusters": len(codes),
-        "unique_clusters": len(unique),
+        "unique_clusters": len(lowered.distinct),
         "kernels": len(main.kernels),
         "launches": len(main.steps),
-        "prepared": len(lowered.assembly.prepare.steps) if lowered.assembly.prepare else 0,
-        "schedules_checked": len(unique),
-        "serial_fallbacks": sum(bool(code.fallback) for code in unique),
-        "arena_bytes": _constant(main),
-        "intermediate_bytes": intermediate_bytes(lowered.graph),
+        "prepared": len(prepare.steps) if prepare else 0,
+        "schedules_checked": len(lowered.distinct),
+        "serial_fallbacks": sum(bool(code.fallback) for code in lowered.distinct),
+        "arena_bytes": int(main.arena.value) if isinstance(main.arena, Literal) else None,
         "host": 0,
     }
-
-
-def _constant(program: Program) -> int | None:
-    return int(program.arena.value) if isinstance(program.arena, Literal) else None
+    graph = lowered.source.graph
+    if graph is None:
+        return found
+    return {
+        "operators": len(graph.nodes),
+        **found,
+        "intermediate_bytes": intermediate_bytes(graph),
+    }
 
 
 def intermediate_bytes(graph: Graph) -> int | None:
@@ -80,63 +96,93 @@ def _elements(shape: Sequence[Size]) -> int | None:
     return prod(size for size in sizes if size is not None) if None not in sizes else None
 
 
-Lines = list[str | Callable[[], list[str]]]
-"""Lines of a text, and what makes some when the text is asked for."""
-
-
 def explanation(lowered: Lowered) -> Callable[[], str]:
-    """Clusters with their statements, dependences and schedule, and every fusion decision; what
-    schedules cost, which takes most of the time, is worked out when this is called."""
-    return partial(_text, _explained(lowered))
+    """Clusters with their statements, dependences and schedule, and every fusion decision; all of
+    it is worked out when this is called. It does not keep the data of constants."""
+    return partial(_text, replace(lowered, source=lowered.source.without_data()))
 
 
 @exclusively
-def _text(lines: Lines) -> str:
-    made = (line if isinstance(line, str) else "\n".join(line()) for line in lines)
-    return "\n".join(made) + "\n"
+def _text(lowered: Lowered) -> str:
+    graph, parts = lowered.source.graph, lowered.source.partition
+    if graph is None or parts is None:
+        (code,) = lowered.distinct
+        lines = [*_kernel(code.scheduled.original), *_code(code)]
+        lines += cost_lines(code.scheduled, lowered.machine)
+        lines += [f"  {line}" for line in memory_lines(lowered.program)]
+    else:
+        lines = [f"{lowered.source.name}: {len(graph.nodes)} operators"]
+        lines += [*_clusters(lowered, parts), *_fusion(parts), *_notes(graph)]
+        lines += ["", *memory_lines(lowered.program)]
+    return "\n".join(lines) + "\n"
 
 
-def _explained(lowered: Lowered) -> Lines:
-    lines: Lines = [f"{lowered.graph.name}: {len(lowered.graph.nodes)} operators"]
+def _kernel(scop: Scop) -> list[str]:
+    """What a loop kernel is called with."""
+    lines = [f"{scop.name}({', '.join(scop.parameters)})", "  tensors"]
+    lines += [f"    {tensor_text(tensor)}" for tensor in scop.tensors]
+    guards = guards_of([scop])
+    if guards:
+        lines += ["  compiled for sizes with", *(f"    {guard.text}" for guard in guards)]
+    return lines
+
+
+def _clusters(lowered: Lowered, parts: Partition) -> list[str]:
+    """The clusters of a graph in order, those that share their code explained once."""
+    lines: list[str] = []
     seen: dict[int, str] = {}
     estimated = 0
-    for cluster, code in zip(lowered.partition.clusters, lowered.codes, strict=True):
-        lines += ["", f"{cluster.name}: {', '.join(_node(n) for n in cluster.nodes)}"]
-        new = code is not None and id(code) not in seen
-        lines += _cluster(cluster, code, seen)
-        if new and code is not None:
+    for cluster, code in zip(parts.clusters, lowered.codes, strict=True):
+        lines += ["", f"{cluster.name}: {', '.join(map(_node, cluster.nodes))}"]
+        if code is None:
+            lines += ["  a view: no code, no memory"]
+        elif id(code) in seen:
+            lines += [f"  the same code as {seen[id(code)]}"]
+        else:
+            seen[id(code)] = cluster.name
             estimated += len(code.scheduled.scop.statements)
             told = cost_lines if estimated <= ESTIMATED else _without_costs
-            lines += [partial(told, code.scheduled, lowered.machine)]
-    lines += ["", "why neighbouring operators were or were not fused"]
-    lines += [
-        f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
-        for d in lowered.partition.decisions
-    ]
-    for attribute, title in NOTES.items():
-        noted = [n for n in lowered.graph.nodes if attribute in n.attributes]
-        lines += ["", title, *(f"  {n.name}: {n.attributes[attribute]}" for n in noted)]
-    return [*lines, "", *memory_lines(lowered.assembly.main)]
+            lines += [*_code(code), *told(code.scheduled, lowered.machine)]
+    return lines
 
 
 def _node(node: Node) -> str:
     return f"{node.name} ({node.op})"
 
 
-def _cluster(cluster: Cluster, code: ClusterCode | None, seen: dict[int, str]) -> list[str]:
-    if code is None:
-        return ["  a view: no code, no memory"]
-    if id(code) in seen:
-        return [f"  the same code as {seen[id(code)]}"]
-    seen[id(code)] = cluster.name
-    lines = ["  statements"]
-    lines += [f"    {statement_line(s)}" for s in code.scheduled.original.statements]
-    lines += ["  dependences"]
-    lines += [f"    {line}" for line in dependence_lines(code.scheduled.original)]
+def _fusion(parts: Partition) -> list[str]:
+    made = (
+        f"  {d.producer} -> {d.consumer}: {'fused' if d.fused else 'apart'}: {d.reason}"
+        for d in parts.decisions
+    )
+    return ["", "why neighbouring operators were or were not fused", *made]
+
+
+def _notes(graph: Graph) -> list[str]:
+    lines: list[str] = []
+    for attribute, title in NOTES.items():
+        noted = [n for n in graph.nodes if attribute in n.attributes]
+        lines += ["", title, *(f"  {n.name}: {n.attributes[attribute]}" for n in noted)]
+    return lines
+
+
+def _code(code: ClusterCode) -> list[str]:
+    """Statements, what is not known before data are, dependences and the schedule."""
+    scop = code.scheduled.original
+    lines = ["  statements", *(f"    {statement_line(s)}" for s in scop.statements)]
+    lines += _data_dependent(scop)
+    lines += ["  dependences", *(f"    {line}" for line in dependence_lines(scop) or ["none"])]
     lines += ["  schedule, checked against every dependence"]
     if code.fallback:
         lines += [f"    serial, because: {code.fallback}"]
+    lines += [f"    {_in_words(note)}" for note in code.scheduled.notes]
     return lines + schedule_lines(code.scheduled)
+
+
+def _in_words(note: str) -> str:
+    """``matrix: S0, S1`` with what that strategy does."""
+    strategy = note.partition(": ")[0]
+    return f"{note}  ({STRATEGIES[strategy]})" if strategy in STRATEGIES else note
 
 
 def schedule_lines(scheduled: Scheduled) -> list[str]:
@@ -205,3 +251,39 @@ def memory_lines(program: Program) -> list[str]:
     if copied:
         lines.append(f"copied where they begin within a line: {', '.join(copied)}")
     return lines
+
+
+def _data_dependent(scop: Scop) -> list[str]:
+    """Accesses of which some subscripts are data: each may touch any element that has the others.
+    Statements under a condition on data: in the dependences they do what they may do."""
+    found = [
+        f"    {s.name}: {verb} {_element(s, access)}"
+        for s in scop.statements
+        for verb, accesses in (("may read", s.reads), ("may write", s.writes))
+        for access in accesses
+        if access.may
+    ]
+    if found:
+        why = "any element that the other subscripts allow; checked at run time"
+        found = [f"  depends on data: {why}", *found]
+    guarded = [
+        f"    {s.name}: only if {guard}"
+        for s in scop.statements
+        if s.origin is not None and (guard := s.origin.source.partition(_GUARDED)[2])
+    ]
+    if guarded:
+        found += ["  runs everywhere, changes elements where data say so", *guarded]
+    return found
+
+
+def _element(s: Statement, access: Access) -> str:
+    """``A[p[i], j]``, the operands of ``s`` in its subscripts written out."""
+
+    def operand(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and isinstance(node.source, int):
+            return Var(_element(s, s.reads[node.source]), node.dtype)
+        return None
+
+    indices = access.body_indices if access.may else access.indices
+    shown = ", ".join(python_text(rewrite(index, operand)) for index in indices)
+    return f"{access.tensor}[{shown}]" if indices else access.tensor

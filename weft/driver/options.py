@@ -50,35 +50,56 @@ def _said(name: str, default: Any, variable: str = "") -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Fields that are not given are what the environment says, if it does.
+    """What may be chosen about a compilation: ``weft.compile(x, options=weft.Options(threads=1))``.
+
+    The environment variable of its name, ``WEFT_STRICT`` say, is the default of a field where there
+    is one; the defaults named here are those without it.
+
+    *The code.* ``target``: the processor, a name that ``weft targets`` lists or LLVM knows, or a
+    ``weft.Cpu`` ("host"). ``instructions``: of the target besides its own, what
+    ``weft.instruction`` made or the names of registered ones. ``strict``: keep the order of every
+    sum, and denormals; the same bits at any number of threads (False). ``winograd``: convolutions
+    by fewer multiplications (Winograd 1980; Lavin and Gray 2016), "on" or "off"; ``memory``: bytes
+    that one of them may take for intermediates (None: any number). ``online``: long sums of
+    exponentials in blocks (the online softmax of Milakov and Gimelshein 2018), "on" or "off".
+    Neither happens if ``strict``. ``fold_bytes``: constants computed at compile time, in all (256
+    MiB). ``passes``: over the operator graph, before Weft's own, functions or the names of
+    registered ones.
+
+    *Running.* ``threads``: of a call, 1 to 1024 (None: one per processor).
+
+    *Compiling.* ``workers``: processes that compile, 0 to 256 (None: one per processor, 0: none).
+    ``job_seconds``: after so many seconds a process that hangs is ended (300). ``cache``: whether
+    compiled programs are kept (True), in the folder ``cache_dir`` (None: the user's), of
+    ``cache_bytes`` at most (4 GiB).
+
+    *Looking.* ``verify``: "normal", or "full", which interprets every IR on a small instance.
+    ``texts``: keep each stage's text for ``Executable.as_text`` (True). ``dump``: a folder for
+    them, as numbered files. ``print_after``: stages whose text goes to standard error, or "all".
+    ``logs``: topics like "+fusion", "+" for debug and "-" for errors only.
 
     Raises ``CompileError`` (WEFT-E0001) for a value that is out of range.
     """
 
-    strict: bool = _said("strict", False)  # keep the order of every sum, and denormals
-    # The processor to compile for: a name or a record.
+    strict: bool = _said("strict", False)
     target: str | Cpu = _said("target", "host")  # noqa: RUF009 (a field)
-    # Convolutions by fewer multiplications; not if strict.
     winograd: Literal["on", "off"] = _said("winograd", "on")
-    memory: int | None = None  # bytes that one such convolution may take for intermediates
-    # Long sums of exponentials in blocks; not if strict.
+    memory: int | None = None
     online: Literal["on", "off"] = _said("online", "on")
-    threads: int | None = _said("threads", None)  # of a call; None: one per processor
-    # Compiler processes; None: one per processor, 0: none.
+    threads: int | None = _said("threads", None)
     workers: int | None = _said("workers", None)
     verify: Literal["normal", "full"] = _said("verify", "normal")
     cache: bool = _said("cache", True, "WEFT_CACHE_DIR")
-    cache_dir: str | None = _said("cache_dir", None)  # None: the user's cache folder
+    cache_dir: str | None = _said("cache_dir", None)
     cache_bytes: int = 4 << 30
-    fold_bytes: int = 256 << 20  # constants computed at compile time, in all
-    job_seconds: float = 300.0  # the last resort against a compiler that hangs
-    texts: bool = True  # keep each stage's text for ``Executable.as_text``
+    fold_bytes: int = 256 << 20
+    job_seconds: float = 300.0
+    texts: bool = True
     dump: str | None = _said("dump", None)
     print_after: tuple[str, ...] = _said("print_after", ())
     logs: tuple[str, ...] = _said("logs", ())
-    # Of the target besides its own: what weft.instruction made, or the names of registered ones.
     instructions: tuple[Instruction | str, ...] = ()
-    passes: tuple[Callable[[Graph], Graph] | str, ...] = ()  # over the graph, before Weft's own
+    passes: tuple[Callable[[Graph], Graph] | str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("strict", "cache", "texts"):
@@ -126,7 +147,8 @@ class Options:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
-        """The options that ``WEFT_*`` variables ask for; unknown ones are warned about."""
+        """The options that ``WEFT_*`` variables of ``environment`` (None: the process's) ask for;
+        unknown ones are warned about. Raises ``CompileError`` (WEFT-E0001) as the class does."""
         given = os.environ if environment is None else environment
         _warn_of_unknown(given)
         return cls(**{f.name: f.metadata["read"](given) for f in fields(cls) if f.metadata})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,13 +10,8 @@ from weft.codegen.llvm.program import emit_program
 from weft.codegen.llvm.target import lacking
 from weft.codegen.machines.host import host_processor
 from weft.codegen.objects.native_library import pool_object
-from weft.driver.assemble import Assembly
-from weft.driver.cluster_code import ClusterCode
 from weft.driver.object_code import ObjectCode
 from weft.driver.passes import Passes
-from weft.graph.partition import Partition
-from weft.ir.machine import Machine
-from weft.ir.operator_graph import Graph
 from weft.ir.program import Program
 from weft.runtime.compiled import Compiled, InPlace, array_specs
 
@@ -53,20 +47,3 @@ def program_code(
         checks=tuple(messages[step.kernel] for step in program.steps),
         llvm=tuple(texts),
     )
-
-
-# ---- What lies between an operator graph and machine code: one record, for people and for
-# emitters.
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """Everything between the graph and machine code, for people and for code generation."""
-
-    graph: Graph
-    partition: Partition
-    codes: tuple[ClusterCode | None, ...]  # by cluster; None: a view, which needs no code
-    assembly: Assembly
-    constants: Mapping[str, np.ndarray]
-    machine: Machine
-    passes: Passes

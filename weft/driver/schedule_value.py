@@ -15,13 +15,14 @@ statements that it would put in the wrong order.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from inspect import isfunction
+from inspect import Parameter, getdoc, isfunction, signature
 from keyword import iskeyword
-from typing import Any, ClassVar, Concatenate, ParamSpec
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from weft.driver.schedule_advice import calls, checker, same_program, way_out, with_steps
 from weft.driver.schedule_text import schedule_text
@@ -65,6 +66,7 @@ from weft.polyhedral.validation import validate
 from weft.runtime.pickling import StaysHere
 
 P = ParamSpec("P")
+M = TypeVar("M", bound=Callable[..., Any])
 _SAME_ORDER = {"split", "unroll", "parallel", "vectorize", "set_kinds"}  # of statements' instances
 
 
@@ -74,6 +76,7 @@ def _step(
     """The method that takes one step and proves it legal."""
     check_arguments = checker(transformation)
 
+    @_documented
     @exclusively
     @wraps(transformation)
     def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
@@ -90,6 +93,18 @@ def _step(
     return method
 
 
+def _documented(method: M) -> M:
+    """``method`` with a schedule's signature, and the page of its transformation in ``help``: code
+    before and after, and what others call it."""
+    given = signature(method)
+    own = [Parameter("self", Parameter.POSITIONAL_ONLY), *list(given.parameters.values())[1:]]
+    shown = given.replace(parameters=own, return_annotation="Schedule")
+    method.__signature__ = shown  # type: ignore[attr-defined]
+    page = getattr(sys.modules.get(method.__module__), "__doc__", None)
+    method.__doc__ = "\n\n".join(filter(None, (getdoc(method), page)))
+    return method
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
     """What a schedule is for. ``text``: how a script names its unscheduled schedule."""
@@ -101,7 +116,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schedule(StaysHere):
-    """An order of a program's statements that is known to compute what the program does."""
+    """An order of a program's statements that is known to compute what the program does.
+
+    ``weft.schedule(x)`` begins one, in the order of the source. Each step is a method, which gives
+    another schedule: ``s.tile({"i": 32, "j": 32}).parallel("i_t")``. What the dependences of the
+    program forbid is refused at once, with two instances in conflict (``IllegalScheduleError``,
+    WEFT-E0420 to E0422). ``str`` is the script that rebuilds it; ``scheduled`` and ``subject`` are
+    its parts: the program in its order, and what it is a schedule of. After Halide's schedules
+    (Ragan-Kelley and others 2013) and Exo's checked rewrites (Ikarashi and others 2022).
+    """
 
     scheduled: Scheduled
     subject: Subject
@@ -229,7 +252,8 @@ class Schedule(StaysHere):
         return hash(str(self))
 
     def diff(self, other: Schedule) -> str:
-        """What changes from this script to that of ``other``, line by line; '' if nothing does."""
+        """What changes from this script to that of ``other``, line by line; '' if nothing does.
+        Raises ``CompileError`` (WEFT-E0015) where ``other`` is no schedule."""
         if not isinstance(other, Schedule):
             raise not_a_schedule("other", other)
         lines = difflib.unified_diff(
@@ -252,7 +276,8 @@ class Schedule(StaysHere):
     def from_script(script: str, source: Any) -> Schedule:
         """The schedule that ``script``, the text of a schedule, builds for ``source``.
 
-        ``source``: a kernel, or any schedule of the same program. Raises as ``replay`` does.
+        ``source``: a kernel, or any schedule of the same program. Raises as ``replay`` does, and
+        ``CompileError`` (WEFT-E0015) for another kind of ``source``.
         """
         start = source if isinstance(source, Schedule) else getattr(source, "schedule", None)
         start = start() if callable(start) else start
@@ -279,7 +304,8 @@ class Schedule(StaysHere):
         return {s.name: source_of(s) for s in self.scheduled.scop.statements}
 
     def compile(self, options: Any = None) -> Any:
-        """The program, compiled in this order."""
+        """The program, compiled in this order; ``options`` as ``weft.compile`` has them. An
+        ``Executable``, or what ``weft.compile`` gives for the same source."""
         return self.subject.compile(self, options)
 
 

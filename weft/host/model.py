@@ -61,8 +61,13 @@ def _whole(onnx: OnnxModel) -> Executable | None:
 class Model(StaysHere):
     """An ONNX model with open shapes, control flow or data that is no tensor.
 
-    Called like an ``Executable``, in order or by name. The first call with new shapes compiles for
-    them; 64 are remembered for each part of the model. Calls may run at the same time.
+    ``model(*arrays, **by_name)``, in order or by name, returns the output, or a tuple of them;
+    ``out=`` as ``Executable`` has it. The first call with new shapes compiles for them; 64 are
+    remembered for each part of the model. Calls may run at the same time. ``weft.compile`` makes it
+    of the imported model, ``onnx``; ``made`` are the executables, which calls add to.
+
+    Raises ``CallError`` for unfit inputs (WEFT-E0600 to E0606), ``CompileError`` where these shapes
+    or data make the model ill-formed, ``ExecutionError`` as compiled code does.
     """
 
     __slots__ = ("_made", "_onnx")
@@ -82,11 +87,8 @@ class Model(StaysHere):
         return results[0] if len(results) == 1 else results
 
     def run(self, arrays: Mapping[str, Data], *, out: Out = None) -> dict[str, Data]:
-        """The outputs by name, from the inputs by name.
-
-        ``CallError`` for unfit inputs, ``CompileError`` where these shapes or data make the model
-        ill-formed, ``ExecutionError`` as compiled code does.
-        """
+        """The outputs by name, from the inputs by name: ``arrays`` and ``out`` as in a call. Raises
+        ``CallError``: WEFT-E0602 for what is no mapping, and as a call does."""
         if not isinstance(arrays, Mapping):
             raise not_by_name(arrays)
         return self._placed(self._onnx.run(arrays), out)
@@ -129,6 +131,7 @@ class Model(StaysHere):
 
     @property
     def name(self) -> str:
+        """That of the ONNX graph."""
         return self._onnx.region.name
 
     @property
@@ -138,6 +141,7 @@ class Model(StaysHere):
 
     @property
     def output_names(self) -> tuple[str, ...]:
+        """Outputs, in the model's order."""
         return self._onnx.output_names
 
     @property
@@ -160,15 +164,18 @@ class Model(StaysHere):
         return MappingProxyType({**counts, **self._onnx.stats})
 
     def explain(self) -> str:
-        """What was fused, tiled and scheduled, and why, for each thing compiled so far."""
+        """What was fused, tiled and scheduled, and why, for each thing compiled so far. Raises
+        ``CallError`` (WEFT-E0620) where nothing is."""
         return self._texts(lambda executable: executable.explain())
 
     def as_text(self, stage: str) -> str:
-        """What has been compiled, after ``stage``; ``CallError`` lists the stages there are."""
+        """What has been compiled, after ``stage``. Raises ``CallError``: WEFT-E0609, which lists
+        the stages there are, E0620 where nothing is compiled yet."""
         return self._texts(lambda executable: executable.as_text(stage))
 
     def source(self, language: str) -> str:
-        """The generated code: "llvm" as emitted, "asm" for the target."""
+        """The generated code: "llvm" as emitted, "asm" for the target. Raises ``CallError``:
+        WEFT-E0609 for another language, E0620 where nothing is compiled yet."""
         return self._texts(lambda executable: executable.source(language))
 
     def _texts(self, of: Callable[[Executable], str]) -> str:
@@ -182,10 +189,9 @@ class Model(StaysHere):
         return "\n".join(f"---- {executable!r}\n{of(executable)}" for executable in self._made)
 
     def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
-        """Write one file that ``weft.load`` runs without compiling; the model's sizes are fixed.
-
-        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program.
-        """
+        """Write ``path``, one file that ``weft.load`` runs without compiling, with or without
+        ``texts``, as ``Executable.save`` does; the model's sizes are fixed. Raises
+        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program."""
         self._one().save(path, texts=texts)
 
     def export(
@@ -195,10 +201,9 @@ class Model(StaysHere):
         header: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> None:
-        """Write a library that C programs call, as ``Executable.export`` does.
-
-        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program.
-        """
+        """Write a library that C programs call: ``path``, ``header`` and ``name`` as
+        ``Executable.export`` has them. Raises ``ArtifactError`` (WEFT-E0706) where the model is
+        more than one compiled program."""
         self._one().export(path, header=header, name=name)
 
     def _one(self) -> Executable:

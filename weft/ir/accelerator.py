@@ -32,10 +32,12 @@ from weft.ir.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``twin``: another memory of the same depth, which some implementations keep in the same
-    place: who writes to an element of the one has to wait for who reads it of the other.
-    ``record``: what an element is made of. ``bank``: so many addresses are a bank, and what one
-    operand has there lies in one bank, where no other has a part; 0: there are none."""
+    """A memory, ``name``: ``depth`` elements (None: main memory), each an array of ``shape`` and
+    ``dtype``; one address is one element. ``twin``: another memory of the same depth, which some
+    implementations keep in the same place: who writes to an element of the one has to wait for who
+    reads it of the other. ``record``: what an element is made of. ``bank``: so many addresses are a
+    bank, and what one operand has there lies in one bank, where no other has a part; 0: there are
+    none."""
 
     name: str
     dtype: DType
@@ -54,14 +56,14 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
-        """Of one element."""
+        """Bytes of one element."""
         return prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """``depth``: instructions that wait in it at most; then the next is not delivered, nor any
-    after it."""
+    """A queue, ``name``. ``depth``: instructions that wait in it at most; then the next is not
+    delivered, nor any after it."""
 
     name: str
     depth: int
@@ -69,7 +71,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """``push`` and ``pop``: the flags, fields of the encodings; ``most``: tokens that it counts."""
+    """Tokens from queue ``source`` to queue ``sink``. ``push`` and ``pop``: the flags, fields of
+    the encodings; ``most``: tokens that it counts."""
 
     source: str
     sink: str
@@ -79,12 +82,13 @@ class Wire:
 
     @property
     def name(self) -> str:
+        """Both queues, for errors."""
         return f"{self.source} to {self.sink}"
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What carries one beat a cycle, for the first of ``queues`` that wants one."""
+    """What carries one beat a cycle, ``name``, for the first of ``queues`` that wants one."""
 
     name: str
     queues: tuple[str, ...]
@@ -103,12 +107,14 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Fields with a value tell it apart from others. ``memories``: the arguments of ``semantics``
-    that are memories of another name. Without ``semantics`` it does nothing but wait and be waited
-    for. ``apart``: the turns after which it may update an element again, at the earliest. ``same``:
-    fields, of the encoding or of micro-operations, that mean nothing here and have to be equal to
-    others all the same. ``limits``: the least and the greatest value of fields that hold more than
-    is safe to say."""
+    """What an instruction does: ``name``, in ``queue``, with the fields of ``encoding``, at the
+    ``cost`` that a function of the fields returns. Fields with a value tell it apart from others.
+    ``semantics``: a function in the language of loop kernels. ``memories``: the arguments of
+    ``semantics`` that are memories of another name. Without ``semantics`` it does nothing but wait
+    and be waited for. ``apart``: the turns after which it may update an element again, at the
+    earliest. ``same``: fields, of the encoding or of micro-operations, that mean nothing here and
+    have to be equal to others all the same. ``limits``: the least and the greatest value of fields
+    that hold more than is safe to say."""
 
     name: str
     queue: str
@@ -146,6 +152,16 @@ Rule = Callable[[Sequence[Any]], Watch]
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
+    """A machine as one value, ``name``: docs/new-accelerator.md has one in 90 lines.
+
+    ``memories``, ``queues``, ``wires`` that carry tokens between these, ``operations``, which are
+    its instructions, and ``channels`` that queues share. ``micro_operation``: the encoding of words
+    that instructions read addresses from. ``last``: the operation that streams end with, if they
+    have to. ``configuration``: what tells machines of one name apart, in files. ``rules``: what
+    streams must not do otherwise. ``reserved``: bytes at the begin of main memory where nothing
+    may lie.
+    """
+
     name: str
     memories: tuple[Memory, ...]
     queues: tuple[Queue, ...]
@@ -153,7 +169,7 @@ class Accelerator:
     operations: tuple[Operation, ...]
     channels: tuple[Channel, ...] = ()
     micro_operation: Encoding | None = None
-    last: str = ""  # the operation that streams end with, if they have to
+    last: str = ""
     configuration: Mapping[str, int | str | bool | float] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     reserved: int = 0
@@ -163,7 +179,9 @@ class Accelerator:
         object.__setattr__(self, "_operation", {each.name: each for each in self.operations})
 
     def operation(self, name: str) -> Operation:
+        """The operation called ``name``, which there is."""
         return self._operation[name]
 
     def memory(self, name: str) -> Memory:
+        """The memory called ``name``, which there is."""
         return next(each for each in self.memories if each.name == name)

@@ -18,7 +18,8 @@ from weft.ir.errors import CompileError, StreamError
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``width`` bits; ``signed``: two's complement."""
+    """``width`` bits called ``name``; ``signed``: two's complement. ``value``: the only one that it
+    has, which tells operations apart (None: any)."""
 
     name: str
     width: int
@@ -35,12 +36,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Raises ``CompileError`` (WEFT-E1001) where the fields do not fit."""
+    """An instruction of so many ``bits``: ``fields`` one after the other from bit 0, the lowest,
+    none of them across a multiple of ``unit`` bits. ``places``: field -> its first bit, which
+    follows. Raises ``CompileError`` (WEFT-E1001) where the fields do not fit."""
 
     fields: tuple[Field, ...]
     bits: int
     unit: int = 64
-    places: Mapping[str, int] = field(init=False, compare=False)  # first bits
+    places: Mapping[str, int] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         places: dict[str, int] = {}

@@ -51,7 +51,7 @@ Values = Expr | Number | tuple[Expr | Number, ...]
 
 
 def var(name: str) -> Var:
-    """A size symbol: a non-negative int64 known when the compiled code is called."""
+    """A size symbol, ``name``: a non-negative int64 known when the compiled code is called."""
     return Var(name)
 
 
@@ -86,14 +86,20 @@ def _normal_size(size: Size) -> Size:
 
 
 def placeholder(shape: Sequence[Size], dtype: DType | str = "float32", *, name: str) -> Tensor:
-    """An input of the program; ``BudgetError`` where it is absurdly large."""
+    """An input of the program, called ``name``, of ``shape`` (integers and size symbols) and
+    ``dtype`` (float32): ``A = weft.placeholder((weft.var("m"), 64), "float32", name="A")``.
+
+    Raises ``ExpressionError``: WEFT-E0110 where there is no such dtype, E0116 for what is no shape;
+    ``BudgetError`` where it is absurdly large.
+    """
     sizes = shape_of(shape)
     check_tensor(name, sizes, dtypes.as_dtype(dtype))
     return Tensor(name, sizes, dtypes.as_dtype(dtype))
 
 
 def reduce_axis(bounds: tuple[Size, Size], *, name: str) -> Axis:
-    """An index variable over ``bounds[0] <= name < bounds[1]`` to reduce over."""
+    """An index variable over ``bounds[0] <= name < bounds[1]`` to reduce over. Raises
+    ``ExpressionError`` (WEFT-E0116) for what are no bounds."""
     sizes = shape_of(bounds)
     if len(sizes) != 2:
         raise _bad_size(bounds, "bounds are a pair: (0, n)")
@@ -107,10 +113,16 @@ def compute(
     name: str,
     dtype: DType | str | None = None,
 ) -> Tensor:
-    """The tensor whose element (i, j, …) is ``body(i, j, …)``.
+    """The tensor ``name`` of ``shape`` whose element (i, j, …) is ``body(i, j, …)``.
 
-    Index variables take the names of the body's parameters. A body that returns a Python number
-    needs ``dtype``. Raises ``ExpressionError`` where parameters and shape disagree.
+    ::
+
+        C = weft.compute((m, n), lambda i, j: A[i, j] + B[j], name="C")
+
+    Index variables, int64, take the names of the body's parameters. The element type is that of the
+    body's expression, or ``dtype``, to which it is converted; a body that returns a Python number
+    needs it. Raises ``ExpressionError``: WEFT-E0113 where parameters and shape disagree, E0114 for
+    a body that returns a tuple, E0115 for a number without ``dtype``, E0117 for another body.
     """
     (tensor,) = computes(
         shape, lambda *a: (_scalar(body(*a), name),), name=name, like=body, dtype=dtype
@@ -126,7 +138,12 @@ def computes(
     like: Callable[..., object] | None = None,
     dtype: DType | str | None = None,
 ) -> tuple[Tensor, ...]:
-    """Several tensors of one shape that are computed together, one per value of ``body``."""
+    """Several tensors of one ``shape`` that are computed together, one per value of ``body``, which
+    returns a tuple: ``name_0``, ``name_1`` …, or ``name`` where there is one.
+
+    ``dtype`` as ``compute`` has it. ``like``: the function whose parameters name the indices, where
+    ``body`` takes any. Raises ``ExpressionError`` as ``compute`` does: WEFT-E0113, E0115, E0117.
+    """
     sizes = shape_of(shape)
     axes = _axes(sizes, like or body, name)
     given = body(*axes)
@@ -145,10 +162,23 @@ def scan(
     along: int = 1,
     name: str,
 ) -> tuple[Tensor, ...]:
-    """Tensors defined by recurrence along the first ``along`` axes.
+    """Tensors of ``shape`` defined by recurrence along the first ``along`` axes, of ``dtypes_`` and
+    called ``name``, or ``name_0``, ``name_1`` … where there are several.
 
     ``body(itself, t, …)`` returns one value per result; ``itself(c, t - 1, …)`` reads element
     (t - 1, …) of result ``c``, which must come strictly earlier along the scan axes.
+
+    ::
+
+        (total,) = weft.scan(
+            (n,),
+            lambda itself, t: (weft.select(t > 0, itself(0, t - 1), 0.0) + x[t],),
+            dtypes_=[weft.f32],
+            name="total",
+        )
+
+    Raises ``ExpressionError``: WEFT-E0113 where parameters and shape disagree, E0117 for what is no
+    function.
     """
     sizes = shape_of(shape)
 
@@ -173,7 +203,19 @@ def scatter(
 ) -> Tensor:
     """``base`` with elements replaced (or combined by ``combine``) in lexicographic order.
 
-    ``body(i, …)`` over ``extents`` returns the indices that it writes and the value.
+    ``body(i, …)`` over ``extents`` returns the indices that it writes and the value; ``combine``:
+    "add", "mul", "min", "max", "and", "or" or "xor" (None: replace). Points whose ``condition(i,
+    …)`` is false are left out. The result is called ``name`` and is as ``base`` in shape and dtype.
+    An index out of range ends the call with ``ExecutionError``.
+
+    ::
+
+        counts = weft.scatter(
+            zeros, (n,), lambda i: ((x[i],), weft.literal(1, "int32")), combine="add", name="counts"
+        )
+
+    Raises ``ExpressionError``: WEFT-E0113 where parameters and extents disagree, E0117 for what is
+    no function, E0119 for another ``combine``.
     """
     axes = _axes(shape_of(extents), body, name)
     indices, value = body(*axes)
@@ -191,7 +233,8 @@ def scatter(
 
 
 def reshape(source: Tensor, shape: Sequence[Size], *, name: str) -> Tensor:
-    """The same elements in row-major order; no work."""
+    """The elements of ``source`` in row-major order in another ``shape`` of as many, called
+    ``name``; no work. Raises ``ExpressionError`` (WEFT-E0116) for what is no shape."""
     check_tensor(name, shape, source.dtype)
     return Tensor(name, shape_of(shape), source.dtype, Reshape(name, source))
 
@@ -264,39 +307,70 @@ def _results(operation: Compute, sizes: tuple[Size, ...]) -> tuple[Tensor, ...]:
 # ---- scalar functions ---------------------------------------------------------------------------
 
 
-def _unary(op: str) -> Callable[[Expr], Expr]:
+def _unary(op: str, meaning: str, name: str = "", takes: str = "a float") -> Callable[[Expr], Expr]:
+    """The function of one scalar that ``op`` is, called ``name`` (default: ``op``)."""
+
     def function(value: Expr) -> Expr:
         return apply(op, value)
 
-    function.__name__ = op
-    function.__doc__ = f"Elementwise ``{op}``; see ``scalar_expr`` for its semantics."
+    function.__name__ = function.__qualname__ = name or op
+    function.__doc__ = (
+        f"{meaning}; ``value`` is {takes}.\n\n"
+        "Raises ``ExpressionError``: WEFT-E0103 for other dtypes, E0106 for what is no expression."
+    )
     return function
 
 
-exp, log, log1p, expm1, sqrt = map(_unary, ("exp", "log", "log1p", "expm1", "sqrt"))
-sin, cos, tan, asin, acos, atan = map(_unary, ("sin", "cos", "tan", "asin", "acos", "atan"))
-sinh, cosh, tanh = map(_unary, ("sinh", "cosh", "tanh"))
-asinh, acosh, atanh, erf = map(_unary, ("asinh", "acosh", "atanh", "erf"))
-floor, ceil, round_even, trunc = map(_unary, ("floor", "ceil", "round", "trunc"))
-sign, isnan, isinf = map(_unary, ("sign", "isnan", "isinf"))
+exp = _unary("exp", "e to the power of ``value``, in its dtype")
+expm1 = _unary("expm1", "``exp(value) - 1``, accurate near 0, in its dtype")
+log = _unary("log", "The natural logarithm of ``value``, in its dtype; NaN below 0")
+log1p = _unary("log1p", "``log(1 + value)``, accurate near 0, in its dtype")
+sqrt = _unary("sqrt", "The square root of ``value``, in its dtype; NaN below 0")
+erf = _unary("erf", "The error function of ``value``, in its dtype")
+sin = _unary("sin", "The sine of ``value`` radians, in its dtype")
+cos = _unary("cos", "The cosine of ``value`` radians, in its dtype")
+tan = _unary("tan", "The tangent of ``value`` radians, in its dtype")
+asin = _unary("asin", "The arcsine of ``value`` in radians, in its dtype; NaN outside -1 … 1")
+acos = _unary("acos", "The arccosine of ``value`` in radians, in its dtype; NaN outside -1 … 1")
+atan = _unary("atan", "The arctangent of ``value`` in radians, in its dtype")
+sinh = _unary("sinh", "The hyperbolic sine of ``value``, in its dtype")
+cosh = _unary("cosh", "The hyperbolic cosine of ``value``, in its dtype")
+tanh = _unary("tanh", "The hyperbolic tangent of ``value``, in its dtype")
+asinh = _unary("asinh", "The inverse of ``sinh`` at ``value``, in its dtype")
+acosh = _unary("acosh", "The inverse of ``cosh`` at ``value``, in its dtype; NaN below 1")
+atanh = _unary("atanh", "The inverse of ``tanh`` at ``value``, in its dtype; NaN outside -1 … 1")
+floor = _unary("floor", "The largest whole number up to ``value``, in its dtype")
+ceil = _unary("ceil", "The smallest whole number from ``value`` on, in its dtype")
+trunc = _unary("trunc", "``value`` rounded to a whole number towards 0, in its dtype")
+round_even = _unary(
+    "round", "``value`` rounded to the nearest whole number, ties to even", "round_even"
+)
+sign = _unary("sign", "-1, 0 or 1 in the dtype of ``value``", takes="an integer or a float")
+isnan = _unary("isnan", "A bool: whether ``value`` is NaN")
+isinf = _unary("isinf", "A bool: whether ``value`` is infinite, of either sign")
 
 
 def minimum(left: Expr | Number, right: Expr | Number) -> Expr:
-    """The lesser; NaN if either is."""
+    """The lesser of ``left`` and ``right``, which have one dtype or are a number; NaN if either is.
+    Raises ``ExpressionError``: WEFT-E0104 for two dtypes, E0106 for two numbers."""
     return binary("min", left, right)
 
 
 def maximum(left: Expr | Number, right: Expr | Number) -> Expr:
-    """The greater; NaN if either is."""
+    """The greater of ``left`` and ``right``, which have one dtype or are a number; NaN if either
+    is. Raises ``ExpressionError``: WEFT-E0104 for two dtypes, E0106 for two numbers."""
     return binary("max", left, right)
 
 
 def power(base: Expr | Number, exponent: Expr | Number) -> Expr:
+    """``base`` to the power of ``exponent``, which have one dtype or are a number; ``base ** 2``
+    says the same. Integers wrap, and to a negative exponent round 1 / power towards 0. Raises
+    ``ExpressionError``: WEFT-E0104 for two dtypes, E0106 for two numbers."""
     return binary("pow", base, exponent)
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr:
-    """Conjunction; true where there are none."""
+    """Whether all of ``conditions``, bools, hold; true where there are none."""
     result: Expr = literal(True, dtypes.bool_)
     for condition in conditions:
         result = result & condition
@@ -347,55 +421,83 @@ def _reduced(axis: Axes) -> tuple[Axis, ...]:
 
 
 def sum(value: Expr, axis: Axes, *, where: Expr | None = None) -> Expr:
-    """Sum of ``value`` over ``axis``."""
+    """The sum of ``value`` over ``axis``, one or several, in its dtype; 0 over none.
+
+    ``where``, a bool: points where it is false are left out. The order of additions may change
+    unless ``Options(strict=True)``.
+
+    ::
+
+        k = weft.reduce_axis((0, h), name="k")
+        C = weft.compute((m, n), lambda i, j: weft.sum(A[i, k] * B[j, k], axis=k), name="C")
+
+    Raises ``ExpressionError``: WEFT-E0106 where ``value`` is no expression, E0118 where ``axis`` is
+    no reduction axis, E0103 where its dtype has no such fold.
+    """
     return _fold("add", value, axis, where)
 
 
 def prod(value: Expr, axis: Axes, *, where: Expr | None = None) -> Expr:
+    """The product of ``value`` over ``axis``, where ``where`` holds, in its dtype; 1 over none.
+    Raises ``ExpressionError`` as ``sum`` does."""
     return _fold("mul", value, axis, where)
 
 
 def min_over(value: Expr, axis: Axes, *, where: Expr | None = None) -> Expr:
-    """Least value over ``axis``; NaN wins."""
+    """The least ``value`` over ``axis``, where ``where`` holds; NaN if one is, and over none the
+    greatest that its dtype has. Raises ``ExpressionError`` as ``sum`` does."""
     return _fold("min", value, axis, where)
 
 
 def max_over(value: Expr, axis: Axes, *, where: Expr | None = None) -> Expr:
-    """Greatest value over ``axis``; NaN wins."""
+    """The greatest ``value`` over ``axis``, where ``where`` holds; NaN if one is, and over none the
+    least that its dtype has. Raises ``ExpressionError`` as ``sum`` does."""
     return _fold("max", value, axis, where)
 
 
 def all_over(value: Expr, axis: Axes, *, where: Expr | None = None) -> Expr:
+    """Whether ``value``, a bool, holds all over ``axis``, where ``where`` does; of integers, their
+    bits. True over none. Raises ``ExpressionError`` as ``sum`` does."""
     return _fold("and", value, axis, where)
 
 
 def any_over(value: Expr, axis: Axes, *, where: Expr | None = None) -> Expr:
+    """Whether ``value``, a bool, holds anywhere over ``axis``, where ``where`` does; of integers,
+    their bits. False over none. Raises ``ExpressionError`` as ``sum`` does."""
     return _fold("or", value, axis, where)
 
 
 def reduce(
     monoid_: Monoid, values: Sequence[Expr], axis: Axes, *, where: Expr | None = None
 ) -> tuple[Expr, ...]:
-    """The components of a fold over a tuple of scalars."""
+    """The components of the fold of ``values``, one for each component of ``monoid_``, over
+    ``axis``, where ``where`` holds; ``examples/04_own_reduction.py`` has one. Raises
+    ``ExpressionError`` (WEFT-E0118) where ``axis`` is no reduction axis."""
     axes = _reduced(axis)
     return tuple(Reduce(monoid_, axes, tuple(values), where, c) for c in range(len(values)))
 
 
 def argmax(value: Expr, index: Expr, axis: Axes, *, last: bool = False) -> Expr:
-    """``index`` at the greatest ``value``, the first (or ``last``) such; NaN counts as greatest."""
+    """``index`` at the greatest ``value`` over ``axis``, the first (or ``last``) such; NaN counts
+    as greatest; -1 over none. Raises ``ExpressionError`` (WEFT-E0118) where ``axis`` is no
+    reduction axis."""
     return _arg("gt", "argmax", value.dtype.lowest, value, index, axis, last)[1]
 
 
 def max_with_index(
     value: Expr, index: Expr, axis: Axes, *, where: Expr | None = None
 ) -> tuple[Expr, Expr]:
-    """The greatest ``value`` and ``argmax``, -1 where nothing is left to choose from."""
+    """The greatest ``value`` over ``axis`` and ``index`` there, the first such, where ``where``
+    holds; -1 where nothing is left to choose from. Raises ``ExpressionError`` (WEFT-E0118) where
+    ``axis`` is none."""
     found = _arg("gt", "argmax", value.dtype.lowest, value, index, axis, False, where)
     return found[0], found[1]
 
 
 def argmin(value: Expr, index: Expr, axis: Axes, *, last: bool = False) -> Expr:
-    """``index`` at the least ``value``, the first such (or ``last``); a NaN counts as least."""
+    """``index`` at the least ``value`` over ``axis``, the first (or ``last``) such; NaN counts as
+    least; -1 over none. Raises ``ExpressionError`` (WEFT-E0118) where ``axis`` is no reduction
+    axis."""
     return _arg("lt", "argmin", value.dtype.highest, value, index, axis, last)[1]
 
 

@@ -21,7 +21,14 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """``bits`` is the width of a value; ``storage_bits`` that of its buffer element."""
+    """An element type: ``weft.float32`` or ``weft.f32``, say.
+
+    ``name`` as NumPy has it; ``kind``: "bool", "int", "uint" or "float"; ``bits``: the width of a
+    value (``storage_bits``: of its element in a buffer). In a kernel's signature ``f32["N", 4]`` is
+    the type of an array; ``f32(x)`` converts a number, an array or an expression. Integers wrap
+    modulo 2**bits; floats narrower than 32 bits are computed in float32 and rounded after every
+    operation, ties to even.
+    """
 
     name: str
     kind: Kind
@@ -29,6 +36,7 @@ class DType:
 
     @property
     def storage_bits(self) -> int:
+        """Bits of one element in a buffer: whole bytes."""
         return max(8, self.bits)
 
     @property
@@ -38,14 +46,17 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """Whether it is one of the floats, however narrow."""
         return self.kind == "float"
 
     @property
     def is_integer(self) -> bool:
+        """Whether it is one of the integers, signed or not; bool is none."""
         return self.kind in ("int", "uint")
 
     @property
     def numpy(self) -> np.dtype:
+        """The same as NumPy's dtype; of ``ml_dtypes`` where NumPy has none."""
         return _NUMPY[self.name]
 
     @property

@@ -16,7 +16,14 @@ from __future__ import annotations
 
 
 class WeftError(Exception):
-    """Base of all errors that Weft raises on purpose."""
+    """Base of all errors that Weft raises on purpose.
+
+    ``code``: "WEFT-E" and four digits, whose first two say the stage (E00 the API, E01 expressions
+    and kernels, E02 ONNX, E03 the graph, E04 schedules, E05 code, E06 calls, E07 artifacts, E08 the
+    command line, E09 bugs, E10 accelerators). ``what`` went wrong, ``where`` in the user's own
+    terms, ``why``, and a ``hint`` at what to try; '' where there is nothing to say. ``str`` prints
+    them one to a line.
+    """
 
     def __init__(
         self, code: str, what: str, *, where: str = "", why: str = "", hint: str = ""

@@ -54,13 +54,17 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
+    """A call of the function ``symbol``, LLVM's ("llvm.fma.v8f32") or one of the process, on
+    ``arguments``, operands by name."""
+
     symbol: str
     arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """``$0`` is the result; ``constraints`` are LLVM's."""
+    """One line of a processor's assembly, ``template``, with ``$0`` for the result and ``$1`` … for
+    ``arguments``, operands by name; ``constraints`` are those of LLVM's inline assembly."""
 
     template: str
     constraints: str
@@ -69,7 +73,8 @@ class Assembly:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Instructions of LLVM IR over ``%acc``, ``%a`` …, the last of which returns the result."""
+    """LLVM IR: the body of a function, ``text``, over ``%acc``, ``%a`` …, which are ``arguments``,
+    operands by name; its last instruction returns the result."""
 
     text: str
     arguments: tuple[str, ...]
@@ -98,6 +103,16 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
+    """What a target computes at once: ``weft.instruction`` makes one, the page above says more.
+
+    ``name`` in reports; ``semantics``: one point, an update of the accumulator; ``extents``: how
+    many points along each dim one issue computes; ``operands``: where it takes elements from.
+    ``registers`` hold accumulators and operands; ``cycles`` of one issue. ``any_update``: for any
+    monoid and contribution. ``emission``: how it is written (None: the emitter's own code);
+    ``offset``: of an operand that it takes in another signedness; ``rounds``: in words, how results
+    may differ ('': not at all).
+    """
+
     name: str
     semantics: Statement
     extents: Mapping[str, int]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import islpy as isl
 
@@ -26,6 +26,7 @@ from weft.ir.scop import Access, Constraint, Scop, Statement
 
 _DIM = isl.dim_type
 _Set = TypeVar("_Set", isl.Set, isl.BasicSet)
+_Places = dict[str, tuple[isl.dim_type, int]]
 
 
 # --- identifiers ---------------------------------------------------------------------------------
@@ -76,23 +77,23 @@ def pair_aff(
     space: isl.Space, distance: Affine, source: Sequence[str], sink: Sequence[str]
 ) -> isl.Aff:
     """``distance``, named as in ``analysis/pair_distance``, over a flattened space of pairs."""
-    places = {f"p {decode(name)}": (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))}
+    places = {f"p {name}": (_DIM.param, k) for k, name in enumerate(_parameters(space))}
     places |= {f"0 {name}": (_DIM.in_, k) for k, name in enumerate(source)}
     places |= {f"1 {name}": (_DIM.in_, len(source) + k) for k, name in enumerate(sink)}
     return _aff(distance, places, isl.LocalSpace.from_space(space))
 
 
-def _places(space: isl.Space, dims: Sequence[str], first: int = 0) -> dict[str, tuple[Any, int]]:
-    places = {decode(name): (_DIM.param, k) for k, name in enumerate(_parameter_ids(space))}
+def _places(space: isl.Space, dims: Sequence[str], first: int = 0) -> _Places:
+    places = {name: (_DIM.param, k) for k, name in enumerate(_parameters(space))}
     places |= {name: (_DIM.in_, first + k) for k, name in enumerate(dims)}
     return places
 
 
-def _parameter_ids(space: isl.Space | isl.Aff) -> list[str]:
-    return [space.get_dim_name(_DIM.param, k) for k in range(space.dim(_DIM.param))]
+def _parameters(space: isl.Space | isl.Aff) -> list[str]:
+    return [decode(space.get_dim_name(_DIM.param, k)) for k in range(space.dim(_DIM.param))]
 
 
-def _aff(form: Affine, places: dict[str, tuple[Any, int]], space: isl.LocalSpace) -> isl.Aff:
+def _aff(form: Affine, places: _Places, space: isl.LocalSpace) -> isl.Aff:
     result = isl.Aff.zero_on_domain(space)
     if form.constant:
         result = result.set_constant_val(_val(form.constant))
@@ -121,7 +122,7 @@ def affine_of(aff: isl.Aff, dims: Sequence[str]) -> Affine:
     numerator = aff.scale_val(divisor)
     form = Affine((), numerator.get_constant_val().to_python())
     names = [(_DIM.in_, k, name) for k, name in enumerate(dims)]
-    names += [(_DIM.param, k, decode(name)) for k, name in enumerate(_parameter_ids(aff))]
+    names += [(_DIM.param, k, name) for k, name in enumerate(_parameters(aff))]
     for kind, position, name in names:
         coefficient = numerator.get_coefficient_val(kind, position).to_python()
         form = form + variable(name).scaled(coefficient)
@@ -277,12 +278,12 @@ def tuple_names(pairs: isl.Map) -> tuple[str, str]:
 
 def source_identifier(pairs: isl.Map) -> str:
     """The identifier of the tuples that ``pairs`` starts from."""
-    return str(pairs.get_tuple_name(_DIM.in_))
+    return pairs.get_tuple_name(_DIM.in_)
 
 
 def target_identifier(pairs: isl.Map) -> str:
     """The identifier of the tuples that ``pairs`` leads to."""
-    return str(pairs.get_tuple_name(_DIM.out))
+    return pairs.get_tuple_name(_DIM.out)
 
 
 def with_source(pairs: isl.Map, identifier: str) -> isl.Map:
@@ -324,7 +325,7 @@ def coordinate(space: isl.Space, position: int = 0) -> isl.Aff:
 
 def has_upper_bound(values: isl.Set) -> bool:
     """Whether the only dimension of ``values`` is bounded from above, for given parameters."""
-    return bool(values.dim_has_upper_bound(_DIM.set, 0))
+    return values.dim_has_upper_bound(_DIM.set, 0)
 
 
 def without_parameters(points: isl.Set) -> isl.Set:
@@ -335,7 +336,7 @@ def without_parameters(points: isl.Set) -> isl.Set:
 def parameter_is_bounded(sizes: isl.Set, k: int) -> bool:
     """Whether numbers bound parameter ``k`` on both sides, whatever the others are."""
     alone = sizes.project_out(_DIM.param, k + 1, sizes.dim(_DIM.param) - k - 1)
-    return bool(alone.project_out(_DIM.param, 0, k).dim_is_bounded(_DIM.param, 0))
+    return alone.project_out(_DIM.param, 0, k).dim_is_bounded(_DIM.param, 0)
 
 
 def where_equal(pairs: isl.Map, a: int, b: int) -> isl.Map:
@@ -350,7 +351,7 @@ def where_less(pairs: isl.Map, a: int, b: int) -> isl.Map:
 
 def target_rank(pairs: isl.Map) -> int:
     """The number of dimensions that ``pairs`` leads to."""
-    return int(pairs.dim(_DIM.out))
+    return pairs.dim(_DIM.out)
 
 
 def fixed_value(pairs: isl.Map, k: int) -> int | None:
@@ -382,8 +383,7 @@ def sample(points: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
         return None
     space = points.get_space()
     parameters = {
-        decode(space.get_dim_name(_DIM.param, k)): _coordinate(point, _DIM.param, k)
-        for k in range(space.dim(_DIM.param))
+        name: _coordinate(point, _DIM.param, k) for k, name in enumerate(_parameters(space))
     }
     return parameters, tuple(_coordinate(point, _DIM.set, k) for k in range(space.dim(_DIM.set)))
 
@@ -399,8 +399,8 @@ def sample_pair(
     return found[0], found[1][:split], found[1][split:]
 
 
-def _coordinate(point: isl.Point, kind: Any, position: int) -> int:
-    return int(point.get_coordinate_val(kind, position).to_python())
+def _coordinate(point: isl.Point, kind: isl.dim_type, position: int) -> int:
+    return point.get_coordinate_val(kind, position).to_python()
 
 
 def sample_named(points: isl.UnionSet) -> tuple[str, str, dict[str, int], tuple[int, ...]]:

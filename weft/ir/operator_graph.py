@@ -28,6 +28,9 @@ from weft.ir.tensor_expr import Program, Size
 
 @dataclass(frozen=True, slots=True)
 class Value:
+    """A tensor of a graph: its ``name``, unique there; its ``shape``, integers and size symbols;
+    its ``dtype``."""
+
     name: str
     shape: tuple[Size, ...]
     dtype: DType
@@ -35,23 +38,37 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
+    """One call of an operator.
+
+    ``program`` is what it computes, for each of ``inputs`` and ``outputs`` in order. ``name``,
+    ``op`` and ``attributes`` say how people call it; nothing is decided by them. ``origin``: where
+    in the user's source it is, "model.onnx node 'conv1' (Conv)".
+    """
+
     name: str
     op: str
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     attributes: Mapping[str, object]
     program: Program
-    origin: str = ""  # where in the user's source: "model.onnx node 'conv1' (Conv)"
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
+    """A model as a graph of operators, ``name``: what passes take and give (``weft.graph_pass``).
+
+    ``inputs`` and ``outputs`` in the order of a call; ``nodes``, each after those that it reads;
+    ``constants``: read-only arrays by the name of their value, in its dtype and shape.
+    ``in_place``: (output, input) pairs, by number, that may share storage.
+    """
+
     name: str
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    in_place: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that may share storage
+    in_place: tuple[tuple[int, int], ...] = ()
 
     @property
     def names(self) -> set[str]:

@@ -59,7 +59,14 @@ def _reflected(op: str) -> Callable[[Expr, Number], Expr]:
 
 
 class Expr:
-    """Base of scalar expressions; Python's operators build new ones."""
+    """A scalar expression: one number at each point of a tensor, of ``dtype``.
+
+    Python's operators build new ones: ``+ - * / // % **``, ``& | ^ ~``, ``<< >>``, ``< <= > >=``,
+    ``abs``; ``==`` and ``!=`` compare the expressions themselves (``equal``, ``not_equal``). Both
+    sides have one dtype, and a Python number takes that of the other side. Raise
+    ``ExpressionError``: WEFT-E0103 for dtypes that an operator does not take, E0104 for different
+    ones, E0106 for what is no expression, E0101 where Python asks for a truth value.
+    """
 
     __slots__ = ()
     __array_ufunc__: ClassVar[None] = None  # NumPy numbers leave arithmetic to the expression
@@ -96,13 +103,18 @@ class Expr:
         return apply("not", self)
 
     def equal(self, other: Expr | Number) -> Expr:
-        """Elementwise equality (``==`` compares the expressions themselves)."""
+        """A bool: whether both values are equal (``==`` compares the expressions themselves)."""
         return binary("eq", self, other)
 
     def not_equal(self, other: Expr | Number) -> Expr:
+        """A bool: whether the values differ; true of NaN."""
         return binary("ne", self, other)
 
     def astype(self, dtype: DType | str, *, saturate: bool = True) -> Expr:
+        """The value converted to ``dtype``: floats to integers towards zero, at most the largest,
+        NaN to 0; integers to narrower ones modulo 2**bits; to floats to the nearest, ties to even.
+        To an 8-bit float, ``saturate`` says that what is too large becomes the largest, not
+        infinity or NaN. Raises ``ExpressionError`` (WEFT-E0110) where there is no such dtype."""
         return cast(self, dtypes.as_dtype(dtype), saturate=saturate)
 
     def __bool__(self) -> bool:
@@ -116,12 +128,17 @@ class Expr:
 
 @dataclass(frozen=True, slots=True)
 class Literal(Expr):
+    """A constant, ``value``, of ``dtype``: ``weft.literal`` makes it."""
+
     value: Number
     dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
 class Var(Expr):
+    """A variable, ``name``, of ``dtype`` (int64): a size symbol, which ``weft.var`` makes, an index
+    or a value with a name."""
+
     name: str
     dtype: DType = dtypes.int64
 
@@ -204,7 +221,8 @@ class Select(Expr):
 
 
 def literal(value: Number, dtype: DType | str = dtypes.int64) -> Literal:
-    """A constant of ``dtype``; integers wrap into its range, floats round on use."""
+    """A constant, the number ``value``, of ``dtype`` (int64); integers wrap into its range, floats
+    round on use. Raises ``ExpressionError`` (WEFT-E0110) where there is no such dtype."""
     dtype = dtypes.as_dtype(dtype)
     if dtype.kind == "bool":
         return Literal(bool(value), dtype)
@@ -304,7 +322,12 @@ def _is_exact(arg: Literal, dtype: DType) -> bool:
 
 
 def select(condition: Expr, if_true: Expr | Number, if_false: Expr | Number) -> Expr:
-    """``if_true`` where ``condition`` (bool) holds, else ``if_false``; lazy: see above."""
+    """``if_true`` where ``condition`` (bool) holds, else ``if_false``, both of one dtype.
+
+    Only the one that is taken is evaluated: ``select(i > 0, x[i - 1], 0.0)`` never reads at
+    -1. Raises ``ExpressionError``: WEFT-E0104 for other dtypes, E0106 where both are numbers, E0107
+    for a ``condition`` that is no expression.
+    """
     side = if_true if isinstance(if_true, Expr) else if_false
     if not isinstance(side, Expr):
         raise not_scalar(if_true)

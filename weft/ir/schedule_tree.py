@@ -41,8 +41,11 @@ Kind = Literal["serial", "parallel", "vector", "unrolled"]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
+    """A loop, ``name``, which runs as its ``kind`` says. ``at``: statement -> its value at an
+    instance, in terms of the statement's dims."""
+
     name: str
-    at: Mapping[str, Expr]  # statement name -> value of the loop at an instance
+    at: Mapping[str, Expr]
     kind: Kind = "serial"
 
 
@@ -67,22 +70,30 @@ class RegisterTile:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
+    """One instance of ``statement``, by name."""
+
     statement: str
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
+    """``loops``, outermost first, around ``child``."""
+
     loops: tuple[Loop, ...]
     child: Tree
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
+    """``children``, one after the other."""
+
     children: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
+    """What an emitter is told of ``child``: ``payload``, a ``RegisterTile`` say."""
+
     payload: object
     child: Tree
 

@@ -74,21 +74,27 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
+    """Memory, ``name``, of ``shape`` and ``dtype``. ``role``: whether the caller's, or a temporary;
+    ``scope``: where it lies; ``contracted``: so many leading dims have no storage of their own."""
+
     name: str
     shape: tuple[Expr, ...]
     dtype: DType
     role: Role = "temp"
     scope: Scope = "global"
-    contracted: int = 0  # leading dims without storage of their own
+    contracted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
+    """The element of ``tensor`` at ``indices``, touched where ``guard`` holds. ``may``: any element
+    whose other indices are these, by data; ``body_indices``: the indices then, with operands."""
+
     tensor: str
     indices: tuple[Expr, ...]
     guard: tuple[Constraint, ...] = ()
     may: bool = False
-    body_indices: tuple[Expr, ...] = ()  # of a may access: body expressions, one per dimension
+    body_indices: tuple[Expr, ...] = ()
 
     def map(self, change: Callable[[Expr], Expr]) -> Access:
         """The access with every expression of it changed."""
@@ -134,15 +140,22 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
+    """A statement, ``name``, of an instance for each point of ``domain``, over ``dims``.
+
+    ``position``: the 2d+1 form of the initial order, (0, "i", 1, "j", 0), or () for none.
+    ``reads``, then ``body``, then ``writes``; with ``update``, ``body`` gives contributions.
+    ``origin``: of which original statement and instance (None: it is one).
+    """
+
     name: str
     dims: tuple[str, ...]
     domain: tuple[Constraint, ...]
-    position: tuple[int | str, ...]  # 2d+1 form: (0, 'i', 1, 'j', 0); (): none
+    position: tuple[int | str, ...]
     writes: tuple[Access, ...]
     reads: tuple[Access, ...]
     body: Body
     update: Update | None = None
-    origin: Origin | None = None  # None: an original statement, its own origin
+    origin: Origin | None = None
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -150,7 +163,7 @@ class Statement:
         return (*self.reads, *self.writes)
 
     def map_accesses(self, change: Callable[[Access], Access], tensor: str = "") -> Statement:
-        """The statement with its accesses changed, or those of ``tensor`` alone."""
+        """The statement with ``change`` of its accesses, or of those of ``tensor`` alone."""
 
         def changed(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
             return tuple(change(a) if tensor in ("", a.tensor) else a for a in accesses)
@@ -163,17 +176,22 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Scop:
+    """A program, ``name``, as ``statements`` over ``tensors``, for all values of ``parameters`` for
+    which ``context`` holds. ``derived``: parameters that are not free, with their values."""
+
     name: str
     parameters: tuple[str, ...]
     context: tuple[Constraint, ...]
     tensors: tuple[Tensor, ...]
     statements: tuple[Statement, ...]
-    derived: tuple[tuple[str, Expr], ...] = ()  # parameters that are not free: their values
+    derived: tuple[tuple[str, Expr], ...] = ()
 
     def tensor(self, name: str) -> Tensor:
+        """The tensor called ``name``, which there is."""
         return next(t for t in self.tensors if t.name == name)
 
     def statement(self, name: str) -> Statement:
+        """The statement called ``name``, which there is."""
         return next(s for s in self.statements if s.name == name)
 
     def with_statement(self, statement: Statement) -> Scop:
@@ -182,7 +200,8 @@ class Scop:
         return replace(self, statements=tuple(statements))
 
     def with_tensor(self, tensor: Tensor, change: Callable[[Statement, Access], Access]) -> Scop:
-        """The Scop with ``tensor`` in place of the one of its name, and its accesses changed."""
+        """The Scop with ``tensor`` in place of the one of its name, and ``change`` of each of its
+        accesses, by statement."""
         tensors = (tensor if t.name == tensor.name else t for t in self.tensors)
         statements = (s.map_accesses(partial(change, s), tensor.name) for s in self.statements)
         return replace(self, tensors=tuple(tensors), statements=tuple(statements))

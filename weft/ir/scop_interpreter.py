@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -130,8 +131,8 @@ def _column(expr: Expr, parameters: Mapping[str, int], points: Mapping[str, Arra
 def domain_points(statement: Statement, parameters: Mapping[str, int]) -> dict[str, Array]:
     """The points of the domain, one column for each dim and one, called '', that counts them."""
     box = _box(statement, parameters)
-    extents = [max(0, high - low + 1) for low, high in box]
-    total = int(np.prod(extents, dtype=object)) if extents else 1
+    extents = _extents(box)
+    total = prod(extents)
     if total > MAX_POINTS:
         raise InternalError("WEFT-E0940", f"statement {statement.name} has {total} instances")
     columns: dict[str, Array] = {"": np.arange(total)}
@@ -145,6 +146,15 @@ def domain_points(statement: Statement, parameters: Mapping[str, int]) -> dict[s
         value = evaluate(constraint.expr, {**parameters, **columns})
         inside &= value == 0 if constraint.equality else value >= 0
     return {name: column[inside] for name, column in columns.items()}
+
+
+def instances_at_most(scop: Scop, parameters: Mapping[str, int]) -> int:
+    """How many instances all statements have, or more: the points of boxes around their domains."""
+    return sum(prod(_extents(_box(s, parameters))) for s in scop.statements)
+
+
+def _extents(box: Sequence[tuple[int, int]]) -> list[int]:
+    return [max(0, high - low + 1) for low, high in box]
 
 
 def _count(points: Mapping[str, Array]) -> int:

@@ -69,13 +69,15 @@ NOWHERE = Line("", 0)
 
 @dataclass(frozen=True, slots=True)
 class Axis(Var):
-    """An index variable over ``lower <= name < upper``; bounds affine in outer axes and sizes."""
+    """An index variable, int64 as its ``dtype`` says, over ``lower <= name < upper``; bounds are
+    affine in outer axes and sizes. ``weft.reduce_axis`` makes one."""
 
     lower: Expr = field(default_factory=lambda: literal(0))
     upper: Expr = field(default_factory=lambda: literal(0))
 
     @property
     def extent(self) -> Expr:
+        """How many values it takes."""
         return self.upper - self.lower
 
 
@@ -88,10 +90,11 @@ class Itself:
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """(left, right) -> combined over tuples of scalars, with its identity and declared laws.
+    """(left, right) -> combined over tuples of scalars, ``name`` in texts: for ``weft.reduce``.
 
     ``left`` and ``right`` are variables of the components' dtypes; ``combined`` has one expression
-    per component. ``laws`` is a subset of {'associative', 'commutative'}.
+    per component. ``identity``: one number for each, where folds begin. ``laws``: a subset of
+    {'associative', 'commutative'}; the order of a fold may change where it has both.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Monoid:
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
+        """Those of the components."""
         return tuple(v.dtype for v in self.left)
 
 
@@ -137,8 +141,10 @@ class Reduce(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A placeholder (``operation`` is None) or result ``index`` of an operation.
+    """A tensor, ``name``, of ``shape`` (integers and int64 expressions over size symbols) and
+    ``dtype``: a placeholder (``operation`` is None) or result ``index`` of an operation.
 
+    ``x[i, j]`` is the element there, an expression; nothing is computed before ``weft.compile``.
     ``serial`` grows from each tensor made to the next: the order of a program's arguments.
     """
 
@@ -151,10 +157,12 @@ class Tensor:
 
     @property
     def rank(self) -> int:
+        """How many dimensions it has."""
         return len(self.shape)
 
     def __getitem__(self, indices: Index | tuple[Index, ...]) -> Expr:
-        """The element at ``indices``: one integer or int64 expression per dimension."""
+        """The element at ``indices``: one integer or int64 expression per dimension. Raises
+        ``ExpressionError``: WEFT-E0111 for another number of them, E0112 for other kinds."""
         given = indices if isinstance(indices, tuple) else (indices,)
         if len(given) != self.rank:
             raise ExpressionError(
@@ -248,7 +256,8 @@ Operation = Compute | Scatter | Reshape
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``outputs`` as functions of ``inputs``; ``in_place`` pairs may share storage."""
+    """``outputs`` as functions of ``inputs``, the placeholders, under a ``name``: ``weft.program``
+    makes it. ``in_place``: (output, input) pairs, by number, that may share storage."""
 
     name: str
     inputs: tuple[Tensor, ...]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft.accel.artifact import Artifact
+from weft.accel.execution_order import Order
 from weft.accel.place import Offloaded
 from weft.accel.relocate import relocated
-from weft.accel.service import Order
 from weft.accel.timing import Timing, timing
 from weft.driver.compiler import compile_graph
 from weft.driver.options import Options
@@ -40,8 +40,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one part takes on the accelerator. ``utilisation``: terms of its sums, of those that
-    the machine could add up in ``cycles``; ``bytes`` from and to main memory."""
+    """What one part takes on the accelerator: its ``name``, its ``operators``, clock ``cycles``.
+    ``utilisation``: terms of its sums, of those that the machine could add up in ``cycles``;
+    ``bytes`` from and to main memory; ``instructions``: how many its stream has."""
 
     name: str
     operators: str
@@ -53,7 +54,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offload:
-    """A part for the accelerator: ``values`` by the names of the program's tensors."""
+    """A part for the accelerator: the ``cluster`` of the graph, what was ``made`` of it, its
+    ``timing``, and ``values`` of the graph by the names of the program's tensors."""
 
     cluster: Cluster
     made: Offloaded
@@ -62,6 +64,7 @@ class Offload:
 
     @property
     def layer(self) -> Layer:
+        """What it takes."""
         cycles = self.timing.cycles
         return Layer(
             self.cluster.name,
@@ -86,7 +89,8 @@ class Accelerated(StaysHere):
     """A model whose parts run on an accelerator, simulated, and on the processor.
 
     ``accelerated(*arrays, **by_name)`` and ``run`` as ``Executable`` has them. ``layers`` says what
-    each part of the accelerator takes.
+    each part of the accelerator takes. ``weft.compile`` makes it: ``steps`` for ``target``, the
+    accelerator, and the processor, in order, which compute ``graph``.
     """
 
     _elsewhere = "compile it there, or write its streams: weft compile --target vta -o stream.bin"
@@ -99,10 +103,12 @@ class Accelerated(StaysHere):
 
     @property
     def inputs(self) -> tuple[Value, ...]:
+        """Name, shape and dtype of each input, in order."""
         return self._graph.inputs
 
     @property
     def outputs(self) -> tuple[Value, ...]:
+        """Name, shape and dtype of each output, in order."""
         return self._graph.outputs
 
     @property
@@ -112,6 +118,7 @@ class Accelerated(StaysHere):
 
     @property
     def machine(self) -> Accelerator:
+        """The accelerator."""
         return self._target.machine
 
     @property
@@ -121,6 +128,7 @@ class Accelerated(StaysHere):
 
     @property
     def layers(self) -> tuple[Layer, ...]:
+        """What each part takes on the accelerator, in order."""
         return tuple(each.layer for each in self.offloads)
 
     @property
@@ -136,6 +144,7 @@ class Accelerated(StaysHere):
 
     @property
     def stats(self) -> dict[str, object]:
+        """The machine's name, numbers of parts, and cycles of all of its layers."""
         processor = sum(isinstance(step, Step) for step in self._steps)
         return {
             "accelerator": self.machine.name,
@@ -151,11 +160,14 @@ class Accelerated(StaysHere):
         return found[0] if len(found) == 1 else found
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Outputs by name. Raises ``CallError`` for inputs that do not fit."""
+        """Outputs by name, of ``inputs`` by name. Raises ``CallError``: WEFT-E0602 for what is no
+        mapping, and for inputs that do not fit."""
         return self.simulate(inputs)
 
     def simulate(self, inputs: Mapping[str, Any], order: Order = "first") -> dict[str, Array]:
-        """Outputs by name, the queues being served in that ``order`` (``simulator.simulate``)."""
+        """Outputs by name, of ``inputs`` by name, the queues being served in that ``order``:
+        "first", "last", "turns", or a random one by the seed that it is. The result is the same for
+        all. Raises ``CallError`` as ``run``."""
         if not isinstance(inputs, Mapping):
             raise not_by_name(inputs)
         return self._run(arrange(self._specs, (), inputs), order)

@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from weft.accel.banks import one_address
-from weft.accel.choose import ranked, tilings
+from weft.accel.banks import flatten_banks
 from weft.accel.mapping import Mapping as Mapped
+from weft.accel.normalise_scop import inline_scalars
 from weft.accel.place import place
+from weft.accel.rank_tilings import ranked, tilings
 from weft.accel.refusal import Refusal
 from weft.accel.space import Point, Space
 from weft.accel.tile_footprints import Tiles
 from weft.accel.tile_grid import grid
 from weft.accel.timing import timing
-from weft.accel.without_names import without_names
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
 from weft.ir.scop import Scop
@@ -184,7 +184,9 @@ def _plain(machine: Accelerator, target: Target) -> Accelerator:
     if target.plain is target.machine:
         return machine
     kernels = target.semantics.kernels
-    return one_address(machine, {n: prepared(without_names(k.scop)) for n, k in kernels.items()})[0]
+    return flatten_banks(
+        machine, {n: prepared(inline_scalars(k.scop)) for n, k in kernels.items()}
+    )[0]
 
 
 def _estimate(machine: Accelerator, layers: Sequence[Layer], tiles: Sequence[Tiles]) -> float | str:
@@ -210,7 +212,7 @@ def simulated(space: Space, layers: Sequence[Layer], point: Point) -> int | None
             best = mapped(layer.scop, target)
             tiling = next(tilings(best, target.plain, 1))
             made = place(
-                target.machine, target.plain, target.abilities, tiling, {}, target.arranged
+                target.machine, target.plain, target.capabilities, tiling, {}, target.arranged
             )
         except (Refusal, StopIteration):
             return None

@@ -62,7 +62,8 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """One ``Agreement`` for each output; ``str`` is a table."""
+    """``outputs``: one ``Agreement`` for each output in floats, over so many ``calls``; ``str`` is
+    a table."""
 
     outputs: tuple[Agreement, ...]
     calls: int
@@ -84,7 +85,9 @@ class Quantized:
 
     ``graph`` computes what ``original`` does, with the same inputs and outputs; ``layers`` say what
     became of the operators that are in integers, and why others that sum products are not.
-    ``scales``: by name of a value of ``original``, what was seen of it.
+    ``scales``: by name of a value of ``original``, what was seen of it. ``held``: value of
+    ``original`` -> (the value of ``graph`` that holds it, the exponent of its scale). ``observer``:
+    the original, compiled, with all values that scales were learnt of.
     """
 
     original: Graph
@@ -102,7 +105,8 @@ class Quantized:
 
     def accuracy(self, inputs: Inputs, *, options: Options | None = None) -> Accuracy:
         """The quantised model beside the original on ``inputs``, best other ones than those that it
-        was calibrated with. Raises ``CallError`` for inputs that do not fit."""
+        was calibrated with: by name, of one call or of several. ``options``: for compiling it.
+        Raises ``CallError``: WEFT-E0640 without inputs, and as a call for those that do not fit."""
         program = compile_graph(self.graph, options_or_default(options))
         given = _calls(inputs)
         pairs = [(program.run(arrays), self.observer.run(arrays)) for arrays in given]

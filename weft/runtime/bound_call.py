@@ -38,7 +38,8 @@ class BoundCall(StaysHere):
         held: Sequence[object],
     ) -> None:
         """``native``: the program itself, its arguments converted; where it does not return 0,
-        ``failure`` says why. ``held``: what has to stay alive."""
+        ``failure`` says why. ``results`` are what a call returns, ``held`` is what has to stay
+        alive."""
         self._native = native
         self._failure = failure
         self._results = results[0] if len(results) == 1 else tuple(results)
@@ -87,7 +88,8 @@ class NumberedCall:
         constants_at: int,
         arrays: Mapping[int, Placed],
     ) -> None:
-        """``arrays``: by the number of the input, each where it is used; outputs are in place."""
+        """``compiled``, loaded as ``native``, on ``frame``, its constants at ``constants_at``.
+        ``arrays``: by the number of the input, each where it is used; outputs are in place."""
         self._entry, self._arena_bytes = native.entry, native.arena_bytes
         self._frame, self._constants_at, self._failure = frame, constants_at, compiled.failure
         inputs = compiled.inputs

@@ -23,12 +23,14 @@ from weft.ir.scalar_expr import Expr
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """One input or output as the caller sees it."""
+    """One input or output as the caller sees it: ``name``, ``dtype``, and ``shape`` in int64
+    expressions over size symbols. ``alignment``: bytes that the code relies on; 1: any address that
+    NumPy gives."""
 
     name: str
     dtype: DType
     shape: tuple[Expr, ...]
-    alignment: int = 1  # bytes that the code relies on; 1: any address NumPy gives
+    alignment: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +58,19 @@ class Guard:
 class Compiled:
     """A compiled program.
 
-    ``objects``: position-independent object code; together with ``pool``, that of ``llvm/runtime``
-    (empty: to be compiled), it defines ``entry`` and ``entry_arena`` as ``weft/ir/program.py``
-    describes. ``processor``: one that runs it, in the words of ``host_processor``, or '' where none
-    is known to. ``constants``: read-only C-contiguous arrays in the order of the program's
-    constants. ``checks``: for each step what its
-    kernel's check codes mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details.
-    ``scalars``: inputs whose value, an integer, is the parameter of their name.
-    ``llvm``: the modules' text. ``texts``: the IRs, stage by stage. ``stats``: counts, JSON data.
-    ``explain``: what was decided and why, in words. ``seconds``: what each stage of the compiler
-    took, in this process; ``from_cache``: none did.
+    ``name``, ``inputs`` and ``outputs`` as callers see them; ``parameters``: the integers that the
+    code is given, by name, and ``derived``: those of them that are computed from others.
+    ``in_place``: outputs in the memory of inputs. ``guards``: what calls must keep. ``target``: the
+    processor that it is for. ``objects``: position-independent object code; together with ``pool``,
+    that of ``llvm/runtime`` (empty: to be compiled), it defines ``entry`` and ``entry_arena`` as
+    ``weft/ir/program.py`` describes. ``processor``: one that runs it, in the words of
+    ``host_processor``, or '' where none is known to. ``constants``: read-only C-contiguous arrays
+    in the order of the program's constants. ``checks``: for each step what its kernel's check codes
+    mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details. ``scalars``: inputs whose
+    value, an integer, is the parameter of their name. ``llvm``: the modules' text. ``texts``: the
+    IRs, stage by stage. ``stats``: counts, JSON data. ``explain``: what was decided and why, in
+    words. ``seconds``: what each stage of the compiler took, in this process; ``from_cache``: none
+    did.
     """
 
     name: str
@@ -91,7 +96,7 @@ class Compiled:
     from_cache: bool = False
 
     def text(self, stage: str) -> str:
-        """The program after ``stage``. Raises ``CallError``."""
+        """The program after ``stage``. Raises ``CallError`` (WEFT-E0609)."""
         texts = self.texts
         if stage not in texts:
             raise CallError(
@@ -102,7 +107,7 @@ class Compiled:
         return texts[stage]
 
     def source(self, language: str) -> str:
-        """The generated code: "llvm" or "asm". Raises ``CallError``."""
+        """The generated code: "llvm" or "asm". Raises ``CallError`` (WEFT-E0609)."""
         if language not in ("llvm", "asm"):
             raise CallError(
                 "WEFT-E0609", f"there is no source in {language!r}", hint='"llvm" or "asm"'
@@ -115,7 +120,7 @@ class Compiled:
         return "\n".join(inspect(module, self.target).assembly for module in modules)
 
     def failure(self, step: int, code: int, first: int, second: int) -> ExecutionError:
-        """What check ``code`` of ``step`` says, of two details."""
+        """What check ``code`` of ``step`` says, of two details, ``first`` and ``second``."""
         checks = self.checks
         messages = checks[step] if 0 <= step < len(checks) else ()
         if 1 <= code <= len(messages):

@@ -58,7 +58,7 @@ class _Call:
 
 
 class Executable:
-    """A compiled program.
+    """A compiled program: what ``weft.compile`` and ``weft.load`` give; ``compiled`` is its record.
 
     ``executable(*arrays, **by_name)`` takes one array for each input (NumPy arrays, or anything
     with ``__dlpack__`` or ``__array__``), in order or by name, and returns one fresh array, or a
@@ -108,7 +108,8 @@ class Executable:
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, arrays: Mapping[str, object], *, out: Out = None) -> dict[str, np.ndarray]:
-        """The outputs by name, from the inputs by name."""
+        """The outputs by name, from the inputs by name: ``arrays`` and ``out`` as in a call. Raises
+        ``CallError``: WEFT-E0602 for what is no mapping, and as a call does."""
         if not isinstance(arrays, Mapping):
             raise not_by_name(arrays)
         given = arrange(self._compiled.inputs, (), arrays)
@@ -117,9 +118,15 @@ class Executable:
     def bind(self, /, *arrays: object, out: Out = None, **by_name: object) -> BoundCall:
         """A call of these arguments to make again and again, at the cost of the program alone.
 
-        Arguments are as in a call. Arrays are used where they lie, so they have to be contiguous
-        and aligned to their elements; results that are not given places are allocated once.
-        Raises ``CallError``.
+        ``arrays``, ``out`` and ``by_name`` as in a call. Arrays are used where they lie, so they
+        have to be contiguous and aligned to their elements; results that are not given places are
+        allocated once. Raises ``CallError`` as a call does, and (WEFT-E0612) for arrays that cannot
+        be used so.
+
+        ::
+
+            call = matmul.bind(a, b)
+            c = call()  # again for what a and b contain by then
         """
         given = arrange(self._compiled.inputs, arrays, by_name)
         frame = self._new_frame()
@@ -285,6 +292,7 @@ class Executable:
 
     @property
     def name(self) -> str:
+        """That of the program, model or kernel."""
         return self._compiled.name
 
     @property
@@ -294,6 +302,7 @@ class Executable:
 
     @property
     def outputs(self) -> tuple[ArraySpec, ...]:
+        """Name, dtype and shape of each output, in order."""
         return self._compiled.outputs
 
     @property
@@ -307,7 +316,8 @@ class Executable:
         return self._threads
 
     def with_threads(self, threads: int | None) -> Executable:
-        """The same program on another number of threads (None: all processors)."""
+        """The same program on another number of threads (None: all processors). Raises
+        ``CallError`` (WEFT-E0611) for what is no number of threads."""
         return Executable(self._compiled, threads=threads)
 
     @property
@@ -326,16 +336,20 @@ class Executable:
         return self._compiled.explain()
 
     def as_text(self, stage: str) -> str:
-        """The program after ``stage``; ``CallError`` lists the stages there are."""
+        """The program after ``stage``. Raises ``CallError`` (WEFT-E0609), which lists the stages
+        there are."""
         return self._compiled.text(stage)
 
     def source(self, language: str) -> str:
-        """The generated code: "llvm" as emitted, "asm" for the target."""
+        """The generated code: "llvm" as emitted, "asm" for the target. Raises ``CallError``
+        (WEFT-E0609) for another language, or where the texts were not saved."""
         return self._compiled.source(language)
 
     def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
-        """Write one file that ``weft.load`` runs without compiling, atomically; equal compilations
-        give equal bytes. Who loads it has to trust it like a shared library: see ``weft.load``."""
+        """Write ``path``, one file that ``weft.load`` runs without compiling, atomically; equal
+        compilations give equal bytes. Without ``texts`` it is smaller, and ``as_text`` and
+        ``source`` have nothing to show. Who loads it has to trust it like a shared library: see
+        ``weft.load``. Raises ``ArtifactError`` where it cannot be written."""
         artifact.write(self._compiled, Path(path), texts=texts)
 
     def export(
@@ -345,7 +359,8 @@ class Executable:
         header: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> None:
-        """Write a library that C programs call: ``NAME.o``, or ``NAME.so`` where there is a linker.
+        """Write ``path``, a library that C programs call: ``NAME.o``, or ``NAME.so`` where there is
+        a linker.
 
         It holds everything, constants included, and needs libc alone. ``header``: where its
         declarations go, and how to use them. ``name``: what its functions' names start with.
@@ -373,7 +388,12 @@ class Executable:
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executable:
-    """The executable in a file that ``Executable.save`` wrote; ``ArtifactError`` if unfit.
+    """The executable in ``path``, a file that ``Executable.save`` wrote, on so many ``threads``
+    (None: one per processor).
+
+    Raises ``ArtifactError`` (WEFT-E0700 to E0705) where there is no such file, it is damaged or
+    made by another version, or this processor lacks what it needs; ``CallError`` (WEFT-E0611) for
+    ``threads`` that are no number.
 
     The file holds machine code, which runs with all that this process may do: load what you would
     run as a program, and nothing else. Its checksum and the checks of its header are against

@@ -2,5 +2,6 @@
 named.
 
 ``shrink`` makes the instance, ``oracle`` its data, ``ladder`` climbs from interpreter to
-interpreter; ``verify_full`` does so for graphs, ``verify_kernel`` for loop kernels.
+interpreter; ``verify_full`` is the door, for operator graphs and loop kernels. What becomes affine
+statements meets in ``verify_scop``, what becomes a host program in ``verify_program``.
 """

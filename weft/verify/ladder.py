@@ -6,13 +6,43 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from weft.codegen.llvm.target import LlvmTarget, host_target
+from weft.codegen.target import machine_of
 from weft.driver.options import Options
 from weft.driver.passes import Passes, excerpt
 from weft.ir.errors import InternalError, WeftError
+from weft.ir.machine import Machine
 from weft.verify.oracle import Arrays, Expected
 
 T = TypeVar("T")
 Text = Callable[[], str]
+
+
+SHORT_VECTORS = 16  # bytes
+FEW_REGISTERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How small instances are compiled: for a processor of short vectors and few registers, so that
+    tiles and their tails exist on them, and without a word."""
+
+    options: Options  # the user's
+
+    @property
+    def target(self) -> LlvmTarget:
+        return replace(host_target(), vector_bytes=SHORT_VECTORS)
+
+    @property
+    def machine(self) -> Machine:
+        return replace(machine_of(self.target), vector_registers=FEW_REGISTERS)
+
+    @property
+    def quiet(self) -> Options:
+        return replace(
+            self.options, verify="normal", cache=False, workers=0, texts=False, dump=None,
+            print_after=(), logs=(),
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -20,7 +50,7 @@ class Ladder:
     """``where``: what is compiled, in the user's terms. ``text``: the program before any pass."""
 
     where: str
-    options: Options
+    setting: Setting
     expected: Expected
     text: Text
     passed: str = "the program as given"  # the pass before
@@ -69,7 +99,7 @@ class Ladder:
         return error
 
     def _dump(self, stage: str, text: str) -> None:
-        options = replace(self.options, print_after=(), logs=())
+        options = replace(self.setting.options, print_after=(), logs=())
         Passes(options, "verify").run(stage, lambda: text, show=str)
 
 

@@ -2,12 +2,12 @@
 
     operator graph      after each pass, as a whole                 graph interpreter
     each cluster        its operators alone, on small sizes         ``verify_cluster``
-      tensor program    the reference, also in float64              tensor interpreter
+    or loop kernel      as written, on small sizes                  ``verify_kernel``
       affine statements as lowered, coalesced, scheduled; where the
-                        schedule is wrong, each transformation      Scop interpreter
-      loop IR           as built, and after each pass               loop interpreter
-      host program      of the cluster                              program interpreter
-      machine code      of the cluster                              the processor
+                        schedule is wrong, each transformation      ``verify_scop``
+      loop IR           as built, and after each pass               ``verify_scop``
+      host program      of the cluster or kernel, interpreted       ``verify_program``
+      machine code      of the cluster or kernel, run               ``verify_program``
     the whole program   memory plan, machine code                   ``verify_program``
 
 Small instances are scheduled anew, for a machine of short vectors and few registers, so that tiles
@@ -18,38 +18,38 @@ where that takes seconds.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from weft.codegen.llvm.target import LlvmTarget, host_target, lacking
-from weft.codegen.target import machine_of
-from weft.driver.compiler import Schedules, compile_graph, graph_stages
+from weft.codegen.llvm.target import host_target, lacking
+from weft.driver.compiler import compile_graph, compile_kernel, lower_graph
+from weft.driver.graph_front import Schedules, graph_stages
 from weft.driver.options import Options
 from weft.driver.user_passes import user_stages
+from weft.frontend.loops.lower import LoopKernel
 from weft.graph.canonical import canonical_text
 from weft.graph.cluster_program import cluster_program
 from weft.graph.partition import Cluster, partition
 from weft.ir.errors import ExecutionError, WeftWarning
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_printer import print_graph
-from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph
 from weft.ir.tensor_interpreter import interpret
 from weft.ir.tensor_printer import program_text
+from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.executable import Executable
-from weft.verify.ladder import Ladder
+from weft.verify.ladder import Ladder, Setting
 from weft.verify.oracle import Arrays, run_graph, tried
 from weft.verify.shrink import points, shrink, symbol_values
 from weft.verify.verify_cluster import check_cluster
+from weft.verify.verify_kernel import verify_kernel
 from weft.verify.verify_program import check_program, run
 
 PROGRAM_POINTS = 100_000  # of a whole small program whose kernels are interpreted
 REAL_POINTS = 50_000_000  # of a program that is run at its own sizes
-SHORT_VECTORS = 16  # bytes
-FEW_REGISTERS = 8
 
 
 def compile_and_verify(
@@ -69,25 +69,36 @@ def compile_and_verify(
     return executable
 
 
+def compile_and_verify_kernel(
+    kernel: LoopKernel, options: Options, scheduled: Scheduled | None = None
+) -> Executable:
+    """``compile_kernel``, and ``verify_kernel`` where ``options.verify`` is "full".
+
+    Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge.
+    """
+    if options.verify == "full":
+        verify_kernel(kernel, options, scheduled)
+    return compile_kernel(kernel, options, scheduled)
+
+
 def verify_full(graph: Graph, options: Options) -> None:
     """Raise ``InternalError`` (WEFT-E0920) for the first pass after which results diverge.
 
     What has no small instance, or none that accepts random data, is named in a warning.
     """
-    target = replace(host_target(), vector_bytes=SHORT_VECTORS)
-    machine = replace(machine_of(target), vector_registers=FEW_REGISTERS)
+    setting = Setting(options)
     small = shrink(graph)
     try:
         small, inputs, wanted = tried(small, run_graph)
     except ExecutionError as error:
         _warn(graph, f"no data was found that it accepts ({error.what})")
-        _check_clusters(graph, options, machine, target)
+        _check_clusters(graph, setting)
         return
-    ladder = Ladder(graph.name, options, wanted, partial(print_graph, small))
-    _check_stages(small, inputs, ladder, machine)
-    _check_clusters(graph, options, machine, target)
-    few = _points(small) <= PROGRAM_POINTS
-    check_program(small, inputs, ladder, machine, target, interpreted=few)
+    ladder = Ladder(graph.name, setting, wanted, partial(print_graph, small))
+    _check_stages(small, inputs, ladder)
+    _check_clusters(graph, setting)
+    lower = partial(lower_graph, small, setting.quiet, setting.machine)
+    check_program(lower, inputs, ladder, interpreted=_points(small) <= PROGRAM_POINTS)
 
 
 def _warn(graph: Graph, why: str) -> None:
@@ -102,9 +113,13 @@ def _points(graph: Graph) -> int:
 # ---- the operator graph -------------------------------------------------------------------------
 
 
-def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder, machine: Machine) -> None:
-    own = graph_stages(ladder.options, machine)
-    for name, stage in (*user_stages(ladder.options), *own):
+def _stages(setting: Setting) -> Iterator[tuple[str, Callable[[Graph], Graph]]]:
+    yield from user_stages(setting.options)
+    yield from graph_stages(setting.options, setting.machine)
+
+
+def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder) -> None:
+    for name, stage in _stages(ladder.setting):
         graph = ladder.make(name, partial(stage, graph))
         ladder.step(name, partial(print_graph, graph), partial(interpret_graph, graph, inputs))
     clusters = ladder.make("partition", lambda: partition(graph)).clusters
@@ -137,9 +152,9 @@ def _run_clusters(graph: Graph, clusters: Sequence[Cluster], inputs: Arrays) -> 
 # ---- clusters, and the program itself -----------------------------------------------------------
 
 
-def _check_clusters(graph: Graph, options: Options, machine: Machine, target: LlvmTarget) -> None:
+def _check_clusters(graph: Graph, setting: Setting) -> None:
     """Each cluster that ``graph`` is made of, equal ones once."""
-    for _, stage in (*user_stages(options), *graph_stages(options, machine)):
+    for _, stage in _stages(setting):
         graph = stage(graph)
     done: set[object] = set()
     for cluster in partition(graph).clusters:
@@ -147,7 +162,7 @@ def _check_clusters(graph: Graph, options: Options, machine: Machine, target: Ll
         key = (canonical_text(cluster_program(cluster).program), known)
         if not cluster.is_view and key not in done:
             done.add(key)
-            check_cluster(cluster, graph, options, machine, target)
+            check_cluster(cluster, graph, setting)
 
 
 def _check_real(graph: Graph, executable: Executable, options: Options) -> None:
@@ -163,5 +178,5 @@ def _check_real(graph: Graph, executable: Executable, options: Options) -> None:
         _warn(graph, f"no data was found that it accepts ({error.what})")
         return
     if all(with_data.constants[name] is data for name, data in graph.constants.items()):
-        ladder = Ladder(graph.name, options, wanted, partial(print_graph, graph))
+        ladder = Ladder(graph.name, Setting(options), wanted, partial(print_graph, graph))
         ladder.step("llvm", lambda: executable.source("llvm"), lambda: run(executable, inputs))

@@ -1,134 +1,106 @@
-"""``WEFT_VERIFY=full`` for loop kernels: every IR interpreted on small arrays, and the code run.
+"""One loop kernel on small arrays, interpreted after every pass from its statements to its code.
 
-    affine statements as written, scheduled     Scop interpreter
-    host program of kernels in loop IR          program interpreter
-    machine code                                the processor
-
-Small arrays are scheduled anew, for a machine of short vectors and few registers, so that tiles and
-their tails exist on them; a schedule of the user's is taken as it is.
+A schedule of the user's is taken as it is; Weft's own is made anew, for small arrays.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from weft.codegen.llvm.target import host_target
-from weft.codegen.target import machine_of
-from weft.driver.kernel_code import LoweredKernel, compile_kernel, kernel_machine_code, lower_loops
+from weft.driver.compiler import lower_loops
+from weft.driver.loop_front import assumed
 from weft.driver.options import Options
+from weft.driver.passes import Passes
 from weft.frontend.loops.lower import LoopKernel
 from weft.ir.errors import ExecutionError, WeftWarning
-from weft.ir.program_interpreter import interpret_program
-from weft.ir.program_printer import print_program
-from weft.ir.schedule_printer import print_schedule
 from weft.ir.scop import Scop
-from weft.ir.scop_interpreter import interpret
+from weft.ir.scop_interpreter import bind_parameters, instances_at_most, interpret
 from weft.ir.scop_printer import scop_text
 from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.runtime.executable import Executable
-from weft.verify.ladder import Ladder
+from weft.verify.ladder import Ladder, Setting
 from weft.verify.oracle import Arrays, Expected, expected
-from weft.verify.verify_full import FEW_REGISTERS, SHORT_VECTORS
+from weft.verify.verify_program import check_program
+from weft.verify.verify_scop import ScopCheck
 
 SIZES = (6, 5, 4, 7, 3, 2, 1, 0)
+MAX_INSTANCES = 50_000  # of all statements, that the slow interpreters are given
 
 
-def compile_and_verify_kernel(
-    kernel: LoopKernel, options: Options, scheduled: Scheduled | None = None
-) -> Executable:
-    """``compile_kernel``, and all of the above where ``options.verify`` is "full".
+def verify_kernel(kernel: LoopKernel, options: Options, scheduled: Scheduled | None) -> None:
+    """Raise ``InternalError`` (WEFT-E0920) for the first pass after which results diverge.
 
-    Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge.
+    Warns where there is no small instance of ``kernel``.
     """
-    if options.verify == "full":
-        _verify(kernel, options, scheduled)
-    return compile_kernel(kernel, options, scheduled)
-
-
-def _verify(kernel: LoopKernel, options: Options, scheduled: Scheduled | None) -> None:
-    target = replace(host_target(), vector_bytes=SHORT_VECTORS)
-    machine = replace(machine_of(target), vector_registers=FEW_REGISTERS)
-    quiet = replace(
-        options, verify="normal", cache=False, workers=0, texts=False, dump=None, print_after=(),
-        logs=(),
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeftWarning)
-        lowered = lower_loops(kernel, quiet, scheduled, machine)
-    scop = lowered.scheduled.original
+    setting = Setting(options)
+    scop = assumed(kernel.scop, Passes(setting.quiet, kernel.scop.name))
     found = _instance(kernel, scop)
     if found is None:
         warnings.warn(
             f"{scop.name}: not verified: no small sizes and data were found that it accepts",
             WeftWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
         return
     arguments, wanted = found
-    ladder = Ladder(scop.name, options, wanted, partial(scop_text, scop))
-    tree = lowered.scheduled.tree
-    ladder.step(
-        "schedule",
-        lambda: scop_text(lowered.scheduled.scop) + print_schedule(tree),
-        lambda: _interpreted(kernel, lowered.scheduled.scop, arguments, lowered),
-    )
-    ladder.step(
-        "program",
-        lambda: print_program(lowered.program),
-        lambda: interpret_program(lowered.program, [np.array(a) for a in arguments.values()], {}),
-    )
-    compiled = ladder.make("llvm", lambda: kernel_machine_code(lowered, target))
-    ladder.step(
-        "llvm", lambda: "\n".join(compiled.llvm), lambda: _run(Executable(compiled), arguments)
-    )
+    known, data = _values(kernel, arguments)
+    ladder = Ladder(scop.name, setting, wanted, partial(scop_text, kernel.scop))
+    check = ScopCheck(ladder, data, bind_parameters(scop, data, known), _results(kernel))
+    check.rewritten("needed", lambda: scop)
+    check.lowered(scop, scheduled)
+    lower = partial(lower_loops, kernel, setting.quiet, scheduled, setting.machine)
+    check_program(lower, list(arguments.values()), ladder)
 
 
-def _run(executable: Executable, arguments: Mapping[str, np.ndarray]) -> Arrays:
-    results = executable(*(np.array(a) for a in arguments.values()))
-    return results if isinstance(results, tuple) else (results,)
-
-
-def _interpreted(
-    kernel: LoopKernel,
-    scop: Scop,
-    arguments: Mapping[str, np.ndarray],
-    lowered: LoweredKernel | None = None,
-) -> Arrays:
-    """The arrays that the kernel writes, in order; in the order of ``lowered``'s schedule."""
+def _values(
+    kernel: LoopKernel, arguments: Mapping[str, np.ndarray]
+) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+    """The numbers among ``arguments`` by parameter, the others by Scop tensor."""
     known = {a.name: int(arguments[a.name]) for a in kernel.arguments if a.kind == "parameter"}
-    given = {kernel.tensors[n]: a for n, a in arguments.items() if n in kernel.tensors}
-    tree = None if lowered is None else lowered.scheduled.tree
-    results = interpret(scop, given, known, tree=tree)
-    return [results[name] for name in given if name in results]
+    return known, {kernel.tensors[n]: a for n, a in arguments.items() if n in kernel.tensors}
 
 
 # ---- a small instance ---------------------------------------------------------------------------
 
 
 def _instance(kernel: LoopKernel, scop: Scop) -> tuple[dict[str, np.ndarray], Expected] | None:
-    """Arguments that the kernel accepts, and what it makes of them; None if none were found.
+    """Arguments that the kernel accepts, and what it makes of them as written; None if none were
+    found. ``scop``: its statements, for the sizes that keep them in bounds.
 
     How far other results may be off follows from what a change of the last bit does.
     """
-    names = [t.name for t in scop.tensors if t.role == "inout"]
+    names = _results(kernel)
     for sizes in _sizes(scop):
+        if instances_at_most(scop, sizes) > MAX_INSTANCES:
+            continue
         for highest in (100, 1, 0):
             data = _data(kernel, scop, sizes, highest)
             nearby = {n: _next(a) for n, a in data.items()}
             try:
                 with np.errstate(all="ignore"):
-                    values = _interpreted(kernel, scop, data)
-                    others = _interpreted(kernel, scop, nearby)
+                    values = _interpreted(kernel, data)
+                    others = _interpreted(kernel, nearby)
             except ExecutionError:  # a data-dependent index out of range
                 continue
             return data, expected(names, values, others)
     return None
+
+
+def _results(kernel: LoopKernel) -> list[str]:
+    """The arrays that the kernel writes, in the order of its arguments."""
+    written = {t.name for t in kernel.scop.tensors if t.role == "inout"}
+    tensors = (kernel.tensors.get(a.name) for a in kernel.arguments)
+    return [name for name in tensors if name in written]
+
+
+def _interpreted(kernel: LoopKernel, arguments: Mapping[str, np.ndarray]) -> Arrays:
+    known, data = _values(kernel, arguments)
+    found = interpret(kernel.scop, data, known)
+    return [found[name] for name in _results(kernel)]
 
 
 def _sizes(scop: Scop) -> Iterator[dict[str, int]]:

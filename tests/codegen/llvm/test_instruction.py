@@ -17,7 +17,7 @@ from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.host import host_machine
 from weft.codegen.machines.named import target_named
 from weft.codegen.target import machine_of
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_loops
 from weft.ir.loop_ir import Allocate, For, walk
 from weft.loop_kernel import Kernel
 from weft.runtime.executable import Executable

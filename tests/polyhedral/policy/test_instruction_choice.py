@@ -8,7 +8,7 @@ import pytest
 import weft
 from tests.weft.own_instructions import fused, multiply
 from weft.codegen.machines.host import host
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_loops
 from weft.driver.options import Options
 from weft.ir.loop_ir import For
 from weft.ir.loop_ir import walk as walk_loops

@@ -10,26 +10,31 @@ import pytest
 import weft
 from tests.codegen.llvm.test_tiles import OPTIONS, TILES, expected, numbers, product
 from weft import bf16, i8
-from weft.driver.kernel_code import LoweredKernel, lower_loops
+from weft.driver.compiler import lower_loops
+from weft.driver.lowered import Lowered
 from weft.ir.loop_interpreter import interpret
 from weft.ir.machine import Cache
 from weft.ir.scalar_expr import Var
-from weft.ir.schedule_tree import Band, walk
+from weft.ir.schedule_tree import Band, Tree, walk
 from weft.polyhedral.transform.scheduled import loops_above
 
 CACHES = Cache(1 << 12), Cache(1 << 15), Cache(1 << 25)
 SMALL = replace(TILES.machine, caches=CACHES)  # 128 rows or lanes of 64 steps stay
 
 
-def lowered(m: int, n: int, k: int, *, threads: int = 1, turned: bool = False) -> LoweredKernel:
+def lowered(m: int, n: int, k: int, *, threads: int = 1, turned: bool = False) -> Lowered:
     options = replace(OPTIONS, threads=threads)
     return lower_loops(product(bf16, bf16, m, n, k, turned=turned).lowered, options, machine=SMALL)
 
 
-def around(found: LoweredKernel) -> list[str]:
+def tree(found: Lowered) -> Tree:
+    (code,) = found.distinct
+    return code.scheduled.tree
+
+
+def around(found: Lowered) -> list[str]:
     """The loops around the blocks."""
-    tree = found.scheduled.tree
-    bands = [node.loops for node in walk(tree) if isinstance(node, Band)]
+    bands = [node.loops for node in walk(tree(found)) if isinstance(node, Band)]
     names = [loop.name for loops in bands for loop in loops if "S0" in loop.at]
     return names[: names.index("q")]
 
@@ -51,13 +56,14 @@ def test_what_stays_leaves_least_to_come_again(
 
 def test_longer_sums_leave_room_for_fewer() -> None:
     for steps, stay in ((64, 128), (128, 64)):
-        tree = lowered(300, 600, steps).scheduled.tree
-        loops = [loop for node in walk(tree) if isinstance(node, Band) for loop in node.loops]
+        order = tree(lowered(300, 600, steps))
+        loops = [loop for node in walk(order) if isinstance(node, Band) for loop in node.loops]
         assert [x.at["S0"] for x in loops if x.name == "j_t"] == [Var("j") // stay]
 
 
 def test_panels_are_made_where_they_stay_row_by_row() -> None:
-    made = lowered(300, 200, 64).scheduled
+    (code,) = lowered(300, 200, 64).distinct
+    made = code.scheduled
     assert made.scop.tensor("B_packed").scope == "local"
     loops = [loop.name for loop in loops_above(made.tree, "copy_B_packed")]
     assert loops[0] == "j_t" and loops[1:3] == ["B_packed_1", "B_packed_0"]  # steps, then panels

@@ -11,7 +11,7 @@ from tests.codegen.llvm.test_tiles import product as multiply
 from tests.polyhedral.policy.test_operand_panels import product
 from tests.polyhedral.transform.integer_programs import read
 from weft import bf16
-from weft.driver.kernel_code import lower_loops
+from weft.driver.compiler import lower_loops
 from weft.ir.machine import Cache, Machine
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.tile_domain import marked_tiles
@@ -67,6 +67,6 @@ def test_upright_tiles(lanes: int, names: set[str]) -> None:
                                                     (64, 512, 500, set())])  # fmt: skip
 def test_rows_of_blocks(m: int, n: int, k: int, names: set[str]) -> None:
     """A matrix unit loads lines along the steps, for each tile of lanes."""
-    unit = lower_loops(multiply(bf16, bf16, m, n, k).lowered, OPTIONS)
+    (unit,) = lower_loops(multiply(bf16, bf16, m, n, k).lowered, OPTIONS).distinct
     made, machine = unit.scheduled, TILES.machine
     assert worth_aligning(made.scop, made.tree, machine) == names

@@ -1,0 +1,182 @@
+"""An operator graph as far as affine statements: simplified, in clusters, each lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from weft.codegen.objects.native_library import compiled_floats
+from weft.driver.assemble import Assembly, assemble, bind
+from weft.driver.lowered import Codes, Front, Source, Unit
+from weft.driver.options import Options
+from weft.driver.passes import Passes
+from weft.driver.targets import target_for
+from weft.driver.user_passes import with_user_passes
+from weft.graph.canonical import canonical_text
+from weft.graph.cluster_program import ClusterProgram, cluster_program
+from weft.graph.differences import differences
+from weft.graph.eliminate_dead import eliminate_dead, own_outputs
+from weft.graph.fold_constants import FoldBudget, fold_constants
+from weft.graph.fusion_rules import Limits
+from weft.graph.inline_scalars import inline_scalars
+from weft.graph.layouts import layouts
+from weft.graph.online import online
+from weft.graph.partition import Cluster, partition
+from weft.graph.ruled_out import ruled_out
+from weft.graph.simplify import simplify
+from weft.graph.winograd import Effort, winograd
+from weft.ir.graph_printer import print_graph
+from weft.ir.graph_verifier import verify_graph
+from weft.ir.machine import Machine
+from weft.ir.operator_graph import Graph
+from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
+from weft.ir.scop_verifier import verify as verify_scop
+from weft.ir.tensor_printer import program_text
+from weft.ir.tensor_verifier import verify as verify_tensors
+from weft.polyhedral.assume_sizes import assume_in_bounds
+from weft.polyhedral.coalesce import coalesce
+from weft.polyhedral.contributing import contributing
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.keep_order import keep_order
+from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.unread import unread
+
+Schedules = Mapping[str, Scheduled]
+"""Name of a cluster -> the schedule that the user gives it; Weft schedules all others."""
+
+
+def graph_identity(graph: Graph, schedules: Schedules) -> str:
+    """All of ``graph`` but its constants' data: what it computes, and the names users see."""
+    programs = [canonical_text(node.program) for node in graph.nodes]
+    chosen = [repr((name, given.scop, given.tree)) for name, given in sorted(schedules.items())]
+    return "\n".join([print_graph(graph), *programs, *chosen])
+
+
+def graph_front(given: Graph, passes: Passes, machine: Machine, schedules: Schedules) -> Front:
+    """``given`` simplified and cut into clusters, which become affine statements one by one."""
+    graph = optimised(given, passes, machine)
+    parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine)))
+    source = Source(
+        name=given.name,
+        inputs=tuple(v.name for v in given.inputs),
+        outputs=tuple(v.name for v in given.outputs),
+        copied=given.in_place,
+        constants=graph.constants,
+        graph=graph,
+        partition=parts,
+    )
+    units = _units(graph, parts.clusters, passes)
+    return Front(source, units, schedules, partial(_assembled, graph, parts.clusters))
+
+
+def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Scop]:
+    """The affine statements of each cluster of ``graph``, by name: what schedules are made for."""
+    passes = Passes(options or Options(), graph.name)
+    machine = target_for(passes.options).machine
+    front = graph_front(with_user_passes(graph, passes), passes, machine, {})
+    distinct = {unit.name: unit for unit in front.units if unit is not None}
+    return {name: unit.scop() for name, unit in distinct.items()}
+
+
+def fusion_limits(machine: Machine) -> Limits:
+    """What fits on ``machine``."""
+    return Limits(l2=machine.l2)
+
+
+def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
+    """``graph`` simplified: constants folded, copies and dead code gone, values laid out."""
+    verify_graph(graph)
+    for stage, action in graph_stages(passes.options, machine):
+        step = partial(action, graph)
+        graph = passes.run(stage, step, show=print_graph, verify=verify_graph)
+    return graph
+
+
+def graph_stages(
+    options: Options, machine: Machine
+) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
+    """Weft's own passes over the operator graph, in order."""
+    effort = Effort(options.memory)
+    cheaper = options.winograd == "on" and not options.strict
+    blocks = options.online == "on" and not options.strict
+    return (
+        ("fold", lambda graph: _folded(graph, options)),
+        ("scalars", inline_scalars),
+        ("simplify", simplify),
+        ("differences", differences),
+        ("dead", eliminate_dead),
+        *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
+        *([("online", partial(online, machine=machine))] if blocks else []),
+        *([] if options.strict else [("ruled out", ruled_out)]),
+        ("outputs", own_outputs),
+        ("layouts", partial(layouts, machine=machine)),
+    )
+
+
+def _folded(graph: Graph, options: Options) -> Graph:
+    """What constants determine, computed as compiled code would."""
+    with compiled_floats(strict=options.strict):
+        return fold_constants(graph, FoldBudget(bytes=options.fold_bytes))
+
+
+def _units(graph: Graph, clusters: Sequence[Cluster], passes: Passes) -> Iterator[Unit | None]:
+    """Each cluster in turn, None for a view; equal ones have one name."""
+    names: dict[object, str] = {}
+    known = set(graph.constants)
+    for cluster in clusters:
+        if all(value.name in known for value in cluster.inputs):
+            known |= {value.name for value in cluster.outputs}
+        if cluster.is_view:
+            yield None
+            continue
+        program = passes.run(
+            "cluster", partial(_verified_program, cluster), show=lambda c: program_text(c.program)
+        )
+        constant = frozenset(k for k, value in enumerate(cluster.inputs) if value.name in known)
+        symbols = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
+        key = (canonical_text(program.program), constant, repr(symbols))
+        name = names.setdefault(key, f"kernel{len(names)}")
+        yield Unit(name, partial(cluster_scop, program, constant, name, passes))
+
+
+def _verified_program(cluster: Cluster) -> ClusterProgram:
+    program = cluster_program(cluster)
+    verify_tensors(program.program)
+    return program
+
+
+def cluster_scop(
+    cluster: ClusterProgram, constant: frozenset[int], name: str, passes: Passes
+) -> Scop:
+    """``cluster`` as affine statements; ``constant``: numbers of inputs whose data is known, or
+    follows from such."""
+    lowered = passes.run(
+        "scop",
+        lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
+        show=scop_text,
+        verify=verify_scop,
+    )
+    assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
+    needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
+    scop = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
+    if passes.options.strict:
+        scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
+    passes.run("bounds", lambda: check_bounds(scop))
+    return scop
+
+
+def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
+    """``scop`` with the inputs of these numbers marked as constants."""
+    inputs = [t.name for t in scop.tensors if t.role == "input"]
+    known = {inputs[k] for k in constant}
+    tensors = (replace(t, role="constant") if t.name in known else t for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors))
+
+
+def _assembled(graph: Graph, clusters: Sequence[Cluster], codes: Codes) -> Assembly:
+    steps, storage = bind(graph, clusters, codes)
+    derived = {n: e for code in codes if code for n, e in code.scheduled.scop.derived}
+    return assemble(graph, steps, storage, derived, "main")
