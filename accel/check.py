@@ -73,7 +73,7 @@ class _Check:
         self._written = {
             m.name: np.zeros(m.depth, np.bool_) for m in machine.memories if m.depth is not None
         }
-        self._seen: set[tuple[Pattern, int]] = set()  # of what is written, which it stays
+        self._seen: set[tuple[Pattern, int]] = set()  # footprints that are initialised
         self._unwired = {each.name: _unwired(machine, each) for each in machine.operations}
         self._numbers: list[list[int]] = [[] for _ in machine.queues]  # by queue: its instructions
         # By queue: the position of the last write to main memory.

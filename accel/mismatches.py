@@ -21,6 +21,7 @@ from weft.ir.scalar_expr import (
     Load,
     Select,
     Var,
+    has_loads,
     rewrite,
     walk,
 )
@@ -113,7 +114,7 @@ def _compared(value: Expr, selector: InstructionSelector, names: Sequence[str]) 
         if mine and depth < 0:
             text += f": it has {_shown(mine[0], places)}{_holds(mine[0], pattern)} where "
             text += f"{_shown(other[0], names)} stands"
-            if _has_loads(other[0]) and not _has_loads(mine[0]):
+            if has_loads(other[0]) and not has_loads(mine[0]):
                 text += ", which is no number that is known (constants=…)"
         found.append((depth, text))
     yield from (text for _, text in sorted(found, key=lambda each: each[0]))
@@ -133,7 +134,7 @@ def _different(
     here = (-depth, [pattern], [expr])
     if isinstance(pattern, Load):
         return nowhere if pattern.dtype == expr.dtype else here
-    if not _has_loads(pattern):
+    if not has_loads(pattern):
         return nowhere if can_produce(compute, pattern, expr) else here
     same = type(pattern) is type(expr) and pattern.dtype == expr.dtype
     ops = [getattr(each, "op", "") for each in (pattern, expr)]
@@ -150,10 +151,6 @@ def _different(
         ]
         tried.append(next((each for each in parts if each[1]), nowhere))
     return min(tried, key=lambda each: each[0])
-
-
-def _has_loads(expr: Expr) -> bool:
-    return any(isinstance(each, Load) for each in walk(expr))
 
 
 def _holds(expr: Expr, compute: Compute) -> str:

@@ -11,7 +11,7 @@ from math import prod
 
 from weft.accel.capabilities import Address, Bits, Step
 from weft.ir.accelerator import Accelerator, Operation
-from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, has_loads
 from weft.ir.scalar_polynomial import Polynomial, polynomial
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import box
@@ -90,7 +90,7 @@ class Reader:
                             "one field or a number"
                         )
                     steps[dim] = field
-                case [""] if factor == 1 and bits is None and _reads(monomial[0]):
+                case [""] if factor == 1 and bits is None and has_loads(monomial[0]):
                     bits = _bits(monomial[0])
                 case _:
                     raise NotUnderstood(
@@ -141,10 +141,6 @@ class Reader:
 
 def indices(access: Access) -> tuple[Expr, ...]:
     return access.body_indices if access.may else access.indices
-
-
-def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def _bits(expr: Expr) -> Bits:

@@ -423,7 +423,7 @@ def rates(transfer: Transfer) -> Rates:
         return transfer.operation.takes({**one, **size, **more})
 
     few, many = takes(RATES), takes(2 * RATES)
-    if long.size is None:  # so many at once, and no others
+    if long.size is None:  # a fixed number of elements
         several = rows.offset * columns.offset
         whole = few.latency + few.beats + few.cycles
         return Rates(queue, few.channel, 0.0, whole / several, 0.0, few.beats / several)

@@ -58,7 +58,7 @@ def alias_outputs(kernel: Kernel, first: int, second: int, last: int) -> Kernel:
         if isinstance(stmt, Allocate) and stmt.buffer.scope == "local":
             size = _bytes(stmt.buffer)
             if size is not None and size > least:
-                return _kept(stmt, results) or stmt
+                return _aliased(stmt, results) or stmt
         return stmt
 
     return replace(kernel, body=inside(kernel.body))
@@ -73,7 +73,7 @@ def _bytes(buffer: Buffer) -> int | None:
     return size
 
 
-def _kept(allocation: Allocate, results: Mapping[str, Buffer]) -> Stmt | None:
+def _aliased(allocation: Allocate, results: Mapping[str, Buffer]) -> Stmt | None:
     """The body of ``allocation`` with its buffer aliased with the output that its last user
     computes from it elementwise; None if there is no such output."""
     name, parts = allocation.buffer.name, list(_parts(allocation.body))
@@ -94,10 +94,10 @@ def _kept(allocation: Allocate, results: Mapping[str, Buffer]) -> Stmt | None:
     whole = [(loop.lower, loop.upper) for loop in place]
     if bound & free or not all(_within(part, name, whole, {}) for part in users[:-1]):
         return None
-    return _moved(allocation.body, name, [loop.var for loop in place], store)
+    return _redirected(allocation.body, name, [loop.var for loop in place], store)
 
 
-def _moved(body: Stmt, name: str, dims: Sequence[str], store: Store) -> Stmt:
+def _redirected(body: Stmt, name: str, dims: Sequence[str], store: Store) -> Stmt:
     """``body`` with the element at ``dims`` of the buffer ``name`` at the indices of ``store``."""
 
     def at(indices: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -141,7 +141,7 @@ class _Code:
         self._code = link([to_object(text, target)], names, imports)
 
     def _timed(self, name: str, *numbers: int, clock: Clock = time.thread_time) -> float:
-        """Seconds of this thread alone, whoever else runs here, unless ``clock`` is another."""
+        """CPU seconds of this thread, unless ``clock`` is another."""
         call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(numbers))(self._code[name])
         start = clock()
         call(*numbers)

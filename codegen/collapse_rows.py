@@ -40,7 +40,7 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal, rewrit
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
 
-TOGETHER = 256  # least elements of an iteration of the parallel loop
+LEAST_ELEMENTS = 256  # least elements of an iteration of the parallel loop
 _WASTE = 1.25  # vectors per full vector from which on collapsing pays
 
 _Place = tuple[str, tuple[Expr, ...]]
@@ -58,9 +58,9 @@ def _joined(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> 
     trips = _trip_count(lanes)
     if trips is None or not _wasteful(trips, lanes, buffers):
         return None
-    if not _apart(loop, lanes, trips, buffers):
+    if not _is_legal(loop, lanes, trips, buffers):
         return None
-    return _together(loop, lanes, trips, _rows(trips, _width(lanes, buffers)), names)
+    return _collapsed(loop, lanes, trips, _rows(trips, _width(lanes, buffers)), names)
 
 
 def _trip_count(loop: For) -> int | None:
@@ -86,10 +86,10 @@ def _wasteful(trips: int, lanes: For, buffers: Mapping[str, Buffer]) -> bool:
 def _rows(trips: int, width: int) -> int:
     """The least number of rows that fills whole vectors."""
     least = width // gcd(width, trips)
-    return least * max(1, TOGETHER // (least * trips))
+    return least * max(1, LEAST_ELEMENTS // (least * trips))
 
 
-def _together(loop: For, lanes: For, trips: int, rows: int, names: frozenset[str]) -> For:
+def _collapsed(loop: For, lanes: For, trips: int, rows: int, names: frozenset[str]) -> For:
     """Both loops as one vector loop, in a loop over blocks of ``rows`` if the outer one is
     parallel."""
     both = Var(fresh_name(f"{loop.var}.{lanes.var}", loop, names))
@@ -113,7 +113,7 @@ def _together(loop: For, lanes: For, trips: int, rows: int, names: frozenset[str
 # ---- legality -----------------------------------------------------------------------------------
 
 
-def _apart(loop: For, lanes: For, trips: int, buffers: Mapping[str, Buffer]) -> bool:
+def _is_legal(loop: For, lanes: For, trips: int, buffers: Mapping[str, Buffer]) -> bool:
     """Whether all accesses have one constant stride along the collapsed loop, and iterations of
     ``loop`` are independent."""
     inside = list(walk(lanes.body))
@@ -125,7 +125,9 @@ def _apart(loop: For, lanes: For, trips: int, buffers: Mapping[str, Buffer]) -> 
         """Whether ``expr``, apart from elements with a constant stride, is invariant."""
 
         def hidden(node: Expr) -> Expr | None:
-            if isinstance(node, Load) and _steady(_at(node), loop.var, lanes.var, trips, buffers):
+            if isinstance(node, Load) and _has_constant_stride(
+                _at(node), loop.var, lanes.var, trips, buffers
+            ):
                 return Var("", node.dtype)
             return None
 
@@ -135,7 +137,9 @@ def _apart(loop: For, lanes: For, trips: int, buffers: Mapping[str, Buffer]) -> 
     for stmt in inside:
         if isinstance(stmt, Store):
             place = stmt.buffer, stmt.indices
-            if not _steady(place, loop.var, lanes.var, trips, buffers) or not plain(stmt.value):
+            if not _has_constant_stride(place, loop.var, lanes.var, trips, buffers) or not plain(
+                stmt.value
+            ):
                 return False
         elif not all(map(plain, expressions(stmt))):
             return False
@@ -150,7 +154,7 @@ def _names(expr: Expr) -> set[str]:
     return {n.name for n in walk_expr(expr) if isinstance(n, Var)}
 
 
-def _steady(
+def _has_constant_stride(
     place: _Place, outer: str, inner: str, trips: int, buffers: Mapping[str, Buffer]
 ) -> bool:
     """Whether the address moves by one step of ``outer`` as far as by ``trips`` steps of

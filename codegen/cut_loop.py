@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from weft.codegen.tile_bounds import TRUE, all_of, extreme
 from weft.ir.loop_ir import Block, For, If, Let, Stmt, expressions, walk
 from weft.ir.scalar_affine import Affine, FloorDiv, to_affine, to_expr
-from weft.ir.scalar_expr import Apply, Expr, Load, Var, literal
+from weft.ir.scalar_expr import Apply, Expr, Var, has_loads, literal
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
@@ -39,7 +39,7 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt, around: Set[st
     given: list[Expr] = []
     inside = bound_inside(loop)
     for condition in conditions:
-        if mentions(condition, inside) or _loads(condition):
+        if mentions(condition, inside) or has_loads(condition):
             return None
         if mentions(condition, (loop.var,)):
             side = side_of(condition, loop.var)
@@ -78,10 +78,6 @@ def fresh_name(name: str, loop: For, around: Set[str]) -> str:
     return name
 
 
-def _loads(condition: Expr) -> bool:
-    return any(isinstance(n, Load) for n in walk_expr(condition))
-
-
 def bound_inside(loop: For) -> set[str]:
     """The names that are bound within the body of ``loop`` only."""
     loops = {s.var for s in walk(loop.body) if isinstance(s, For)}
@@ -97,7 +93,7 @@ def side_of(condition: Expr, var: str) -> Side | None:
             slack = a - b - 1
         case _:
             return None
-    form = None if _loads(condition) else to_affine(slack)
+    form = None if has_loads(condition) else to_affine(slack)
     return None if form is None else _side(form, var)
 
 

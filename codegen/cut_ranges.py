@@ -21,8 +21,7 @@ from weft.codegen.unswitch import decided
 from weft.ir import dtypes
 from weft.ir.loop_ir import For, If, Kernel, Stmt, expressions, walk
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Expr, Literal, Load, Select
-from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import Expr, Literal, Select, has_loads
 from weft.polyhedral.analysis.linear import mentions
 
 
@@ -60,7 +59,7 @@ def _conditions(loop: For) -> Iterator[Expr]:
             yield from filter(has_side, parts_of(stmt.condition))
         for expr in expressions(stmt):
             for case in _cases(expr):
-                yield from filter(has_side, _most(case, loop))
+                yield from filter(has_side, _usual(case, loop))
 
 
 def _cases(expr: Expr) -> Iterator[Select]:
@@ -69,7 +68,7 @@ def _cases(expr: Expr) -> Iterator[Select]:
     while stack:
         node = stack.pop()
         if isinstance(node, Select) and (
-            node.dtype == dtypes.int64 or any(map(_loads, node.children[1:]))
+            node.dtype == dtypes.int64 or any(map(has_loads, node.children[1:]))
         ):
             yield node
             stack.append(node.condition)
@@ -77,13 +76,13 @@ def _cases(expr: Expr) -> Iterator[Select]:
             stack.extend(reversed(node.children))
 
 
-def _most(case: Select, loop: For) -> Iterator[Expr]:
+def _usual(case: Select, loop: For) -> Iterator[Expr]:
     """The conditions that hold in most iterations of ``loop``: that of ``case``, and those of the
     cases in the branch it then takes."""
     taken: Expr | None = case.if_true
     for part in parts_of(case.condition):
         other = opposite(part)
-        if other is not None and _seldom(part, loop):
+        if other is not None and _is_rare(part, loop):
             yield other
             taken = case.if_false
         elif other is None or side_of(part, loop.var) is None:
@@ -91,17 +90,13 @@ def _most(case: Select, loop: For) -> Iterator[Expr]:
         else:
             yield part
     for inner in _cases(taken) if taken is not None else ():
-        yield from _most(inner, loop)
+        yield from _usual(inner, loop)
 
 
-def _seldom(condition: Expr, loop: For) -> bool:
+def _is_rare(condition: Expr, loop: For) -> bool:
     """Whether ``condition`` holds in a constant number of iterations at one end only."""
     side = side_of(condition, loop.var)
     if side is None:
         return False
     trips = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
     return trips is not None and trips.is_constant
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_expr(expr))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from operator import is_
 
 from weft.codegen.conditions import body_given
-from weft.codegen.idle import asked_first, idle
+from weft.codegen.guarded import leading_conditions, no_op_unless
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
 from weft.ir.loop_ir import (
@@ -93,10 +93,10 @@ def _longest(items: Sequence[Stmt]) -> tuple[Expr | None, int]:
     """The condition without which the longest prefix of ``items`` is a no-op, and the length of the
     prefix; None if a branch does not pay."""
     best: tuple[Expr | None, int] = None, 0
-    for condition in asked_first(items[0]):
+    for condition in leading_conditions(items[0]):
         run = 0
         for item in items:
-            if not idle(item, condition):
+            if not no_op_unless(item, condition):
                 break
             run += 1
             if _written(item) & _loaded(condition):

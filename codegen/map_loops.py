@@ -1,15 +1,29 @@
-"""Loops that satisfy a predicate are rewritten, and what passes over loops have in common."""
+"""Rewriting of loops by kind, and worksharing loops: what passes over loops have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import product
 
-from weft.codegen.idle import is_uneven
 from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplified
-from weft.ir.loop_ir import Allocate, Block, Buffer, Comment, For, Kernel, Kind, Let, Stmt
-from weft.ir.scalar_expr import Expr, Load, Select, walk
+from weft.codegen.tile_bounds import sides
+from weft.ir.loop_ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Comment,
+    For,
+    Kernel,
+    Kind,
+    Let,
+    Stmt,
+    While,
+    children,
+)
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, has_loads, walk
+from weft.ir.scalar_simplify import simplify
 
 Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 Change = Callable[[For, Mapping[str, Buffer], frozenset[str]], Stmt | None]
@@ -64,7 +78,7 @@ def worksharing_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None
     stmt: Stmt = kernel.body
     while not kernel.region:
         match stmt:
-            case Let(name, value, body) if not _loads(value):
+            case Let(name, value, body) if not has_loads(value):
                 lets.append((name, value))
                 stmt = body
             case Block(parts):
@@ -72,12 +86,49 @@ def worksharing_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None
                 if len(real) != 1:
                     break
                 stmt = real[0]
-            case For(kind="parallel") if not (_loads(stmt.lower) or _loads(stmt.upper)):
+            case For(kind="parallel") if not (has_loads(stmt.lower) or has_loads(stmt.upper)):
                 return ([], None) if is_uneven(stmt) else (lets, stmt)
             case _:
                 break
     return [], None
 
 
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
+def is_uneven(loop: For) -> bool:
+    """Whether iterations of ``loop`` take different times: a trip count inside depends on the
+    iteration (a triangle) or on data.
+
+    Partial tiles do not count: of bounds that are ``min`` or ``max``, one pair of operands with a
+    constant distance is enough.
+    """
+    stack: list[tuple[Stmt, frozenset[str]]] = [(loop.body, frozenset((loop.var,)))]
+    while stack:
+        stmt, varying = stack.pop()
+        match stmt:
+            case While():
+                return True
+            case For(var, lower, upper):
+                moves = _varies(lower, varying) or _varies(upper, varying)
+                pairs = product(sides(lower, "max"), sides(upper, "min"))
+                if moves and not any(_even(low, high, varying) for low, high in pairs):
+                    return True
+                varying = varying | {var} if moves else varying - {var}
+            case Let(name, value):
+                varying = varying | {name} if _varies(value, varying) else varying - {name}
+        stack.extend((child, varying) for child in children(stmt))
+    return False
+
+
+def _even(low: Expr, high: Expr, varying: frozenset[str]) -> bool:
+    """Whether the trip count is invariant. If the bounds move together, so does it; two invariant
+    bounds may cross a moving one, unless they are a constant apart."""
+    length = simplify(high - low, {})
+    if _varies(length, varying):
+        return False
+    return isinstance(length, Literal) or _varies(high, varying)
+
+
+def _varies(expr: Expr, varying: frozenset[str]) -> bool:
+    return any(
+        isinstance(node, Load) or (isinstance(node, Var) and node.name in varying)
+        for node in walk(expr)
+    )

@@ -26,20 +26,20 @@ _FIRST = {
     "eq": (0, True), "le": (0, True), "lt": (1, True),
     "ne": (0, False), "gt": (0, False), "ge": (1, False),
 }  # fmt: skip
-_TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _SMALL = 16  # statements in the body, which is duplicated
 
 
 def peel_first(kernel: Kernel) -> Kernel:
     """``kernel`` with such iterations peeled, simplified."""
-    if not any(isinstance(s, For) and _asked(s) for s in walk(kernel.body)):
+    if not any(isinstance(s, For) and _first_condition(s) for s in walk(kernel.body)):
         return kernel
     return simplified(kernel, _peeled(kernel.body))
 
 
 def _peeled(stmt: Stmt) -> Stmt:
     stmt = map_children(stmt, _peeled)
-    asked = _asked(stmt) if isinstance(stmt, For) else None
+    asked = _first_condition(stmt) if isinstance(stmt, For) else None
     if not isinstance(stmt, For) or asked is None:
         return stmt
     condition, says = asked
@@ -54,7 +54,7 @@ def _peeled(stmt: Stmt) -> Stmt:
     )
 
 
-def _asked(loop: For) -> tuple[Expr, bool] | None:
+def _first_condition(loop: For) -> tuple[Expr, bool] | None:
     """A condition that distinguishes the first iteration and decides whether a stored value is
     loaded; its value in the first iteration."""
     inside = list(walk(loop.body))
@@ -69,18 +69,18 @@ def _asked(loop: For) -> tuple[Expr, bool] | None:
     for node in (n for s in inside for e in expressions(s) for n in walk_expr(e)):
         if isinstance(node, Select):
             arms = (n for arm in (node.if_true, node.if_false) for n in walk_expr(arm))
-            says = _first(node.condition, loop)
+            says = _value_in_first(node.condition, loop)
             if says is not None and any(isinstance(n, Load) and n.source in stored for n in arms):
                 return node.condition, says
     return None
 
 
-def _first(condition: Expr, loop: For) -> bool | None:
+def _value_in_first(condition: Expr, loop: For) -> bool | None:
     """The value of ``condition`` in the first iteration, if it is the opposite in all others."""
     if not isinstance(condition, Apply):
         return None
     if condition.op == "not":
-        says = _first(condition.args[0], loop)
+        says = _value_in_first(condition.args[0], loop)
         return None if says is None else not says
     if condition.op not in _FIRST:
         return None
@@ -88,7 +88,7 @@ def _first(condition: Expr, loop: For) -> bool | None:
     start, iteration = to_affine(loop.lower), Affine(((loop.var, 1),))
     if left is None or right is None or start is None:
         return None
-    for op, one, other in ((condition.op, left, right), (_TURNED[condition.op], right, left)):
+    for op, one, other in ((condition.op, left, right), (_MIRRORED[condition.op], right, left)):
         offset, says = _FIRST[op]
         if one - other == iteration - start.plus(offset):
             return says

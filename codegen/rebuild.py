@@ -1,11 +1,12 @@
-"""Rebuilding loop IR: statements with their children or expressions changed."""
+"""Rebuilding loop IR: children or expressions of statements changed, statements put together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import is_
 
+from weft.ir import dtypes
 from weft.ir.loop_ir import (
     Allocate,
     Block,
@@ -20,7 +21,7 @@ from weft.ir.loop_ir import (
     Update,
     While,
 )
-from weft.ir.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr, literal
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
@@ -100,3 +101,20 @@ def map_all_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             body = Let(let.name, change(let.value), body)
         return body
     return map_expressions(map_children(stmt, lambda s: map_all_expressions(s, change)), change)
+
+
+def let(lets: Sequence[tuple[str, Expr]], stmt: Stmt) -> Stmt:
+    """``stmt`` in the scope of ``lets``."""
+    for name, value in reversed(lets):
+        stmt = Let(name, value, stmt)
+    return stmt
+
+
+def under(condition: Expr, stmt: Stmt) -> Stmt:
+    """``stmt`` guarded by ``condition``, unless that is true."""
+    return stmt if condition == literal(True, dtypes.bool_) else If(condition, stmt)
+
+
+def block(stmts: Sequence[Stmt]) -> Stmt:
+    """``stmts`` in sequence."""
+    return stmts[0] if len(stmts) == 1 else Block(tuple(stmts))

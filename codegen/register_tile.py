@@ -30,6 +30,7 @@ from dataclasses import replace
 from math import prod
 
 from weft.codegen.panel_prefetch import prefetch_next_panel
+from weft.codegen.rebuild import block, let, under
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (
     TRUE,
@@ -52,13 +53,10 @@ from weft.codegen.tile_step import full_step, guarded_step
 from weft.codegen.tile_version import (
     Lets,
     TileVersion,
-    block,
-    let,
     matrix_unit_block,
     named,
     on_matrix_unit,
     targets_of,
-    under,
     whole_registers,
 )
 from weft.ir.instruction import ROW, Instruction

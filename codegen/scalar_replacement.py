@@ -161,7 +161,7 @@ class _Iteration:
         if lanes is not None and not any(form.coefficient(lanes.var) for form in own):
             return None
         others = [at for other, at in self.places if other == name and at != indices]
-        if not all(_apart(own, self.forms(at), moving) for at in others):
+        if not all(_never_alias(own, self.forms(at), moving) for at in others):
             return None
         back: dict[Load, int] = {}
         fixed = lanes is not None and not any(form.coefficient(loop.var) for form in own)
@@ -178,7 +178,7 @@ class _Iteration:
             return None
         names = tuple(f"{prefix}.{k}" for k in range(1, max(back.values(), default=1) + 1))
         elsewhere = (at for other, at in self.touched if other == name and at != indices)
-        behind = fixed and all(_apart(own, self.forms(at), moving) for at in elsewhere)
+        behind = fixed and all(_never_alias(own, self.forms(at), moving) for at in elsewhere)
         return _Chain(place, buffer, back, names, lanes, fixed, behind)
 
     def forms(self, indices: Sequence[Expr]) -> _Forms | None:
@@ -327,7 +327,7 @@ def _distance(stored: _Forms, loaded: _Forms, var: str) -> int:
     return distances.pop() if len(distances) == 1 else 0
 
 
-def _apart(one: _Forms, two: _Forms | None, moving: Sequence[str]) -> bool:
+def _never_alias(one: _Forms, two: _Forms | None, moving: Sequence[str]) -> bool:
     """Whether stores at ``one`` and ``two`` never write the same element, in any iterations of the
     loops over ``moving``."""
     if two is None:

@@ -29,10 +29,9 @@ from functools import partial, reduce
 from typing import TypeGuard
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.idle import sides
 from weft.codegen.rebuild import map_all_expressions, map_children, map_scopes
 from weft.codegen.simplify import simplify_kernel
-from weft.codegen.tile_bounds import TRUE
+from weft.codegen.tile_bounds import TRUE, sides
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
@@ -58,6 +57,7 @@ from weft.ir.scalar_expr import (
     Load,
     Var,
     apply,
+    has_loads,
     literal,
     rewrite,
     select,
@@ -159,14 +159,14 @@ class _Pipeline:
     def _blocks(self) -> For:
         stages = [self._placed(k) for k in range(len(self.row.stages))]
         alone = [
-            If(self._at_work(self.lag * k, self.lag * k), _nested(head, loop))
+            If(self._exist(self.lag * k, self.lag * k), _nested(head, loop))
             for k, (head, loop) in enumerate(stages)
         ]
         heads = [part for head, _ in stages for part in head]
         first = stages[0][1]
         shared = replace(first, body=Block(tuple(loop.body for _, loop in stages)))
         last = self.lag * (len(stages) - 1)
-        together = If(self._at_work(last, literal(0)), _nested(heads, shared), Block(tuple(alone)))
+        together = If(self._exist(last, literal(0)), _nested(heads, shared), Block(tuple(alone)))
         body: Stmt = For(self.iteration.name, literal(0), last + self.size, "serial", together)
         for buffer in self.row.buffers.values():
             body = Allocate(_repeated(buffer, self.depth, self.plan.longest), body)
@@ -181,7 +181,7 @@ class _Pipeline:
         """The row that is ``behind`` rows behind that of the first stage."""
         return self.source.lower + self.block * self.size + (self.iteration - behind)
 
-    def _at_work(self, last: Expr, first: Expr) -> Expr:
+    def _exist(self, last: Expr, first: Expr) -> Expr:
         """Whether the rows from ``first`` to ``last`` behind that of the first stage exist."""
         inside = (self.iteration >= last) & (self.iteration - first < self.size)
         return inside & (self._index(first) < self.source.upper)
@@ -207,7 +207,7 @@ class _Pipeline:
         loop = _renamed(stage.loop, {**values, stage.loop.var: Var(variable)})
         assert isinstance(loop, For)
         held: dict[str, Expr] = {}
-        for name in sorted(_numbers_read(loop, self.row.buffers)):
+        for name in sorted(_scalars_read(loop, self.row.buffers)):
             value = self._fresh(f"{name}.{number}", self.row.buffers[name].dtype)
             head.append(_let(value, Load(name, (slot,), value.dtype)))
             held[name] = value
@@ -231,7 +231,7 @@ def _reads(node: Expr) -> TypeGuard[Load]:
     return isinstance(node, Load)
 
 
-def _numbers_read(loop: For, buffers: Mapping[str, Buffer]) -> frozenset[str]:
+def _scalars_read(loop: For, buffers: Mapping[str, Buffer]) -> frozenset[str]:
     """The zero-dimensional ``buffers`` that ``loop`` reads and does not write."""
     inside = list(walk(loop.body))
     written = frozenset[str]().union(*map(buffers_written, inside))
@@ -355,7 +355,7 @@ def row_of(loop: For) -> Row | None:
     lets: list[Let] = []
     buffers: dict[str, Buffer] = {}
     body = loop.body
-    while isinstance(body, Allocate) or (isinstance(body, Let) and not _loads(body.value)):
+    while isinstance(body, Allocate) or (isinstance(body, Let) and not has_loads(body.value)):
         if isinstance(body, Let):
             lets.append(body)
         else:
@@ -412,7 +412,3 @@ def _local(buffer: Buffer, trips: Expr) -> bool:
     """Whether ``buffer`` is thread-private with constant extents, or ``trips``."""
     known = all(isinstance(size, Literal) or size == trips for size in buffer.shape)
     return buffer.scope == "local" and known
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_expr(expr))

@@ -18,9 +18,9 @@ from itertools import groupby
 
 from weft.codegen.conditions import body_given, parts_of
 from weft.codegen.cut_loop import side_of
-from weft.codegen.idle import sides
-from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.codegen.rebuild import block, map_all_expressions, map_children
 from weft.codegen.simplify import simplified
+from weft.codegen.tile_bounds import sides
 from weft.ir.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, children, walk
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
 from weft.ir.scalar_simplify import simplify
@@ -40,10 +40,10 @@ def _split(stmt: Stmt, outer: tuple[str, ...] = ()) -> Stmt:
     variables = (*outer, stmt.var)
     if stmt.kind == "parallel" and isinstance(stmt.body, For) and stmt.body.kind == "parallel":
         return map_children(stmt, lambda body: _split(body, variables))
-    return map_children(stmt, lambda body: _tell_apart(body, variables))
+    return map_children(stmt, lambda body: _separated(body, variables))
 
 
-def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
+def _separated(body: Stmt, variables: tuple[str, ...]) -> Stmt:
     """Full and partial tiles of the loop over each of ``variables``, then of those inside."""
     if not variables:
         return _split(body)
@@ -51,12 +51,12 @@ def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
     bounds = dict.fromkeys(_tail_bounds(body, variable, frozenset()))
     limits = {b: limit for b in bounds if (limit := _full_below(b, variable)) is not None}
     if not limits:
-        return _tell_apart(body, rest)
+        return _separated(body, rest)
     parts: list[Stmt] = []
     for depends, run in groupby(_parts(body), lambda part: _depends(part, variable, limits)):
-        part = _joined(list(run))
-        parts.append(_split_one(part, variables, limits) if depends else _tell_apart(part, rest))
-    return _joined(parts)
+        part = block(list(run))
+        parts.append(_split_one(part, variables, limits) if depends else _separated(part, rest))
+    return block(parts)
 
 
 def _split_one(body: Stmt, variables: tuple[str, ...], limits: Mapping[Expr, Expr]) -> Stmt:
@@ -71,25 +71,21 @@ def _split_one(body: Stmt, variables: tuple[str, ...], limits: Mapping[Expr, Exp
         full = _decided(full, variable, limit, holds=True)
     if len({*limits.values()}) == 1:
         body = _decided(body, variable, next(iter(limits.values())), holds=False)
-    return If(condition, _tell_apart(full, tuple(rest)), _tell_apart(body, tuple(rest)))
+    return If(condition, _separated(full, tuple(rest)), _separated(body, tuple(rest)))
 
 
 def _parts(body: Stmt) -> tuple[Stmt, ...]:
     return body.stmts if isinstance(body, Block) else (body,)
 
 
-def _joined(parts: list[Stmt]) -> Stmt:
-    return parts[0] if len(parts) == 1 else Block(tuple(parts))
-
-
 def _depends(part: Stmt, variable: str, limits: Mapping[Expr, Expr]) -> bool:
     """Whether ``part`` has one of the bounds, or a condition on ``variable`` and a limit."""
     if any(bound in limits for bound in _tail_bounds(part, variable, frozenset())):
         return True
-    return any(_asked(part, variable, limit) for limit in {*limits.values()})
+    return any(_equivalent_conditions(part, variable, limit) for limit in {*limits.values()})
 
 
-def _asked(stmt: Stmt, variable: str, limit: Expr) -> list[Expr]:
+def _equivalent_conditions(stmt: Stmt, variable: str, limit: Expr) -> list[Expr]:
     """The conditions in ``stmt`` that are equivalent to ``variable < limit``."""
     asked = (part for s in walk(stmt) if isinstance(s, If) for part in parts_of(s.condition))
     found = []
@@ -102,7 +98,7 @@ def _asked(stmt: Stmt, variable: str, limit: Expr) -> list[Expr]:
 
 def _decided(stmt: Stmt, variable: str, limit: Expr, *, holds: bool) -> Stmt:
     """``stmt`` under the assumption that ``variable < limit`` holds, or does not."""
-    for condition in _asked(stmt, variable, limit):
+    for condition in _equivalent_conditions(stmt, variable, limit):
         stmt = body_given(stmt, condition, holds=holds)
     return stmt
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from weft.codegen.rebuild import block, under
 from weft.ir import dtypes
-from weft.ir.loop_ir import Block, Check, If, Let, Stmt, Store, Update
+from weft.ir.loop_ir import Block, Check, Let, Stmt, Store, Update
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_condition import proves
 from weft.ir.scalar_expr import (
@@ -228,12 +229,12 @@ class _Instance:
             for condition in conditions:
                 whole = whole & condition
             update = Update(tuple(targets), statement.update.monoid, tuple(results))
-            return _under(whole, update)
+            return under(whole, update)
         stores = [
-            _under(condition, Store(name, indices, value))
+            under(condition, Store(name, indices, value))
             for (name, indices), condition, value in zip(targets, conditions, results, strict=True)
         ]
-        return stores[0] if len(stores) == 1 else Block(tuple(stores))
+        return block(stores)
 
     def _taken(self, access: Access, result: Expr) -> tuple[Access, Expr]:
         """``access`` with the condition for a new value applied, and that condition: otherwise
@@ -259,10 +260,6 @@ def _as_given(index: Expr) -> Expr:
         case Select(Apply("lt", (data, Literal(0))), Apply("add", (moved, _)), kept):
             return data if data == moved == kept else index
     return index
-
-
-def _under(condition: Expr, stmt: Stmt) -> Stmt:
-    return stmt if condition == _TRUE else If(condition, stmt)
 
 
 def _number(load: Load) -> int:

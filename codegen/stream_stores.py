@@ -57,7 +57,7 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
             bounds = _depends(stmt.lower, names) | _depends(stmt.upper, names)
             names = {**names, stmt.var: bounds | {stmt.var}}
             made = replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
-            return _asked_before(made, stmt) if stmt.kind == "vector" else made
+            return _versioned(made, stmt) if stmt.kind == "vector" else made
         if isinstance(stmt, Store):
             if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer][0], loops, names):
                 return replace(stmt, streams=large[stmt.buffer][1])
@@ -67,7 +67,7 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
     return replace(kernel, body=inside(kernel.body, (), {}))
 
 
-def _asked_before(streaming: For, plain: For) -> Stmt:
+def _versioned(streaming: For, plain: For) -> Stmt:
     """A choice between both loops, if one condition decides about all streaming stores."""
     stores = [s for s in walk(streaming) if isinstance(s, Store) and s.streams is not None]
     conditions = {s.streams for s in stores}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from weft.ir import dtypes
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, apply, literal
+from weft.ir.scalar_expr import Apply, Expr, Literal, apply, literal
 
 TRUE, ZERO = literal(True, dtypes.bool_), literal(0)
 Span = tuple[Expr, Expr]  # lower, upper exclusive
@@ -84,3 +84,15 @@ def all_of(conditions: Iterable[Expr]) -> Expr:
 
 def _only(name: str, coefficient: int) -> Affine:
     return Affine(((name, coefficient),)) if coefficient else Affine()
+
+
+def sides(bound: Expr, op: str) -> list[Expr]:
+    """The operands of nested ``op``s at the root of ``bound``."""
+    found, stack = list[Expr](), [bound]
+    while stack:
+        match stack.pop():
+            case Apply(name, operands) if name == op:
+                stack += operands
+            case side:
+                found.append(side)
+    return found

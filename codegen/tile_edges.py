@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from weft.codegen.rebuild import let
 from weft.codegen.tile_bounds import TRUE, ZERO, all_of, at_worst, mentions_any, span
 from weft.codegen.tile_prefetch import CACHE_LINE
-from weft.codegen.tile_version import Lets, TileVersion, let, named
+from weft.codegen.tile_version import Lets, TileVersion, named
 from weft.ir.loop_ir import If, Stmt
 from weft.ir.scalar_affine import Affine
 from weft.ir.scalar_expr import Expr, literal

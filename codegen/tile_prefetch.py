@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.codegen.tile_bounds import ZERO, mentions_any, span
-from weft.codegen.tile_version import TileVersion, mentioned, targets_of
+from weft.codegen.tile_version import TileVersion, targets_of
 from weft.ir.loop_ir import For, Prefetch, Stmt
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, variable_names
 from weft.ir.scop import Access, Tensor
 
 CACHE_LINE = 64  # bytes
@@ -43,7 +43,7 @@ def prefetch_next_tile(tile: TileVersion) -> list[Stmt]:
     ahead: dict[str, Expr] = {domain.outer[-1]: Var(domain.outer[-1]) + 1}
     found: list[Stmt] = []
     for name, indices in targets_of(tile):
-        if any(domain.outer[-1] in mentioned(i) for i in indices):
+        if any(domain.outer[-1] in variable_names(i) for i in indices):
             moved = tuple(substitute(i, ahead) for i in indices)
             step = max(1, CACHE_LINE // tile.instances.tensor(name).dtype.itemsize)
             line = For(

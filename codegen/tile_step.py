@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from weft.codegen.rebuild import block, let, under
 from weft.codegen.tile_bounds import TRUE, ZERO, mentions_any
-from weft.codegen.tile_version import Lets, TileVersion, block, let, mentioned, under
+from weft.codegen.tile_version import Lets, TileVersion
 from weft.ir.loop_ir import Let, Stmt, Store, Update
 from weft.ir.scalar_affine import to_expr
 from weft.ir.scalar_expr import (
@@ -23,6 +24,7 @@ from weft.ir.scalar_expr import (
     rewrite,
     select,
     substitute,
+    variable_names,
 )
 
 _TERMS = 4  # terms of a sum that is accumulated term by term
@@ -59,7 +61,9 @@ def full_step(
     known = set(domain.rows) | {
         v.name for n, v in rows.items() if n in domain.rows and isinstance(v, Var)
     }
-    inner, update = _instance(tile, rows, lambda load: both if mentioned(load) & known else hull)
+    inner, update = _instance(
+        tile, rows, lambda load: both if variable_names(load) & known else hull
+    )
     targets = tuple((tile.register(k), tile.place()) for k in range(len(update.targets)))
     if emitted is not None:
         step = emitted(Update(targets, update.monoid, update.values))
@@ -117,7 +121,7 @@ def _instance(
     lane = tile.domain.lane
 
     def change(node: Expr) -> Expr | None:
-        if isinstance(node, Load) and lane in mentioned(node):
+        if isinstance(node, Load) and lane in variable_names(node):
             return select(mask(node), node, literal(0, node.dtype))
         return None
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from weft.codegen.rebuild import map_children
 from weft.codegen.statement_instance import Instances
-from weft.codegen.tile_bounds import TRUE, ZERO, Box, Span, all_of, span
+from weft.codegen.tile_bounds import ZERO, Box, Span, all_of, span
 from weft.ir.instruction import Instruction
-from weft.ir.loop_ir import Block, For, If, Kind, Let, Stmt
+from weft.ir.loop_ir import For, Kind, Stmt
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.ir.scalar_expr import Expr, Literal, Var, literal
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.tile_domain import TileDomain
 
@@ -95,24 +95,6 @@ def named(instances: Instances, bounds: Span, hint: str, lets: Lets) -> Span:
         lets.append((name, bound))
         found.append(Var(name))
     return found[0], found[1]
-
-
-def let(lets: Sequence[tuple[str, Expr]], stmt: Stmt) -> Stmt:
-    for name, value in reversed(lets):
-        stmt = Let(name, value, stmt)
-    return stmt
-
-
-def under(condition: Expr, stmt: Stmt) -> Stmt:
-    return stmt if condition == TRUE else If(condition, stmt)
-
-
-def block(stmts: Sequence[Stmt]) -> Stmt:
-    return stmts[0] if len(stmts) == 1 else Block(tuple(stmts))
-
-
-def mentioned(expr: Expr) -> set[str]:
-    return {node.name for node in walk(expr) if isinstance(node, Var)}
 
 
 def targets_of(tile: TileVersion) -> Iterator[tuple[str, tuple[Expr, ...]]]:

@@ -143,7 +143,7 @@ def _rows(
     """A function that computes all of ``lanes`` in a block, given its first column."""
     assert isinstance(lanes.upper, Literal)
     rows = int(lanes.upper.value)
-    if rows <= width or not _again(loop, lanes):
+    if rows <= width or not _is_idempotent(loop, lanes):
         return lambda column: transposed_block(loop, lanes, blocked, column, (width, width))
     first = Var(fresh_name(f"{lanes.var}.first", loop, names))
     number = Var(fresh_name(f"{lanes.var}.rows", loop, names))
@@ -161,7 +161,7 @@ def _rows(
     return block
 
 
-def _again(loop: For, lanes: For) -> bool:
+def _is_idempotent(loop: For, lanes: For) -> bool:
     """Whether rows may run in any order, and twice: each stores distinct elements, none of which
     are loaded."""
     inside = list(walk(lanes.body))
@@ -171,10 +171,12 @@ def _again(loop: For, lanes: For) -> bool:
     loaded = {str(n.source) for n in nodes if isinstance(n, Load)}
     if any(s.buffer in loaded for s in stores) or len({s.buffer for s in stores}) < len(stores):
         return False
-    return all(any(_tells(to_affine(i), lanes.var, bound) for i in s.indices) for s in stores)
+    return all(
+        any(_is_injective(to_affine(i), lanes.var, bound) for i in s.indices) for s in stores
+    )
 
 
-def _tells(index: Affine | None, lane: str, others: set[str]) -> bool:
+def _is_injective(index: Affine | None, lane: str, others: set[str]) -> bool:
     """Whether ``index`` is injective in ``lane`` and independent of ``others``."""
     if index is None or not index.coefficient(lane):
         return False

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from weft.codegen.conditions import body_given, both, parts_of
-from weft.codegen.idle import asked_first, idle
+from weft.codegen.guarded import leading_conditions, no_op_unless
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
 from weft.ir.loop_ir import (
@@ -37,7 +37,7 @@ from weft.ir.loop_ir import (
     expressions,
     walk,
 )
-from weft.ir.scalar_expr import Expr, Load, Select, Var
+from weft.ir.scalar_expr import Expr, Load, Select, Var, has_loads
 from weft.ir.scalar_expr import walk as walk_expr
 
 CONDITIONS = 2  # unswitched per loop
@@ -81,7 +81,7 @@ def _split(loop: For, left: int) -> Stmt:
     if found is None:
         return loop
     met, unmet = (_where(loop.body, found, holds) for holds in (True, False))
-    otherwise = _split(replace(loop, body=unmet), left - 1) if _does(unmet) else Block(())
+    otherwise = _split(replace(loop, body=unmet), left - 1) if _has_effects(unmet) else Block(())
     return If(found, _split(replace(loop, body=met), left - 1), otherwise)
 
 
@@ -89,10 +89,10 @@ def _conditions(loop: For) -> Iterator[Expr]:
     """Invariant conditions in ``loop``."""
     innermost = _is_stream(loop) or not any(isinstance(s, For) for s in walk(loop.body))
     bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
-    for stmt in walk(loop.body) if innermost else _whole(loop.body):
+    for stmt in walk(loop.body) if innermost else _outer_guards(loop.body):
         if isinstance(stmt, Let):
             bound.add(stmt.name)
-        for condition in _asked(stmt, stream=_is_stream(loop)):
+        for condition in _tested(stmt, stream=_is_stream(loop)):
             for part in parts_of(condition):
                 if not any(
                     isinstance(n, Load) or (isinstance(n, Var) and n.name in bound)
@@ -101,15 +101,15 @@ def _conditions(loop: For) -> Iterator[Expr]:
                     yield part
 
 
-def _whole(stmt: Stmt) -> Iterator[Stmt]:
+def _outer_guards(stmt: Stmt) -> Iterator[Stmt]:
     """The conditions that guard all of ``stmt``, from the outside in."""
     if isinstance(stmt, If):
         yield stmt
-        yield from _whole(stmt.then)
-        yield from _whole(stmt.otherwise)
+        yield from _outer_guards(stmt.then)
+        yield from _outer_guards(stmt.otherwise)
 
 
-def _asked(stmt: Stmt, *, stream: bool) -> Iterator[Expr]:
+def _tested(stmt: Stmt, *, stream: bool) -> Iterator[Expr]:
     """The conditions of guards in ``stmt`` and, in a ``stream``, of selects of operands."""
     if isinstance(stmt, If):
         yield stmt.condition
@@ -135,9 +135,9 @@ def decided(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
     return map_children(stmt, lambda part: decided(part, condition, holds=holds))
 
 
-def _does(stmt: Stmt) -> bool:
+def _has_effects(stmt: Stmt) -> bool:
     """Whether ``stmt`` has any effect."""
-    return not isinstance(stmt, Block) or any(_does(part) for part in children(stmt))
+    return not isinstance(stmt, Block) or any(_has_effects(part) for part in children(stmt))
 
 
 # ---- Skipped loops: a loop that is a no-op unless a condition on invariant data holds.
@@ -164,7 +164,7 @@ def skipped(loop: For, shared: Set[str] = frozenset()) -> Stmt | None:
     condition, body = found
     inner = replace(loop, body=body)
     made = If(condition, skipped(inner, shared) or inner)
-    return If(loop.lower < loop.upper, made) if _loads(condition) else made
+    return If(loop.lower < loop.upper, made) if has_loads(condition) else made
 
 
 def _checks_first(loop: For, shared: Set[str]) -> tuple[list[Stmt], Stmt]:
@@ -182,19 +182,23 @@ def _checks_first(loop: For, shared: Set[str]) -> tuple[list[Stmt], Stmt]:
 def _condition(loop: For, shared: Set[str]) -> tuple[Expr, Stmt] | None:
     """A condition without which ``loop`` is a no-op, and its body under that condition."""
     body = loop.body
-    if isinstance(body, If) and not _effects(body.otherwise) and _asks_data(body):
+    if isinstance(body, If) and not _effects(body.otherwise) and _depends_on_data(body):
         return (body.condition, body.then) if _unchanged(body.condition, loop, shared) else None
-    for condition in asked_first(body):
-        if _loads(condition) and _unchanged(condition, loop, shared) and idle(body, condition):
+    for condition in leading_conditions(body):
+        if (
+            has_loads(condition)
+            and _unchanged(condition, loop, shared)
+            and no_op_unless(body, condition)
+        ):
             return condition, body_given(body, condition, holds=True)
     return None
 
 
-def _asks_data(stmt: If) -> bool:
+def _depends_on_data(stmt: If) -> bool:
     """Whether a condition of ``stmt``, or of all that is in it, depends on data."""
     inside: Stmt = stmt
     while isinstance(inside, If) and not _effects(inside.otherwise):
-        if _loads(inside.condition):
+        if has_loads(inside.condition):
             return True
         inside = inside.then
     return False
@@ -219,10 +223,6 @@ def _unchanged(condition: Expr, loop: For, shared: Set[str]) -> bool:
         (isinstance(n, Var) and n.name in bound) or (isinstance(n, Load) and n.source in written)
         for n in walk_expr(condition)
     )
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(n, Load) for n in walk_expr(expr))
 
 
 def _effects(stmt: Stmt) -> bool:

@@ -61,9 +61,7 @@ MAX_MAKERS = 8  # operations that are read through: their terms double with each
 def differences(graph: Graph) -> Graph:
     """``graph`` with products of the elements that differences are of; linear in the graph."""
     zero = {n for n, a in graph.constants.items() if a.size <= SMALL and not np.any(a)}
-    constant = set(graph.constants)
-    taken = constant | {v.name for v in graph.inputs}
-    taken |= {v.name for node in graph.nodes for v in node.outputs}
+    constant, taken = set(graph.constants), graph.names
     makers: dict[str, Node] = {}  # of values that are sums of others
     nodes: list[Node] = []
     for node in graph.nodes:

@@ -65,8 +65,7 @@ class Exact:
 def exact_rounding(graph: Graph) -> Graph:
     """``graph`` with integers, scaled and rounded to few bits, shifted where that is the same."""
     final = {v.name for v in graph.outputs}
-    taken = set(graph.constants) | {v.name for v in graph.inputs}
-    taken |= {v.name for node in graph.nodes for v in node.outputs}
+    taken = graph.names
     consumers = graph.consumers
     peaks: dict[str, int] = {}  # of sums, by value
     makers: dict[str, Node] = {}  # of what sums become on their way to few bits

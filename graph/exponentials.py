@@ -22,7 +22,7 @@ from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, substitute, 
 from weft.ir.tensor_expr import Axis, Compute, Monoid, Operation, Reduce, Tensor
 
 MAX_NODES = 256  # of a body that is searched
-MAX_MAKERS = 16  # elementwise operations inlined into one sum
+MAX_PRODUCERS = 16  # elementwise operations inlined into one sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class _Search:
 
     axis: Axis
     through: set[Operation] = field(default_factory=set)
-    left: int = MAX_MAKERS
+    left: int = MAX_PRODUCERS
 
     def factors(self, term: Expr, divides: bool = False) -> Iterator[_Power | _Factor]:
         if not divides:

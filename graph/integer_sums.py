@@ -76,8 +76,7 @@ def integer_sums(graph: Graph) -> Graph:
 
     Before constants are folded: dequantised weights are the integers that they were.
     """
-    taken = set(graph.constants) | {v.name for v in graph.inputs}
-    taken |= {v.name for node in graph.nodes for v in node.outputs}
+    taken = graph.names
     makers: dict[str, Node] = {}  # of dequantised values
     nodes: list[Node] = []
     for node in graph.nodes:

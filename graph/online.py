@@ -71,6 +71,7 @@ def _home(family: Family, program: WholeProgram) -> int:
 
 
 def _noted(graph: Graph, notes: Mapping[int, str]) -> Graph:
+    """``graph`` with ``notes`` in the nodes' attribute "online"."""
     nodes = [
         replace(n, attributes={**n.attributes, "online": notes[k]}) if k in notes else n
         for k, n in enumerate(graph.nodes)
@@ -131,7 +132,7 @@ def _rewritten(graph: Graph, machine: Machine, kept: Collection[str]) -> Graph:
         results = {v: Tensor(v.name, v.shape, v.dtype, made[o]) for o, v in known.items() if v}
         cores[max(homes)] = _Core(graph.nodes[max(homes)], note, results)
         gone |= homes
-    for _ in range(2):  # the second time without the results that nobody needs
+    for _ in range(2):  # the second time without unused results
         nodes = [
             cores[k].node(program.values) if k in cores else node
             for k, node in enumerate(graph.nodes)
@@ -144,7 +145,7 @@ def _rewritten(graph: Graph, machine: Machine, kept: Collection[str]) -> Graph:
 
 
 def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """``nodes`` in topological order, otherwise as they come."""
+    """``nodes`` in topological order, otherwise in their own order."""
     maker = {v.name: k for k, node in enumerate(nodes) for v in node.outputs}
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(nodes)))
@@ -156,8 +157,8 @@ def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """One node for a family: ``results`` by the values that they replace; ``last``: the node that
-    computed the last of these; ``note``: why."""
+    """One node for a family: ``results`` by the values that they replace; ``last``: the last node
+    that computed one of these; ``note``: the reason, for people."""
 
     last: Node
     note: str
@@ -167,7 +168,7 @@ class _Core:
         return replace(self, results={v: t for v, t in self.results.items() if v.name in needed})
 
     def node(self, values: Mapping[Key, Value]) -> Node:
-        """The node; ``values``: the tensors that are there already."""
+        """The node; ``values``: existing tensors."""
         inputs: dict[Key, Tensor] = {}
         done: dict[Operation, Operation] = {}
 

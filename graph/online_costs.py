@@ -29,16 +29,16 @@ STEP = 64  # block sizes are multiples of this: a few vectors
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What surrounds a family. ``alone``: operations that compute x for it alone, up to the first
-    sums, if one of the family's sums is a product with x as an operand. ``between``: operations
-    that compute factors of its sums from others of its results."""
+    """The context of a family. ``alone``: operations that compute x for it alone, up to the first
+    reduction, if one of the family's sums is a product with x as an operand. ``between``:
+    operations that compute factors of its sums from others of its results."""
 
     alone: frozenset[Operation]
     between: frozenset[Operation]
 
 
 def context_of(family: Family, program: WholeProgram) -> Context | None:
-    """What surrounds ``family``; None if terms of one of its sums depend on another."""
+    """The context of ``family``; None if terms of one of its sums depend on another."""
     between = _between(family, program)
     if between is None:
         return None
@@ -47,7 +47,7 @@ def context_of(family: Family, program: WholeProgram) -> Context | None:
 
 
 def _is_product(s: Sum) -> bool:
-    """Whether each exponential of a row is used for several results."""
+    """Whether each exponential of a row contributes to several results."""
     rows = {n for index in s.at for n in variables(index)}
     own = {a.name for a in s.operation.axes} - rows
     return any(not own.isdisjoint(variables(e)) for e in s.along)
@@ -64,7 +64,7 @@ def _alone(family: Family, program: WholeProgram) -> frozenset[Operation]:
     while pending:
         operation = pending.pop()
         if operation in program.final or not program.readers[operation] <= own | found:
-            continue  # it comes again, after the last of its readers
+            continue  # visited again after the last of its readers
         if _elements(operation) == size and operation not in found:
             found.add(operation)
             if not reduces(operation):
@@ -99,9 +99,10 @@ def _elements(operation: Compute) -> int:
 def blocks_for(
     family: Family, context: Context | None, machine: Machine, *, cut: bool = False
 ) -> tuple[Blocks | None, str]:
-    """The blocks in which ``family`` moves fewer bytes, if there are any, and, for people, why.
+    """The blocks in which ``family`` moves fewer bytes, if there are any, and the reason, for
+    people.
 
-    ``cut``: constants rule some of x out, which is not computed where it is used as it is made.
+    ``cut``: constants rule some of x out, which is not computed if it is used where it is made.
     """
     if context is None:
         return None, "whole rows, since terms of one sum depend on another"
@@ -136,15 +137,15 @@ def blocks_for(
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """x, if sums make it: ``rows`` that read the same operands (None: unknown), ``shared`` bytes of
-    these for one element of a row."""
+    """x, if it is a reduction: ``rows`` that read the same operands (None: unknown), ``shared``:
+    bytes of these per element of a row."""
 
     rows: int | None
     shared: int
 
 
 def _scores(family: Family, alone: Collection[Operation]) -> _Scores | None:
-    """x as it is made; None if no sum makes it."""
+    """x as a reduction; None if it is none."""
     along = _along(family, alone)
     sums = [(o, name) for o, name in along.items() if reduces(o)]
     if not sums:
@@ -188,7 +189,7 @@ def _loads(expr: Expr, name: str) -> list[Load]:
 
 
 def _bytes(load: Load, without: Collection[str]) -> int:
-    """Bytes that ``load`` reads while the loops ``without`` stand still."""
+    """Bytes that ``load`` reads in one iteration of the loops ``without``."""
     source = load.source
     assert isinstance(source, Tensor)
     turns = 1
@@ -199,9 +200,9 @@ def _bytes(load: Load, without: Collection[str]) -> int:
 
 
 def _stays(rows: int, row: int, held: int, machine: Machine, *, cut: bool) -> str:
-    """Why scores stay in a cache from product to product; '' if they do not. If L3 holds all of
-    them, that is as fast as blocks, which rescale their sums, unless constants ``cut`` them: what
-    is ruled out would still be stored and read."""
+    """Why scores stay in a cache between the products; '' if they do not. If L3 holds all of them,
+    that is as fast as blocks, which rescale their sums, unless constants ``cut`` them: what is
+    ruled out would still be stored and read."""
     if not cut and 2 * rows * row <= machine.caches[-1].size:
         return f"{size_text(rows * row)} in all"
     together = rows_in_cache(machine.l2, rows, 2 * row, held)

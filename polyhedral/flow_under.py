@@ -63,22 +63,13 @@ def flow_under(
         found = [flow(placed.scop, None, folds, by_position)] if by_position else []
         if left:
             direct = _Direct(scop, tree, folds)
-            answers = [(read, direct.read(read)) for read in left]
-            found += [answer for _, answer in answers if answer is not None]
-            left = [read for read, answer in answers if answer is None]
-            if placed.kept:
-                copies = _Copies(direct, placed)
-                others = [(read, copies.read(read)) for read in left]
-                found += [answer for _, answer in others if answer is not None]
-                left = [read for read, answer in others if answer is None]
+            for ways in (direct, _Copies(direct, placed))[: 1 + placed.kept]:
+                answers = {read: ways.read(read) for read in left}
+                found += [answer for answer in answers.values() if answer is not None]
+                left = [read for read, answer in answers.items() if answer is None]
         if left:
             found.append(flow(scop, schedule_map(scop, tree), folds, set(left)))
-    sources = {read: seen for part in found for read, seen in part.sources.items()}
-    initial = {read: seen for part in found for read, seen in part.initial.items()}
-    return Flow(
-        {read: sources[read] for read in reads if read in sources},
-        {read: initial[read] for read in reads if read in initial},
-    )
+    return Flow.of(found, reads)
 
 
 def _all_reads(scop: Scop, folds: Folds) -> list[Read]:

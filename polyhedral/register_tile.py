@@ -34,7 +34,7 @@ from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, FloorDiv, to_expr
 from weft.ir.scalar_match import matches
 from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree, walk
-from weft.ir.schedule_verifier import for_parameters, instance, source_of
+from weft.ir.schedule_verifier import eliminate, for_parameters, instance, source_of
 from weft.ir.scop import Access, Constraint, Scop, Statement
 from weft.polyhedral.analysis.loop_inverse import substituted
 from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
@@ -158,18 +158,7 @@ def _stored(scop: Scop, access: Access, domain: TileDomain) -> list[Affine]:
 
 
 def _rank(rows: Sequence[Sequence[int]]) -> int:
-    matrix = [[Fraction(x) for x in row] for row in rows]
-    rank = 0
-    for column in range(len(matrix[0]) if matrix else 0):
-        pivot = next((r for r in range(rank, len(matrix)) if matrix[r][column]), None)
-        if pivot is None:
-            continue
-        matrix[rank], matrix[pivot] = matrix[pivot], matrix[rank]
-        for r in range(rank + 1, len(matrix)):
-            factor = matrix[r][column] / matrix[rank][column]
-            matrix[r] = [x - factor * y for x, y in zip(matrix[r], matrix[rank], strict=True)]
-        rank += 1
-    return rank
+    return eliminate([[Fraction(x) for x in row] for row in rows], len(rows[0]) if rows else 0)
 
 
 def _conflict(scop: Scop, statement: Statement, domain: TileDomain) -> str:

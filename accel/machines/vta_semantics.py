@@ -58,7 +58,7 @@ def store(shape: tuple[int, int]) -> Function:
 
 
 class Places:
-    """Where operands are: of a micro-operation, in turn (y, x) of the two loops around them."""
+    """Addresses of operands: of a micro-operation, in iteration (y, x) of the two loops around."""
 
     def __init__(self, micro_op: Encoding) -> None:
         masks = {f.name: (1 << f.width) - 1 for f in micro_op.fields}

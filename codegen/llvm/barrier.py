@@ -228,11 +228,10 @@ done:
 
 # ---- One launch, from its leader's side, as LLVM IR: a part of ``runtime``'s module.
 #
-# * The leader posts a share to each worker, runs its own, and then whatever has not been begun: a
-# worker may still be waking up, or somebody else may have its processor. So a share belongs to
-# whoever takes it, by making its worker's mailbox even; results are the same, for shares do not
-# depend on who runs them. Threads of a region run at the same time, and have no such choice. *
-# What workers have begun is waited for.
+# The leader posts a share to each worker, runs its own, then steals shares that have not begun: a
+# worker may still be waking up, or its processor may be taken. A share is claimed by making its
+# worker's mailbox even; results do not depend on the thread that runs it. Threads of a region run
+# at the same time, and cannot steal. Then the leader waits for the shares that workers have begun.
 
 
 LAUNCH_TEMPLATE = r"""

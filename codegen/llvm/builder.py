@@ -166,7 +166,7 @@ class Builder:
         self._lines.append(f"  {name} = {text}")
         return Value(name, type_, lanes)
 
-    def apart(self, value: Value) -> Value:
+    def opaque(self, value: Value) -> Value:
         """``value``, opaque to LLVM, so that it is computed before a loop and kept, not
         rematerialised in each iteration."""
         text = f'call {value.type} asm "", "=r,0"({value}) nounwind willreturn memory(none)'
@@ -390,3 +390,8 @@ class Builder:
 def wrap64(value: int) -> int:
     """``value`` modulo 2**64 as a signed number."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def power_above(value: int) -> int:
+    """The least power of two that is no less than ``value``."""
+    return 1 << (value - 1).bit_length()

@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 llvm.initialize_all_targets()
 llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu="help")
 """
-_PATIENCE = 60.0  # seconds: starting Python takes a fraction of one
+_TIMEOUT = 60.0  # seconds: starting Python takes a fraction of one
 
 
 @cache
@@ -33,7 +33,7 @@ def cpu_names(architecture: Architecture) -> tuple[str, ...]:
     command = [sys.executable, "-c", _HELP, architecture.triple]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE, check=False
+            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return ()

@@ -6,7 +6,7 @@ For a kernel named ``k`` the module defines
     int64 k_extent(int64* params)
 
 * ``buffers`` are the addresses of the kernel's buffers and ``params`` its parameters, in order.
-* Where the kernel is one parallel loop (below ``Let``s at most), ``k_extent`` is its trip count
+* If the kernel is one parallel loop (inside ``Let``s at most), ``k_extent`` is its trip count
   and ``k`` runs iterations ``begin <= i < end`` of it; any split of [0, extent) over threads
   is right. Where it is a region the extent is -1 (``REGION``), and each thread of a team calls
   ``k`` with its number as ``begin`` and the team's size as ``end``, all at the same time.
@@ -181,7 +181,7 @@ def _chunk_of(emitter: Emitter, loop: For) -> None:
     emitter.counted(*_CHUNK, 1, iteration)
 
 
-# ---- around it ----------------------------------------------------------------------------------
+# ---- entry point, extent, scratch ---------------------------------------------------------------
 
 
 def _entry(kernel: Kernel, shared: bool, b: Builder) -> str:

@@ -38,7 +38,7 @@ def address(
     for dim, (index, stride) in enumerate(zip(indices, buffer.strides, strict=True)):
         far = b.mul(index, stride)
         if dim in rows and isinstance(far, Value) and far.const is None and not far.lanes:
-            far = b.apart(far)
+            far = b.opaque(far)
         offset = b.add(offset, far)
     if buffer.private:
         lane = Ramp(integer(0), integer(1), buffer.private)

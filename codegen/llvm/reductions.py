@@ -43,7 +43,7 @@ class Reductions:
         for update in updates:
             identity = _identity(frame, update.monoid, lanes)
             self.cells[id(update)] = [[frame.b.cell(v) for v in identity] for _ in range(sets)]
-            if lanes > 1 and _apart(frame, update.monoid):
+            if lanes > 1 and _tracks_nan(frame, update.monoid):
                 all_lanes = frame.b.splat(integer(1, "i1"), lanes)
                 self._ordered[id(update)] = frame.b.cell(all_lanes)
 
@@ -88,7 +88,7 @@ class Reductions:
         self, frame: Frame, stmt: Update, new: Sequence[Value], old: Sequence[Value]
     ) -> list[Value]:
         if id(stmt) in self._ordered:
-            return [_further(frame.b, stmt.monoid, new[0], old[0])]
+            return [_more_extreme(frame.b, stmt.monoid, new[0], old[0])]
         return combine(frame, stmt.monoid, new, old)
 
     def _read(self, frame: Frame, stmt: Update, position: int) -> list[Value]:
@@ -143,17 +143,17 @@ def _extreme(b: Builder, monoid: Monoid, value: Value, nan: Value) -> Value:
     while value.lanes > 1:
         half = value.lanes // 2
         low, high = (b.shuffle(value, None, list(range(k, k + half))) for k in (0, half))
-        value = _further(b, monoid, low, high)
+        value = _more_extreme(b, monoid, low, high)
     first = b.extract(value, integer(0)) if value.lanes else value
     return b.select(nan, floating(float("nan"), value.type), first)
 
 
-def _further(b: Builder, monoid: Monoid, new: Value, old: Value) -> Value:
+def _more_extreme(b: Builder, monoid: Monoid, new: Value, old: Value) -> Value:
     """``new`` if it is beyond ``old``, ignoring NaN in ``new``: one instruction."""
     return b.select(b.compare(f"fcmp {_ORDER[monoid.name]}", new, old), new, old)
 
 
-def _apart(frame: Frame, monoid: Monoid) -> bool:
+def _tracks_nan(frame: Frame, monoid: Monoid) -> bool:
     """Whether NaN is tracked separately: no instruction computes a maximum that propagates NaN."""
     return _of_floats(monoid) and frame.target.triple.startswith("x86_64")
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from weft.codegen.idle import is_uneven
 from weft.codegen.llvm.builder import Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate_all
 from weft.codegen.llvm.frame import Frame
 from weft.codegen.llvm.store import settle
+from weft.codegen.map_loops import is_uneven
 from weft.ir.loop_ir import For, Stmt
 
 THREAD, TEAM = Value("%begin", "i64"), Value("%end", "i64")
@@ -52,13 +52,13 @@ def share(host: Host, loop: For) -> None:
         host.iteration(loop, b.add(lower, b.mul(number, integer(loop.step))))
 
     if is_uneven(loop):
-        _deal(host, trips, iteration)
+        _block_cyclic(host, trips, iteration)
         return
     first = _part(frame, trips, THREAD)
     host.counted(first, _part(frame, trips, b.binary("add", THREAD, integer(1))), 1, iteration)
 
 
-def _deal(host: Host, trips: Value, iteration: Callable[[Value], None]) -> None:
+def _block_cyclic(host: Host, trips: Value, iteration: Callable[[Value], None]) -> None:
     """Pieces of an uneven loop, block-cyclic."""
     b = host.frame.b
     size = b.binary("udiv", trips, b.binary("mul", TEAM, integer(PIECES)))

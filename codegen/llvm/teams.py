@@ -21,8 +21,8 @@ GRAIN = 1 << 12
 ASLEEP = 64  # times ``GRAIN`` for a sleeping worker
 # A barrier costs some 1.2 µs: 0.1 µs itself, the rest by load imbalance and cache misses after it.
 BARRIER = 2  # grains
-# A team that would take off less than this share of all the work stays at home: iterations are not
-# all alike, and what a formula promises is not all there.
+# A team must save at least this fraction of the work: iterations differ, and the model is
+# optimistic.
 LEAST_GAIN = 4  # 1 / share
 MANY = 1 << 20
 

@@ -193,7 +193,7 @@ def tile_load(b: Builder, register: int, at: Value, stride: Value) -> None:
 
 
 def _leading(frame: Frame, count: Value, lanes: int) -> Lanes:
-    """The first ``count`` of so many lanes."""
+    """The first ``count`` of ``lanes`` lanes."""
     if count.const == lanes:
         return Lanes(lanes)
     return Lanes(lanes, first_lanes(frame, count, lanes), may_be_empty=True, first=count)

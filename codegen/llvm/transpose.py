@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
+from weft.codegen.llvm.builder import Builder, Ramp, Value, integer, power_above
 from weft.codegen.llvm.expressions import evaluate_all, streams_now
 from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.memory import address, first_lanes, load_stored
@@ -80,11 +80,11 @@ def _transposed(
 ) -> list[tuple[Value, list[int]]]:
     """The first ``columns`` columns of ``rows``, of elements of ``size`` bytes: each as (vector,
     its lanes), padded for missing rows."""
-    side, width = sorted((_power_above(len(rows)), _power_above(columns)))
+    side, width = sorted((power_above(len(rows)), power_above(columns)))
     wide = len(rows) <= columns
     padded = [_resized(b, row, width if wide else side) for row in rows]
     padded += [Value("poison", rows[0].type, padded[0].lanes)] * (
-        _power_above(len(rows)) - len(rows)
+        power_above(len(rows)) - len(rows)
     )
     joined = padded if wide else [b.joined(padded[k::side]) for k in range(side)]
     done = _squares(b, joined, side, size)
@@ -158,12 +158,12 @@ def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
             _masks(frame, target) and not target.loaded
         )  # no store forwarding from masked stores
         stored = _side(frame, target, copied.indices, column, row, quickly)
-        if loaded is not None and stored is not None and _apart(copied, loop, inner, stored):
+        if loaded is not None and stored is not None and _is_injective(copied, loop, inner, stored):
             return loaded, stored, streams_now(frame, copied)
     return None
 
 
-def _apart(copied: Store, row: For, column: For, stored: _Side) -> bool:
+def _is_injective(copied: Store, row: For, column: For, stored: _Side) -> bool:
     """Whether each iteration stores another element, so that the order may change."""
     step = stored.step.const
     if step is not None:
@@ -185,7 +185,7 @@ def _side(
     count, lanes = _trip_count(number), _trip_count(along)
     if not (2 <= count <= _WIDEST and 2 <= lanes <= _WIDEST):
         return None
-    width = _power_above(lanes) if buffer.scope == "register" or masked else lanes
+    width = power_above(lanes) if buffer.scope == "register" or masked else lanes
     iteration = Ramp(integer(0), integer(1), count)
     first = _address(frame, buffer, indices, number, along, Ramp(integer(0), integer(1), width))
     steps = _address(frame, buffer, indices, along, number, iteration)
@@ -216,7 +216,3 @@ def _trip_count(loop: For) -> int:
     if loop.lower != Literal(0, loop.lower.dtype) or loop.step != 1:
         return 0
     return int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
-
-
-def _power_above(value: int) -> int:
-    return 1 << (value - 1).bit_length()

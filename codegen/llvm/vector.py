@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
-from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.builder import Ramp, Value, integer, power_above
 from weft.codegen.llvm.frame import Around, Frame, Lanes
 from weft.codegen.llvm.memory import first_lanes
 from weft.codegen.llvm.overlapping_loads import OverlappingLoads
@@ -84,7 +84,7 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
             if trips == 1:
                 host.iteration(loop, lower)
             return
-        width = min(width, _power_above(trips))
+        width = min(width, power_above(trips))
         count = integer(trips)
     else:
         trips = -1
@@ -134,7 +134,7 @@ def _chunk(host: Host, loop: For, lower: Value, iteration: Value, lanes: Lanes) 
 def _write_out(host: Host, loop: For, lower: Value, trips: int, width: int) -> None:
     for position, start in enumerate(range(0, trips, width)):
         left = min(width, trips - start)
-        count = width if host.reductions else min(width, _power_above(left))
+        count = width if host.reductions else min(width, power_above(left))
         lanes = _first(host.frame, integer(left), count)
         if host.reductions:
             host.reductions.use_set(position)
@@ -145,16 +145,16 @@ def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, interle
     """``interleave``: vectors of each group that run together."""
     frame, b = host.frame, host.frame.b
     whole = _round_down(frame, count, width)
-    neighbours = OverlappingLoads(frame, loop, width)
-    neighbours.start(lower, b.compare("icmp sgt", whole, integer(0)))
-    interleave = 1 if neighbours.there else interleave
+    overlapping = OverlappingLoads(frame, loop, width)
+    overlapping.start(lower, b.compare("icmp sgt", whole, integer(0)))
+    interleave = 1 if overlapping.there else interleave
     sets = max(host.reductions.sets if host.reductions else 1, interleave)
     grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
 
     def iteration(at: Value, vectors: int = 1) -> None:
         index = b.add(lower, at)
         assert isinstance(index, Value)
-        frame.loaded = neighbours.iteration(index) if vectors == 1 else {}
+        frame.loaded = overlapping.iteration(index) if vectors == 1 else {}
         _chunk(host, loop, lower, at, Lanes(width * vectors))
         frame.loaded = {}
 
@@ -299,10 +299,6 @@ def _lanes_for(loop: For, vector_bytes: int) -> int:
     return max(1, vector_bytes // max(touches_data))
 
 
-def _power_above(value: int) -> int:
-    return 1 << (value - 1).bit_length()
-
-
 # ---- Interleaving: loops with long dependence chains run two vectors together.
 #
 #     for v: y[v … v+W] = exp(x[v … v+W])   →   for v: y[v … v+2W] = exp(x[v … v+2W])
@@ -327,7 +323,7 @@ def interleave_count(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
     known = {id(update) for update in folded}
     if not all(isinstance(s, Block | Comment | Prefetch | Store) or id(s) in known for s in inside):
         return 1
-    beside = all(_beside(frame, loop.var, *access) for access in _accesses(inside))
+    beside = all(_is_contiguous(frame, loop.var, *access) for access in _accesses(inside))
     return INTERLEAVE if beside and loop.step == 1 else 1
 
 
@@ -340,7 +336,7 @@ def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
                 yield str(node.source), node.indices
 
 
-def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
+def _is_contiguous(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
     """Whether neighbouring iterations access the same or contiguous elements."""
     buffer = frame.bindings[name]
     forms = [to_affine(index) for index in indices]

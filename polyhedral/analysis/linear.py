@@ -71,6 +71,14 @@ def hull(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
     return derived(lambda: _bounds(statement)[0], "hull", (), statement)
 
 
+def between(
+    bounds: Mapping[str, tuple[Expr, Expr]], dims: Collection[str]
+) -> tuple[Constraint, ...]:
+    """``dims`` between their ``bounds``."""
+    ends = ((Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d)) for d in dims)
+    return tuple(Constraint(end) for both in ends for end in both)
+
+
 def is_box(statement: Statement) -> bool:
     """Whether constants and parameters alone bound every dim."""
     return box(statement).keys() == {*statement.dims}
@@ -165,15 +173,16 @@ def tell_apart(access: Access, dims: Collection[str]) -> bool:
 
 def known_extent(statement: Statement, dim: str) -> int | None:
     """How many values ``dim`` has, where that is a constant."""
-    match box(statement).get(dim):
-        case Literal() as begin, Literal() as end:
-            return max(1, int(end.value) - int(begin.value))
-    return None
+    return _known(box(statement).get(dim))
 
 
 def hull_extent(statement: Statement, dim: str) -> int | None:
     """The same of the ``hull``: at most how many values, for choices and costs alone."""
-    match hull(statement).get(dim):
+    return _known(hull(statement).get(dim))
+
+
+def _known(bounds: tuple[Expr, Expr] | None) -> int | None:
+    match bounds:
         case Literal() as begin, Literal() as end:
             return max(1, int(end.value) - int(begin.value))
     return None

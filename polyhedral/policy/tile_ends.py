@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from weft.ir.scalar_expr import Expr, Var, walk
+from weft.ir.scalar_expr import Expr, Var, variable_names
 from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree
 from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.linear import linear, mentions
@@ -98,7 +98,7 @@ def _across(s: Statement, access: Access, points: Sequence[At]) -> bool:
 
 
 def _dims(values: Sequence[Expr]) -> set[str]:
-    return {node.name for value in values for node in walk(value) if isinstance(node, Var)}
+    return {name for value in values for name in variable_names(value)}
 
 
 # ---- Storage order: temporaries are contiguous along the vectors of all their statements.
@@ -127,6 +127,6 @@ def storage_order(scheduled: Scheduled, tensor: str) -> tuple[int, ...] | None:
 
 def _along(access: Access, loop: Loop, statement: str) -> int | None:
     """The only dim of ``access`` that moves with ``loop``, or None."""
-    moving = {node.name for node in walk(loop.at[statement]) if isinstance(node, Var)}
+    moving = variable_names(loop.at[statement])
     found = [d for d, index in enumerate(access.indices) if mentions(index, moving)]
     return found[0] if len(found) == 1 else None

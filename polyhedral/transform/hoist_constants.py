@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.ir.scalar_expr import Apply, Expr, Load, Var, rewrite, substitute, walk
-from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import box, operands, renumber
+from weft.ir.scop import Access, Body, Scop, Statement, Tensor
+from weft.polyhedral.analysis.linear import between, box, operands, renumber
 from weft.polyhedral.transform.edit import insert_nest, loads, nest_position, with_reads
 from weft.polyhedral.transform.scheduled import fresh
 
@@ -94,9 +94,7 @@ def _hoist(scop: Scop, s: Statement, target: Expr) -> Scop:
     computing = Statement(
         fresh(f"compute_{name}", taken),
         dims,
-        tuple(
-            Constraint(e) for d in dims for e in (Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d))
-        ),
+        between(bounds, dims),
         nest_position(dims),
         writes=(Access(name, index),),
         reads=tuple(s.reads[k] for k in numbers),

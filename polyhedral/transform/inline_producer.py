@@ -182,8 +182,7 @@ def _where(guard: tuple[Constraint, ...], value: Expr) -> Expr:
     """``value``, which is not evaluated unless ``guard`` holds: a let always is."""
     if any(isinstance(node, Load) for node in walk(value)):
         for c in guard:
-            holds = c.expr.equal(0) if c.equality else c.expr >= 0
-            value = select(holds, value, literal(0, value.dtype))
+            value = select(c.condition, value, literal(0, value.dtype))
     return value
 
 

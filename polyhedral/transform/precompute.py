@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from weft.ir.isl_context import bounded
 from weft.ir.named_isl import constraints_of, domain_set, projected
-from weft.ir.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
+from weft.ir.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, variable_names
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.linear import mentions, operands, renumber
@@ -75,9 +75,8 @@ def _works(expr: Expr) -> bool:
 
 def _dims(expr: Expr, reads: Sequence[Access], dims: Sequence[str]) -> set[str]:
     """The dims along which ``expr`` moves."""
-    own = {n.name for n in walk(expr) if isinstance(n, Var)}
     moved = {d for r in reads for i in r.indices for d in dims if mentions(i, (d,))}
-    return own & set(dims) | moved
+    return variable_names(expr) & set(dims) | moved
 
 
 def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[Scop, str] | None:

@@ -16,14 +16,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-import networkx as nx
-
 from weft.ir.isl_context import bounded
 from weft.ir.scalar_expr import Expr, Load, Var
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.analysis.linear import box, is_box
+from weft.polyhedral.analysis.linear import between, box, is_box
 from weft.polyhedral.analysis.values_through import meetings, values_through
-from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, renamed_uses, uses_of
+from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, with_parts
 from weft.polyhedral.transform.scheduled import fresh
 
 _Box = tuple[tuple[Expr, Expr], ...]
@@ -94,9 +92,6 @@ def _with_copy(
     dims = (*loops, *elements)
     bounds = box(writer)
     last = tuple(Constraint(Var(d) - (bounds[d][1] - 1), equality=True) for d in loops)
-    inside = tuple(
-        Constraint(e) for d in dims for e in (Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d))
-    )
     prefix = writer.position[: writer.position.index(loops[-1]) + 1]
     after = 1 + max(
         int(s.position[len(prefix)]) for s in scop.statements if s.position[: len(prefix)] == prefix
@@ -104,7 +99,7 @@ def _with_copy(
     copy = Statement(
         fresh(f"{tensor}_last", {s.name for s in scop.statements}),
         dims,
-        (*inside, *last),
+        (*between(bounds, dims), *last),
         (*prefix, after, *(part for d in elements for part in (d, 0))),
         writes=(Access(tensor, tuple(map(Var, elements))),),
         reads=(Access(own, tuple(map(Var, elements))),),
@@ -139,24 +134,13 @@ def detach(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     """``scop`` with the uses of ``tensor`` that exchange values only with each other in temporaries
     instead; the names of these. Nothing changes where ``tensor`` is no argument that is written.
     """
-    uses = {s.name: uses_of(s, tensor) for s in scop.statements}
-    written = {s for s, found in uses.items() if any(is_write for _, is_write in found)}
+    written = [s for s in scop.statements if any(w.tensor == tensor for w in s.writes)]
     if scop.tensor(tensor).role != "inout" or len(written) < 2:
         return scop, ()
-    together: nx.Graph[Use] = nx.Graph()
-    together.add_node(_OUTSIDE)
-    together.add_nodes_from((s, k) for s, found in uses.items() for k in range(len(found)))
     found = meetings(scop, tensor)
-    for reader, number, writer in found.seen:
-        one = (reader, number) if reader else _OUTSIDE
-        for k, (_, is_write) in enumerate(uses[writer]):
-            if is_write:
-                together.add_edge(one, (writer, k))
-    together.add_edges_from((_OUTSIDE, use) for use in found.initial)
-    parts = [part for part in parts_of(together, uses) if _OUTSIDE not in part]
+    seen = (((reader, k) if reader else _OUTSIDE, writer) for reader, k, writer in found.seen)
+    parts = parts_of(scop, tensor, seen, ((_OUTSIDE, use) for use in found.initial))
+    inside = [part for part in parts if _OUTSIDE not in part]
     taken = {t.name for t in scop.tensors}
-    names = tuple(fresh(tensor, taken) for _ in parts)
-    name_of = {use: name for name, part in zip(names, parts, strict=True) for use in part}
-    statements = tuple(renamed_uses(s, tensor, name_of) for s in scop.statements)
-    new = tuple(replace(scop.tensor(tensor), name=name, role="temp") for name in names)
-    return replace(scop, tensors=(*scop.tensors, *new), statements=statements), names
+    names = tuple(fresh(tensor, taken) for _ in inside)
+    return with_parts(scop, tensor, dict(zip(names, inside, strict=True))), names

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.codegen.region_interpreter import interpret_region
 from weft.codegen.form_parallel_region import form_parallel_region
 from weft.codegen.rebuild import map_children
 from weft.ir.dtypes import int64
@@ -27,7 +28,6 @@ from weft.ir.loop_ir import (
 )
 from weft.ir.loop_printer import print_stmt
 from weft.ir.loop_verifier import verify_kernel
-from weft.ir.region_interpreter import interpret_region
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 i, j, n, t = map(Var, ("i", "j", "n", "t"))

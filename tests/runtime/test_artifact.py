@@ -177,7 +177,7 @@ def test_other_formats_and_files() -> None:
         decoded(b"\x7fELF" + bytes(500))
     newer = bytearray(GOOD)
     newer[8] = 99
-    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 4"):
+    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 5"):
         decoded(bytes(newer))
 
 

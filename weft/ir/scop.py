@@ -63,6 +63,11 @@ class Constraint:
     expr: Expr
     equality: bool = False
 
+    @property
+    def condition(self) -> Expr:
+        """Whether it holds, as an expression."""
+        return self.expr.equal(0) if self.equality else self.expr >= 0
+
     def map(self, change: Callable[[Expr], Expr]) -> Constraint:
         return Constraint(change(self.expr), self.equality)
 

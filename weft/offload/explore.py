@@ -82,18 +82,19 @@ class Exploration:
 def front(found: Sequence[Explored]) -> tuple[Explored, ...]:
     """Of simulated points, by area; equal ones all belong to it."""
     best: list[Explored] = []
-    for each in sorted(found, key=lambda e: (e.area, _cycles(e))):
-        if not best or _cycles(each) < _cycles(best[-1]) or _same(each, best[-1]):
+    for each in sorted(found, key=lambda e: (e.area, cycles_of(e))):
+        if not best or cycles_of(each) < cycles_of(best[-1]) or _same(each, best[-1]):
             best.append(each)
     return tuple(best)
 
 
-def _cycles(explored: Explored) -> float:
+def cycles_of(explored: Explored) -> float:
+    """As simulated, or else as estimated."""
     return explored.estimate if explored.cycles is None else explored.cycles
 
 
 def _same(one: Explored, other: Explored) -> bool:
-    return (one.area, _cycles(one)) == (other.area, _cycles(other))
+    return (one.area, cycles_of(one)) == (other.area, cycles_of(other))
 
 
 def explore(
