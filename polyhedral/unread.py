@@ -120,7 +120,10 @@ def _for(scop: Scop, s: Statement, tensor: str, needed: isl.Set) -> Statement:
         return s
     before, less = ranges_of(scop, s), replace(s, domain=(*s.domain, *more))
     after = ranges_of(scop, less)
-    return _decided(scop, restricted(less, {d: r for d, r in after.items() if r != before.get(d)}))
+    less = restricted(less, {d: r for d, r in after.items() if r != before.get(d)})
+    decided = _decided(scop, less)
+    used, still = loads(s), loads(decided)
+    return with_reads(decided, [k for k in range(len(s.reads)) if k in still or k not in used])
 
 
 def _decided(scop: Scop, s: Statement) -> Statement:

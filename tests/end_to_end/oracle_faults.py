@@ -184,7 +184,9 @@ def _cropped(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _cropped_by_scales(node: onnx.NodeProto, reads: list[Any]) -> bool:
     scaled = len(reads) > 2 and reads[2] is not None
-    return _cut(node, reads) or (_cropped(node, reads) and scaled)
+    corners = attribute(node, "coordinate_transformation_mode") == b"align_corners"
+    narrow = corners and _double(node, reads)
+    return _cut(node, reads) or (_cropped(node, reads) and scaled) or narrow
 
 
 def _cut(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -199,7 +201,8 @@ def _special_resize(node: onnx.NodeProto, reads: list[Any]) -> bool:
             same = [1] * x.ndim if is_float(given.dtype) else list(x.shape)
             outer |= list(given[:-2]) != same[:-2]
     linear = attribute(node, "mode") == b"linear" and outer
-    cut = attribute(node, "coordinate_transformation_mode") == b"align_corners"
+    mode = attribute(node, "coordinate_transformation_mode")
+    cut = mode in (b"align_corners", b"half_pixel_symmetric")
     return linear or cut or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
 
 
@@ -233,6 +236,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "BatchNormalization": (_one_sample, "multiplies by 300 before it takes the mean off"),
     "GroupNormalization": (_double, "computes in float32"),
     "Shrink": (_double, "computes in float32"),
+    "RotaryEmbedding": (_empty, "answers for nothing, which ONNX's own body cannot"),
     "SVMClassifier": (_two_vectors, "chooses labels by the sign of one score"),
     "BlackmanWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
     "HannWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
@@ -246,7 +250,8 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "Gelu": (_double_tanh, "has constants of float32"),
     "Resize": (
         _special_resize,
-        "has weights of float32, crops where the size changes, aligns corners of whole sizes",
+        "has weights of float32, crops where the size changes, aligns corners of whole sizes,"
+        " rounds symmetric coordinates",
     ),
     "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
     "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
@@ -278,7 +283,10 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "TreeEnsembleClassifier": (_one_class, "takes the scores of class 0 for those of the only one"),
     "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
     "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
-    "Resize": (_cropped_by_scales, "ignores the region where it is given scales; cuts integers"),
+    "Resize": (
+        _cropped_by_scales,
+        "ignores the region given scales; cuts integers; corners in float32",
+    ),
     "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
     "DynamicQuantizeLinear": (_no_range, "has some scale for nothing but zeros"),
@@ -295,6 +303,7 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "LRN": (_always, "takes the number of images for that of channels"),
     "LpPool": (_same_or_ceiled, "pads by less than nothing, or beyond the last window"),
     "MaxPool": (_indexed, "pads by less than nothing; counts indices within channels"),
+    "RotaryEmbedding": (_empty, "answers for nothing, which ONNX's own body cannot"),
     "LogSoftmax": (_bfloat16, "takes the logarithm of a sum in bfloat16"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),

@@ -55,6 +55,15 @@ def test_golden() -> None:
     ]
 
 
+def test_what_a_cut_statement_no_longer_uses_it_does_not_read() -> None:
+    """A padding whose value is no number: nobody reads the padding, nor that value then."""
+    x, z = tensor("X", 3), tensor("Z")
+    padded = w.compute((9,), lambda i: select(i < 3, x[i], z[()]), name="P")
+    y = w.compute((3,), lambda i: padded[i] * padded[i], name="Y")
+    now = same(lowered(y, inputs=(x, z)))
+    assert [r.tensor for r in now.statement("P").reads] == ["X"]
+
+
 def test_what_follows_a_sum_is_all_that_is_summed_up() -> None:
     x, r = tensor("X", 12, 5), w.reduce_axis((0, 5), name="r")
     sums = w.compute((12, 12), lambda i, j: w.sum(x[i, r] * x[j, r], r), name="S")
