@@ -98,7 +98,8 @@ def _rewritten(
     node: Node, known: Sequence[bool], effort: Effort, taken: set[str], choose: Choose
 ) -> tuple[Node, ...]:
     """The nodes that compute ``node``; ``known``: which of its inputs are constant."""
-    if not any(correlation_of(operation) for operation in operations(node.program)):
+    found = [o for o in operations(node.program) if correlation_of(o)]
+    if not found:
         return (node,)
     constant = {t for t, k in zip(node.program.inputs, known, strict=True) if k}
     notes: list[str] = []
@@ -108,7 +109,8 @@ def _rewritten(
         c = correlation_of(operation)
         if c is None:
             return operation
-        form, note = _chosen(node, c, effort, choose, fixed=constant >= set(_sources(c)))
+        name = node.name if len(found) == 1 else f"{node.name}.{operation.name}"
+        form, note = _chosen(name, c, effort, choose, fixed=constant >= set(_sources(c)))
         notes.append(note)
         if not form.steps:
             return operation
@@ -155,14 +157,13 @@ def _sources(c: Correlation) -> Iterator[Tensor]:
 
 
 def _chosen(
-    node: Node, c: Correlation, effort: Effort, choose: Choose, *, fixed: bool
+    name: str, c: Correlation, effort: Effort, choose: Choose, *, fixed: bool
 ) -> tuple[Form, str]:
-    """The form of ``c``, which is of ``node``, and why."""
+    """The form of ``c``, of which ``name`` says where it is, and why."""
     best, note, fitting = best_form(c, effort, fixed=fixed)
     known = {str(form): form for form in fitting}
     if len(known) < 2:
         return best, note
-    name = node.name if node.name == c.operation.name else f"{node.name}.{c.operation.name}"
     options = [Option(text, form.cost) for text, form in known.items()]
     found = known[str(choose(f"{name}.winograd", options, str(best)))]
     if found != best:

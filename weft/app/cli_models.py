@@ -43,14 +43,18 @@ class Loaded:
     sample: Inputs | None = None
 
 
-def open_program(name: str, options: Options, shapes: Shapes) -> Loaded:
-    """The model called ``name``: of the zoo, an ONNX file or a compiled artifact."""
+def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None = None) -> Loaded:
+    """The model called ``name``: of the zoo, an ONNX file or a compiled artifact; by the decisions
+    of the file ``plan``."""
     if Path(name).suffix == ".weft":
+        if plan is not None:
+            raise CallError("WEFT-E0802", "--plan has no meaning for a compiled artifact")
         if shapes:
             raise CallError("WEFT-E0802", "--shape has no meaning for a compiled artifact")
         return Loaded(Path(name).stem, weft.load(name, threads=options.threads), None)
     title, source, sample = source_of(name)
-    return Loaded(title, weft.compile(source, options=options, shapes=shapes), source, sample)
+    program = weft.compile(source, options=options, shapes=shapes, plan=plan)
+    return Loaded(title, program, source, sample)
 
 
 def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
