@@ -16,9 +16,9 @@ that counts. Where it is known how many rows and lanes the last tile has (257 = 
 a smaller tile of its own instead, with no more arithmetic than its elements take; where it is not,
 the smallest of a few is chosen when the program runs (``tile_edges.py``).
 
-``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the conditions under
-which it is legal. ``tile_step.py`` writes a step of a stream, ``tile_prefetch.py`` what is loaded
-ahead of it.
+``schedule_tree.RegisterTile`` is the mark, ``polyhedral/proof/register_tile.py`` has the conditions
+under which it is legal. ``tile_step.py`` writes a step of a stream, ``tile_prefetch.py`` what is
+loaded ahead of it.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ from weft.ir.scalar_expr import (
     select,
 )
 from weft.ir.scalar_match import filled, matches
+from weft.ir.schedule_tree import MarkedTile
 from weft.polyhedral.analysis.linear import mentions, moves
-from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
+from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, TileDomain
 
 _TAPS = 9  # steps of a window that are written out
 _HELD = 256  # elements along the lanes that LLVM would hold in registers for the next tile

@@ -17,7 +17,7 @@ from weft.ir.scop_printer import scop_text
 from weft.ir.scop_verifier import verify
 from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import Tensor
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.unread import unread
 
 

@@ -20,12 +20,12 @@ from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Leaf, Sequence, Tree, statements_below
 from weft.ir.scop import Scop, Tensor
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.policy.operand_panels import worth_aligning
+from weft.polyhedral.proof import prove as proof
+from weft.polyhedral.register_tile import check_closed_form
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,9 @@ def _given(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
 
 
 def prove(scop: Scop, scheduled: Scheduled) -> None:
-    """Raise unless the schedule is legal and computes what the Scop does."""
-    check_bounds(scheduled.scop)
-    check(scheduled.scop, scheduled.tree)
-    validate(scop, scheduled.scop, scheduled.tree)
+    """Raise unless the schedule is legal, computes what the Scop does, and there is code for it."""
+    proof.prove(scop, scheduled.scop, scheduled.tree)
+    check_closed_form(scheduled.scop, scheduled.tree)
 
 
 def kernels_of(

@@ -18,7 +18,7 @@ from weft.ir.scop_verifier import verify as verify_scop
 from weft.polyhedral.assume_sizes import assume_sizes
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.unread import unread
 

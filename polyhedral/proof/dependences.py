@@ -27,7 +27,7 @@ from weft.ir.isl_context import bounded, derived
 from weft.ir.named_isl import access_map, where_equal, where_less
 from weft.ir.quasi_affine import affine
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.implied import Implied, Use, relation
+from weft.polyhedral.proof.implied import Implied, Use, relation
 
 Kind = Literal["flow", "anti", "output"]
 
@@ -63,7 +63,7 @@ class Dependence:
 def dependences(scop: Scop, tensor: str = "", *, implied: bool = True) -> tuple[Dependence, ...]:
     """Every dependence of ``scop`` in its initial order, sources in statement order; those on
     ``tensor`` if one is named. Without ``implied``, some of those that others imply are left out
-    (``analysis/implied``): of many statements that write the same elements, most.
+    (``implied``): of many statements that write the same elements, most.
 
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """

@@ -26,8 +26,8 @@ from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Expr
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Access, Scop
-from weft.polyhedral.contraction import check_contraction
-from weft.polyhedral.legality import check
+from weft.polyhedral.proof.contraction import check_contraction
+from weft.polyhedral.proof.legality import check
 
 i, j, m, n = (Var(name) for name in "ijmn")
 

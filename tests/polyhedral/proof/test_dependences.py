@@ -16,7 +16,7 @@ from weft.ir.named_isl import constrained, domain_set
 from weft.ir.scalar_expr import Load, literal
 from weft.ir.scop import Access, Scop
 from weft.ir.tensor_expr import Monoid
-from weft.polyhedral.analysis.dependences import dependences, reassociable
+from weft.polyhedral.proof.dependences import dependences, reassociable
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

@@ -23,8 +23,8 @@ import islpy as isl
 from weft.ir.named_isl import constrained, context_set, domain_set, statement_space
 from weft.ir.scalar_expr import Var
 from weft.ir.scop import Access, Origin, Scop, Statement
-from weft.polyhedral.analysis.flow import FINAL, Read
-from weft.polyhedral.analysis.implied import Relation, relation
+from weft.polyhedral.proof.flow import FINAL, Read
+from weft.polyhedral.proof.implied import Relation, relation
 
 
 class Unchanged:

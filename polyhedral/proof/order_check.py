@@ -11,6 +11,7 @@ only not to run at the same time as what uses the same memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise, takewhile
 
 import islpy as isl
 
@@ -18,21 +19,22 @@ from weft.ir.errors import IllegalScheduleError
 from weft.ir.isl_context import bounded, derived
 from weft.ir.named_isl import sample
 from weft.ir.quasi_affine import affine
+from weft.ir.scalar_expr import Var
 from weft.ir.schedule_times import paths
-from weft.ir.schedule_tree import Loop, Tree
+from weft.ir.schedule_tree import Loop, Tree, statements_below
 from weft.ir.schedule_verifier import for_parameters, instance, originals, source_of
 from weft.ir.scop import Scop
-from weft.polyhedral.analysis.carried import Together
-from weft.polyhedral.analysis.delta_box import LoopDistances
-from weft.polyhedral.analysis.dependences import Dependence, dependences
-from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.proof.carried import Together
+from weft.polyhedral.proof.dependences import Dependence, dependences
+from weft.polyhedral.proof.implied import relation
+from weft.polyhedral.proof.loop_distances import LoopDistances
 
 Path = Sequence[Loop | int]
 
 
-def check_order(scop: Scop, tree: Tree, tensor: str = "") -> None:
+def check_order(scop: Scop, tree: Tree, tensor: str = "") -> int:
     """Check that ``tree``, a verified schedule, keeps the dependences of ``scop``, or only those of
-    ``tensor`` if one is named.
+    ``tensor`` if one is named; how many it was asked about.
 
     Raises IllegalScheduleError (E0420: the order of a dependence is violated; E0421, E0422: a
     parallel or vector loop carries one), with one violated instance pair and the element that it
@@ -40,17 +42,37 @@ def check_order(scop: Scop, tree: Tree, tensor: str = "") -> None:
     keeps every dependence by definition, however many there are.
     """
 
-    def judge() -> bool:
-        if all(s.position for s in scop.statements) and tree == initial(scop).tree:
-            return True
+    def judge() -> int:
+        if _as_written(scop, tree):
+            return 0
         above, distances = paths(tree), LoopDistances()
         found = dependences(scop, tensor, implied=False)
         with bounded(what="the legality check"):
             for dependence in found:
                 _check(Together(dependence, distances), above)
-        return True
+        return len(found)
 
-    derived(judge, "order", (tensor,), scop, tree)
+    return derived(judge, "order", (tensor,), scop, tree)
+
+
+def _as_written(scop: Scop, tree: Tree) -> bool:
+    """Whether ``tree`` is the initial order, one instance after the other."""
+    above = paths(tree)
+    places = {s.name: (s, number) for number, s in enumerate(scop.statements)}
+    for s in scop.statements:
+        loops = [entry for entry in above[s.name] if isinstance(entry, Loop)]
+        if not s.position or any(loop.kind in _CONCURRENT for loop in loops):
+            return False
+        if [loop.at[s.name] for loop in loops] != [Var(str(dim)) for dim in s.position[1::2]]:
+            return False
+    for one, two in pairwise(statements_below(tree)):
+        shared, first = relation(*places[one], *places[two])
+        entries = takewhile(
+            lambda pair: pair[0] == pair[1], zip(above[one], above[two], strict=False)
+        )
+        if not first or len(shared) != sum(isinstance(entry, Loop) for entry, _ in entries):
+            return False
+    return True
 
 
 def keeps_dependences(scop: Scop, tree: Tree, tensor: str = "") -> bool:

@@ -10,8 +10,8 @@ from random import Random
 import islpy as isl
 import pytest
 
-from tests.polyhedral.analysis.test_implied import crowded_scop
 from tests.polyhedral.example_scops import gemm, gemm_tree
+from tests.polyhedral.proof.test_implied import crowded_scop
 from tests.polyhedral.scops import (
     Band,
     Constraint,
@@ -32,7 +32,7 @@ from tests.properties.random_scops import random_scop
 from weft.ir.named_isl import constrained, decode, domain_set, parameter_space, union_maps
 from weft.ir.schedule_times import original_schedule, schedule_map
 from weft.ir.scop import Scop
-from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow
+from weft.polyhedral.proof.flow import FINAL, Flow, Read, flow
 
 i, j, k = Var("i"), Var("j"), Var("k")
 

@@ -61,12 +61,12 @@ from weft.ir.schedule_verifier import (
 )
 from weft.ir.scop import Origin, Scop, Statement
 from weft.ir.tensor_expr import Monoid
-from weft.polyhedral.analysis.dependences import folding, reassociable
-from weft.polyhedral.analysis.flow import FINAL, Read, Seen, flow, instances, reads_of
-from weft.polyhedral.contraction import check_contraction
-from weft.polyhedral.flow_under import flow_under
-from weft.polyhedral.order_check import keeps_dependences
-from weft.polyhedral.unchanged import Unchanged
+from weft.polyhedral.proof.contraction import check_contraction
+from weft.polyhedral.proof.dependences import folding, reassociable
+from weft.polyhedral.proof.flow import FINAL, Read, Seen, flow, instances, reads_of
+from weft.polyhedral.proof.flow_under import flow_under
+from weft.polyhedral.proof.order_check import keeps_dependences
+from weft.polyhedral.proof.unchanged import Unchanged
 
 
 def validate(original: Scop, transformed: Scop, tree: Tree) -> None:

@@ -30,11 +30,11 @@ from weft.ir import dtypes
 from weft.ir.scalar_expr import Expr, literal
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Body, Scop
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline_producer
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.validation import validate
 
 i, j, k, m, n, tile = (Var(name) for name in ("i", "j", "k", "m", "n", "tile"))
 X, Y = tensor("X", 16, role="input"), tensor("Y", 16, role="output")

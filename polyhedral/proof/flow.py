@@ -42,8 +42,8 @@ from weft.ir.named_isl import (
 )
 from weft.ir.schedule_times import original_schedule
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.implied import Implied, Use
-from weft.polyhedral.analysis.last_writes import Uses, last_writes
+from weft.polyhedral.proof.implied import Implied, Use
+from weft.polyhedral.proof.last_writes import Uses, last_writes
 
 FINAL = -1
 
@@ -207,7 +207,7 @@ class _Problem:
     def _parts(self) -> list[tuple[list[str], list[int]]]:
         """The reads, those together that may see the same writes, and the numbers of these.
 
-        A write that others hide from all that a read touches (``analysis/implied``) is none.
+        A write that others hide from all that a read touches (``implied``) is none.
         """
         everything = list(range(len(self._writes)))
         if not self._place:

@@ -7,13 +7,13 @@ from random import Random
 import networkx as nx
 import pytest
 
-from tests.polyhedral.analysis.test_dependences import pairs_of
+from tests.polyhedral.proof.test_dependences import pairs_of
 from tests.polyhedral.scops import Constraint, Var, at, box, scop, statement, tensor
 from tests.properties.brute_force import all_parameters
 from tests.properties.random_scops import random_scop
 from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.proof.dependences import dependences
 
 i, n = Var("i"), Var("n")
 

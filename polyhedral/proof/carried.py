@@ -19,8 +19,8 @@ import islpy as isl
 from weft.ir.named_isl import pair_aff
 from weft.ir.scalar_affine import Affine, FloorDiv, Term, variable
 from weft.ir.schedule_tree import Loop
-from weft.polyhedral.analysis.delta_box import LoopDistances, Part, uniform
-from weft.polyhedral.analysis.dependences import Dependence
+from weft.polyhedral.proof.dependences import Dependence
+from weft.polyhedral.proof.loop_distances import LoopDistances, Part, uniform
 
 _equality = isl.Constraint.equality_from_aff
 _inequality = isl.Constraint.inequality_from_aff

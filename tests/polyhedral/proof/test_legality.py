@@ -27,7 +27,7 @@ from weft.ir.errors import CompileError, IllegalScheduleError
 from weft.ir.scalar_expr import Expr, literal
 from weft.ir.schedule_tree import Kind, Loop, Tree, children, with_children
 from weft.ir.scop import Access, Scop
-from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.proof.legality import check, check_bounds
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

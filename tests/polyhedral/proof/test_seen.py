@@ -10,8 +10,8 @@ from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.isl_context import bounded
 from weft.ir.named_isl import sample_named
 from weft.ir.scop import Access, Scop
-from weft.polyhedral.analysis import flow as analysis
-from weft.polyhedral.analysis.flow import Read, Seen, flow, instances, reads_of
+from weft.polyhedral.proof import flow as analysis
+from weft.polyhedral.proof.flow import Read, Seen, flow, instances, reads_of
 
 i = Var("i")
 

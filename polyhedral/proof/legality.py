@@ -26,13 +26,14 @@ from weft.ir.schedule_verifier import (
     verify_schedule,
 )
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.contraction import check_contraction
-from weft.polyhedral.order_check import check_order
-from weft.polyhedral.register_tile import check_register_tiles
+from weft.polyhedral.proof.contraction import check_contraction
+from weft.polyhedral.proof.order_check import check_order
+from weft.polyhedral.proof.register_tile import check_register_tiles
 
 
-def check(scop: Scop, tree: Tree) -> None:
-    """Check that ``tree`` runs every instance of ``scop`` once, and after all that it depends on.
+def check(scop: Scop, tree: Tree) -> int:
+    """Check that ``tree`` runs every instance of ``scop`` once, and after all that it depends on;
+    how many dependences that asked about.
 
     Raises IllegalScheduleError (WEFT-E0410 to E0413 from the verifier; E0420: the order of a
     dependence is violated; E0421, E0422: a parallel or vector loop carries one; E0423: reused
@@ -40,9 +41,10 @@ def check(scop: Scop, tree: Tree) -> None:
     and the element that it touches, and BudgetError (WEFT-E0400) rather than running unbounded.
     """
     verify_schedule(scop, tree)
-    check_order(scop, tree)
+    asked = check_order(scop, tree)
     check_contraction(scop, tree)
     check_register_tiles(scop, tree)
+    return asked
 
 
 def check_bounds(scop: Scop) -> None:

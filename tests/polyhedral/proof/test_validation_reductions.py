@@ -27,7 +27,7 @@ from weft.ir.scalar_expr import Expr, literal
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Access, Scop
 from weft.ir.tensor_expr import Monoid
-from weft.polyhedral.validation import validate
+from weft.polyhedral.proof.validation import validate
 
 i, j, k, m, n, tile = (Var(name) for name in ("i", "j", "k", "m", "n", "tile"))
 X, Y = tensor("X", 16, role="input"), tensor("Y", 16, role="output")

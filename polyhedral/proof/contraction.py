@@ -35,8 +35,8 @@ from weft.ir.schedule_times import paths
 from weft.ir.schedule_tree import Loop, Tree
 from weft.ir.schedule_verifier import for_parameters, instance, originals, source_of
 from weft.ir.scop import Access, Constraint, Scop, Statement, Tensor
-from weft.polyhedral.analysis.flow import Read, reads_of
-from weft.polyhedral.flow_under import flow_under
+from weft.polyhedral.proof.flow import Read, reads_of
+from weft.polyhedral.proof.flow_under import flow_under
 
 Path = Sequence[Loop | int]
 Use = tuple[Statement, Access]

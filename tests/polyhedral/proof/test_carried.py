@@ -15,9 +15,9 @@ from weft.ir.named_isl import difference
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_expr import Expr
 from weft.ir.schedule_tree import Loop
-from weft.polyhedral.analysis.carried import Together
-from weft.polyhedral.analysis.delta_box import LoopDistances
-from weft.polyhedral.analysis.dependences import Dependence, dependences
+from weft.polyhedral.proof.carried import Together
+from weft.polyhedral.proof.dependences import Dependence, dependences
+from weft.polyhedral.proof.loop_distances import LoopDistances
 
 i, t = Var("i"), Var("t")
 

@@ -14,8 +14,8 @@ from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.schedule_times import paths
 from weft.ir.schedule_tree import Loop, Tree
 from weft.ir.scop import Scop
-from weft.polyhedral import order_check
-from weft.polyhedral.order_check import check_order, keeps_dependences
+from weft.polyhedral.proof import order_check
+from weft.polyhedral.proof.order_check import check_order, keeps_dependences
 from weft.polyhedral.transform.initial import initial
 
 i, j, k, t = (Var(name) for name in "ijkt")

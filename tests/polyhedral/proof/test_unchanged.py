@@ -17,10 +17,10 @@ from tests.properties.symbolic import Symbolic
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Var
 from weft.ir.scop import Access, Origin, Scop, Statement
-from weft.polyhedral.analysis.flow import FINAL, Read
+from weft.polyhedral.proof.flow import FINAL, Read
+from weft.polyhedral.proof.unchanged import Unchanged
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.unchanged import Unchanged
-from weft.polyhedral.validation import validate
 
 SMALL = [name for name in PROGRAMS if name not in ("heat-3d", "adi", "ludcmp", "correlation")]
 

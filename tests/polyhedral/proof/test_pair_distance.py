@@ -10,7 +10,7 @@ import pytest
 from tests.polyhedral.scops import Var, at, box, loop, statement
 from weft.ir.scalar_affine import Affine, FloorDiv, variable
 from weft.ir.scalar_expr import Expr
-from weft.polyhedral.analysis.delta_box import LoopDistances, Part, parts
+from weft.polyhedral.proof.loop_distances import LoopDistances, Part, parts
 
 i, t, n = Var("i"), Var("t"), Var("n")
 S = statement("s", box(t=8, i=8), at("A", i), dims=("t", "i"))

@@ -13,9 +13,9 @@ from tests.properties.random_scops import random_scop
 from weft.ir.errors import BudgetError
 from weft.ir.isl_context import CONTEXT, bounded
 from weft.ir.scop import Scop
-from weft.polyhedral.analysis import last_writes as module
-from weft.polyhedral.analysis.flow import flow
-from weft.polyhedral.analysis.last_writes import Answer, Uses, last_writes
+from weft.polyhedral.proof import last_writes as module
+from weft.polyhedral.proof.flow import flow
+from weft.polyhedral.proof.last_writes import Answer, Uses, last_writes
 
 
 def union(text: str) -> isl.UnionMap:
@@ -107,7 +107,7 @@ def _asked(of: Scop) -> Iterator[Uses]:
         return last_writes(uses)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.polyhedral.analysis.flow.last_writes", noted)
+        patch.setattr("weft.polyhedral.proof.flow.last_writes", noted)
         flow(of, folds=lambda s: s.update is not None)
     yield from asked
 

@@ -9,11 +9,11 @@ import pytest
 from tests.polyhedral.transform.integer_programs import read
 from weft.ir.scalar_expr import Load, literal
 from weft.ir.scop import Body, Origin, Scop, Statement
-from weft.polyhedral.analysis.dependences import folding
+from weft.polyhedral.proof.dependences import folding
+from weft.polyhedral.proof.validation import is_identity, opened, why_not_combining
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.tile import tile
-from weft.polyhedral.validation import is_identity, opened, why_not_combining
 
 
 def total(start: int = 0) -> Scop:

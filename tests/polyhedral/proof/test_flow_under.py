@@ -22,13 +22,13 @@ from weft.ir.schedule_times import schedule_map
 from weft.ir.schedule_tree import Tree
 from weft.ir.schedule_verifier import verify_schedule
 from weft.ir.scop import Scop
-from weft.polyhedral.analysis.dependences import folding
-from weft.polyhedral.analysis.flow import Flow, Read, flow
-from weft.polyhedral.flow_under import _Direct, flow_under
+from weft.polyhedral.proof.dependences import folding
+from weft.polyhedral.proof.flow import Flow, Read, flow
+from weft.polyhedral.proof.flow_under import _Direct, flow_under
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 
 def _without_places(of: Scop) -> Scop:

@@ -34,10 +34,10 @@ from weft.ir.named_isl import (
 from weft.ir.schedule_times import paths, schedule_map
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Access, Scop, Statement
-from weft.polyhedral.analysis.delta_box import LoopDistances
-from weft.polyhedral.analysis.dependences import Dependence, in_initial_order
-from weft.polyhedral.analysis.flow import FINAL, Flow, Read, flow, flow_of, reads_of
-from weft.polyhedral.order_check import keeps_dependences, runs_in_order
+from weft.polyhedral.proof.dependences import Dependence, in_initial_order
+from weft.polyhedral.proof.flow import FINAL, Flow, Read, flow, flow_of, reads_of
+from weft.polyhedral.proof.loop_distances import LoopDistances
+from weft.polyhedral.proof.order_check import keeps_dependences, runs_in_order
 
 Folds = Callable[[Statement], bool]
 Use = tuple[Statement, Access]
