@@ -167,7 +167,7 @@ def _split_reduction(pairs: isl.Map, first: Use, second: Use) -> Iterator[tuple[
     if _fold_alike(first, second):
         yield pairs, True
         return
-    if first.access is not second.access or not reassociable(first.statement):
+    if not _one_update(first, second):
         yield pairs, False
         return
     bound = ordered_updates(pairs, first.statement)
@@ -176,6 +176,19 @@ def _split_reduction(pairs: isl.Map, first: Use, second: Use) -> Iterator[tuple[
         yield bound, False
     if not free.is_empty():
         yield free, True
+
+
+def _one_update(first: Use, second: Use) -> bool:
+    """Whether both fold into what they share as one update does: they are one, or parts of one."""
+    one, two = first.statement, second.statement
+    return (
+        first.writes
+        and second.writes
+        and first.access == second.access
+        and (one.dims, one.writes, one.update) == (two.dims, two.writes, two.update)
+        and reassociable(one)
+        and reassociable(two)
+    )
 
 
 def ordered_updates(pairs: isl.Map, statement: Statement) -> isl.Map:
@@ -208,14 +221,15 @@ def reassociable(statement: Statement) -> bool:
     """Whether instances of an update that differ in reduction dims only may run in any order.
 
     That needs an associative and commutative monoid, and that such instances fold into the same
-    elements as a whole: with several components, none may move along the reduction dims.
+    elements as a whole: with several components, none may move along the reduction dims, nor two
+    be one.
     """
     update = statement.update
     if update is None or not update.monoid.laws >= {"associative", "commutative"}:
         return False
     if len(statement.writes) == 1:
         return True
-    return not any(
+    return len(set(statement.writes)) == len(statement.writes) and not any(
         write.may
         or write.guard != statement.writes[0].guard
         or any(dim in update.dims for index in write.indices for dim in affine(index).variables())

@@ -130,6 +130,29 @@ def test_components_must_stay_together() -> None:
     assert not reassociable(apart)
 
 
+def test_statements_that_share_an_access_are_not_one_update() -> None:
+    """for k, i: A[i] += …; A[i] = 0, both by the very same access: their order is not free."""
+    shared = at("A", i)
+    fold = statement("f", box(k=4, i=4), shared, position=(0, "k", 0, "i", 0), reduce=("k",))
+    zero = statement("z", box(k=4, i=4), shared, position=(0, "k", 0, "i", 1))
+    found = dependences(scop((tensor("A", 4),), fold, zero))
+    assert {str(d) for d in found if d.source is not d.sink} == {
+        "output f -> z on A", "flow z -> f on A",
+    }  # fmt: skip
+
+
+def test_a_read_of_what_is_folded_into_is_no_fold() -> None:
+    shared = at("A", i)
+    fold = statement("f", box(i=4, k=4), shared, (shared,), reduce=("k",))
+    found = [(d.kind, d.reduction) for d in dependences(scop((tensor("A", 4),), fold))]
+    assert found == [("anti", False), ("flow", False), ("flow", True)]
+
+
+def test_components_in_one_element_are_not_free() -> None:
+    twice = statement("f", box(i=4, k=4), (at("A", i), at("A", i)), reduce=("k",))
+    assert not reassociable(twice)
+
+
 def test_data_leave_the_other_subscripts_as_they_are() -> None:
     """B[i, w] with w from data: any element of row i, and of no other."""
     known = Access(
