@@ -30,10 +30,11 @@ from weft.polyhedral.transform.scheduled import Scheduled
 
 @dataclass(frozen=True, slots=True)
 class ClusterKernel:
-    """A kernel and the Scop tensors that its buffers are, in order; ``again``: those of which it
-    reads each line many times."""
+    """A kernel, the ``statements`` that it runs, and the Scop tensors that its buffers are, in
+    order; ``again``: those of which it reads each line many times."""
 
     kernel: Kernel
+    statements: tuple[str, ...]
     reads: frozenset[str]
     writes: frozenset[str]
     again: frozenset[str] = frozenset()
@@ -205,4 +206,10 @@ def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
     again = worth_aligning(nest.scop, nest.tree, machine)
-    return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared), again)
+    return ClusterKernel(
+        kernel,
+        statements_below(nest.tree),
+        frozenset(read & shared),
+        frozenset(written & shared),
+        again,
+    )
