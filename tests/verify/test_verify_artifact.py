@@ -237,6 +237,13 @@ def _program_faults(found: Certificate) -> Iterator[tuple[str, Certificate]]:
         kernel = replace(first, buffers=(buffer, *first.buffers[1:]))
         kernels = (kernel, *program.kernels[1:])
         yield what, replace(found, program=replace(program, kernels=kernels))
+    owners = {made.name: unit.original.name for unit in units for made in unit.kernels}
+    names = [owners[step.kernel] for step in program.steps]
+    several = [k for k in range(1, len(names)) if names[k - 1] == names[k]]
+    assert several
+    for k in several:  # the kernel behind another one of its unit
+        steps = (*program.steps[:k], *program.steps[k + 1 :])
+        yield f"without step {k}", replace(found, program=replace(program, steps=steps))
     yield "units lost", replace(found, units=units[1:])
     yield "a unit twice", replace(found, units=(*units, units[0]))
     for number, unit in enumerate(units):

@@ -17,13 +17,14 @@ machine code: ``docs/artifacts.md``.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.driver.guards import guards_of, range_guards
 from weft.ir.errors import ArtifactError, CompileError, InternalError
 from weft.ir.loop_ir import Kernel
-from weft.ir.program import Buffer, Constant, Launch, Program
+from weft.ir.program import Buffer, Constant, Launch, Place, Program
 from weft.ir.program_verifier import verify_program
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.schedule_tree import statements_below
@@ -172,8 +173,10 @@ def _faults(certificate: Certificate) -> Iterator[str]:
         else:
             yield f"{kernel.name} is a kernel of no unit"
             return
+    kernels = {kernel.name: kernel for kernel in certificate.program.kernels}
+    places = {buffer.name: buffer.place for buffer in certificate.program.buffers}
     for steps in _runs(certificate.program, owners):
-        yield from _binding(certificate.program, steps, owners[steps[0].kernel])
+        yield from _binding(kernels, places, steps, owners[steps[0].kernel])
 
 
 def _parting(unit: Unit) -> Iterator[str]:
@@ -181,13 +184,14 @@ def _parting(unit: Unit) -> Iterator[str]:
     name, tree = unit.original.name, unit.tree
     if [s for made in unit.kernels for s in made.statements] != list(statements_below(tree)):
         yield f"the kernels of {name} do not run its statements in order"
+        return
+    number = {s: k for k, made in enumerate(unit.kernels) for s in made.statements}
     for part in tree.children if isinstance(tree, TreeSequence) else (tree,):
-        inside = set(statements_below(part))
-        if inside and not any(inside <= set(made.statements) for made in unit.kernels):
+        if len({number[s] for s in statements_below(part)}) > 1:
             yield f"a nest of {name} is parted by two kernels"
+    users = Counter(t for made in unit.kernels for t in _tensors(unit.scheduled, made))
     for tensor in unit.scheduled.tensors:
-        users = [made for made in unit.kernels if tensor.name in _tensors(unit.scheduled, made)]
-        if tensor.scope != "global" and len(users) > 1:
+        if tensor.scope != "global" and users[tensor.name] > 1:
             yield f"kernels of {name} share {tensor.name}, which is each one's own"
 
 
@@ -228,24 +232,29 @@ def _runs(program: Program, owners: dict[str, Unit]) -> Iterator[list[Launch]]:
         yield steps
 
 
-def _binding(program: Program, steps: list[Launch], unit: Unit) -> Iterator[str]:
+def _binding(
+    kernels: Mapping[str, Kernel], places: Mapping[str, Place], steps: list[Launch], unit: Unit
+) -> Iterator[str]:
     """Do the ``steps`` of one run of ``unit`` agree on where its tensors lie? Has what is missing
     run when compiling?"""
-    kernels = {kernel.name: kernel for kernel in program.kernels}
-    places = {buffer.name: buffer.place for buffer in program.buffers}
     bound: dict[str, str] = {}  # tensor → buffer
     for step in steps:
         for formal, argument in zip(kernels[step.kernel].buffers, step.arguments, strict=True):
             if bound.setdefault(formal.name, argument) != argument:
                 yield f"{step.kernel} takes {formal.name} from elsewhere than those before it"
+    times = Counter(bound.values())
+    for name in sorted(_written(unit.scheduled, *unit.kernels) & bound.keys()):
+        if times[bound[name]] > 1:
+            yield f"{unit.original.name} writes {bound[name]}, which is two of its tensors"
     launched = {step.kernel for step in steps}
+    run = [made for made in unit.kernels if made.name in launched]
+    roles = {tensor.name: tensor.role for tensor in unit.scheduled.tensors}
     for made in unit.kernels:
-        for name in sorted(_written(unit.scheduled, made) & bound.keys()):
-            if made.name not in launched and not isinstance(places[bound[name]], Constant):
-                yield f"{made.name} never runs, and {bound[name]} is no constant"
-            others = [b for tensor, b in bound.items() if tensor != name]
-            if bound[name] in others:
-                yield f"{made.name} writes {bound[name]}, which is two tensors"
+        for name in sorted(_tensors(unit.scheduled, made)) if made not in run else ():
+            constant = name not in bound or isinstance(places[bound[name]], Constant)
+            varies = roles[name] in ("input", "inout") or name in _written(unit.scheduled, *run)
+            if varies or not constant:
+                yield f"{made.name} never runs, and {name} is no constant"
 
 
 def _tensors(scop: Scop, made: UnitKernel) -> set[str]:
@@ -253,8 +262,8 @@ def _tensors(scop: Scop, made: UnitKernel) -> set[str]:
     return {a.tensor for s in _statements(scop, made) for a in (*s.reads, *s.writes)}
 
 
-def _written(scop: Scop, made: UnitKernel) -> set[str]:
-    return {write.tensor for s in _statements(scop, made) for write in s.writes}
+def _written(scop: Scop, *made: UnitKernel) -> set[str]:
+    return {write.tensor for one in made for s in _statements(scop, one) for write in s.writes}
 
 
 def _statements(scop: Scop, made: UnitKernel) -> list[Statement]:
