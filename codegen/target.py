@@ -1,7 +1,7 @@
-"""A processor to compile for: what LLVM must know of it and what schedulers must, as one record.
+"""A processor to compile for: what LLVM and the schedulers need to know of it, as one record.
 
-Records of processors stand in ``codegen/machines/``. A record says what LLVM's tables do not
-(memory levels, cores, rates) and leaves to them what they do (features, and so vectors).
+Records of processors are in ``codegen/machines/``. A record has what LLVM's tables lack (memory
+levels, cores, rates); features and vectors follow from LLVM's tables.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TYPICAL = (Cache(32 * KIB), Cache(MIB), Cache(16 * MIB))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``name`` as users write it; ``llvm`` for emitters, ``machine``, one core, for schedulers;
-    ``cores``: threads of a program whose number nobody gives. Part of every cache key."""
+    """``name`` as users write it; ``llvm`` for emitters; ``machine``, one core, for schedulers;
+    ``cores``: threads of a program by default. Part of every cache key."""
 
     name: str
     llvm: LlvmTarget

@@ -3,9 +3,9 @@
     m[i] = max_k x[i, k];  s[i] = Σ_k exp(x[i, k] - m[i]);  y[i, k] = exp(x[i, k] - m[i]) / s[i]
 
 reads x three times. In blocks of k, each relative to its own maximum, the first two are one pass
-(``in_blocks`` has the algebra, ``exponentials`` finds the sums by access relations). If x is a
-product (attention), no row of it is ever stored whole: each block of scores is used where it is
-made. Rows that fit into a cache stay as they are. The choice for each maximum is in its node's
+(``rewrite_in_blocks`` has the algebra, ``exponentials`` finds the sums by access relations). If x
+is a product (attention), no row of it is ever stored whole: each block of scores is used where it
+is made. Rows that fit into a cache stay as they are. The choice for each maximum is in its node's
 attribute "online", for ``explain``.
 
 What a user may want to know: each block is rounded once more, when it is rescaled; a finite factor
@@ -22,8 +22,8 @@ import networkx as nx
 from weft.graph.access_pattern import steps_of
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.exponentials import Family, families
-from weft.graph.in_blocks import in_blocks
-from weft.graph.online_costs import around, choose
+from weft.graph.online_blocks import rewrite_in_blocks
+from weft.graph.online_costs import choose, context_of
 from weft.graph.rebuild import rebuilt
 from weft.graph.ruled_out import cuts
 from weft.graph.split_node import split_node, with_makers
@@ -42,7 +42,8 @@ def online(graph: Graph, machine: Machine) -> Graph:
     found = families(program.operations)
     cut = cuts(graph) if found else frozenset()
     chosen = [
-        (f, *choose(f, around(f, program), machine, cut=_home(f, program) in cut)) for f in found
+        (f, *choose(f, context_of(f, program), machine, cut=_home(f, program) in cut))
+        for f in found
     ]
     notes = {program.home[f.maximum.operation]: note for f, blocks, note in chosen if not blocks}
     graph = _noted(graph, notes)
@@ -61,6 +62,7 @@ def _home(family: Family, program: WholeProgram) -> int:
 
 
 def _noted(graph: Graph, notes: Mapping[int, str]) -> Graph:
+    """``graph`` with ``notes`` in the nodes' attribute "online"."""
     nodes = [
         replace(n, attributes={**n.attributes, "online": notes[k]}) if k in notes else n
         for k, n in enumerate(graph.nodes)
@@ -109,15 +111,15 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
     for family in families(program.operations):
         known = {o: program.value_of(o) for o in family.operations}
         homes = {program.home[o] for o in known}
-        near_by = around(family, program)
-        blocks, note = choose(family, near_by, machine, cut=_home(family, program) in cut)
-        if blocks is None or near_by is None or None in known.values() or homes & gone:
+        context = context_of(family, program)
+        blocks, note = choose(family, context, machine, cut=_home(family, program) in cut)
+        if blocks is None or context is None or None in known.values() or homes & gone:
             continue
-        made = in_blocks(family, blocks, near_by.alone, near_by.between)
+        made = rewrite_in_blocks(family, blocks, context.alone, context.between)
         results = {v: Tensor(v.name, v.shape, v.dtype, made[o]) for o, v in known.items() if v}
         cores[max(homes)] = _Core(graph.nodes[max(homes)], note, results)
         gone |= homes
-    for _ in range(2):  # the second time without the results that nobody needs
+    for _ in range(2):  # the second time without unused results
         nodes = [
             cores[k].node(program.values) if k in cores else node
             for k, node in enumerate(graph.nodes)
@@ -130,7 +132,7 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
 
 
 def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """``nodes`` in topological order, otherwise as they come."""
+    """``nodes`` in topological order, otherwise in their own order."""
     maker = {v.name: k for k, node in enumerate(nodes) for v in node.outputs}
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(nodes)))
@@ -142,8 +144,8 @@ def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """One node for a family: ``results`` by the values that they replace; ``last``: the node that
-    computed the last of these; ``note``: why."""
+    """One node for a family: ``results`` by the values that they replace; ``last``: the last node
+    that computed one of these; ``note``: the reason, for people."""
 
     last: Node
     note: str
@@ -153,7 +155,7 @@ class _Core:
         return replace(self, results={v: t for v, t in self.results.items() if v.name in needed})
 
     def node(self, values: Mapping[Key, Value]) -> Node:
-        """The node; ``values``: the tensors that are there already."""
+        """The node; ``values``: existing tensors."""
         inputs: dict[Key, Tensor] = {}
         done: dict[Operation, Operation] = {}
 

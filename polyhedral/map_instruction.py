@@ -147,7 +147,7 @@ def _unsuitable(statement: Statement, instruction: Instruction) -> str:
     assert own is not None, "an instruction accumulates"
     if update is None:
         return f"{statement.name} is no update of an element (+=, max, …)"
-    if any(a.may for a in (*statement.writes, *statement.reads)):
+    if any(a.may for a in statement.accesses):
         return f"{statement.name} accesses elements that depend on data"
     if any(w.guard for w in statement.writes):
         return f"{statement.name} writes under a condition of its own"

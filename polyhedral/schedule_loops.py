@@ -26,26 +26,17 @@ from dataclasses import dataclass, replace
 
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, WeftWarning
 from weft.ir.machine import Machine
-from weft.ir.scalar_expr import Literal, Var
-from weft.ir.schedule_tree import (
-    Band,
-    Leaf,
-    Loop,
-    Mark,
-    Tree,
-    children,
-    marked_tiles,
-    statements_below,
-)
+from weft.ir.scalar_expr import Literal
+from weft.ir.schedule_tree import Band, Loop, Mark, Tree, children, marked_tiles, statements_below
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Scop, Statement
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.operand_transposition import operand_transposition
-from weft.polyhedral.policy.planner import At, Group, Packing, Planner, Strategy
+from weft.polyhedral.policy.planner import Group, Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
@@ -57,7 +48,7 @@ from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand_all import expand_all, separate
-from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.initial import initial, textual
 from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import detach, private_results
@@ -339,30 +330,12 @@ def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...
 # Dependences that the loops around the group leave are satisfied by the program's own loops.
 
 
-_Item = tuple[Statement, tuple[int | str, ...]]  # a statement and what is left of its position
-
-
 def as_written(planner: Planner, group: Group) -> Tree:
     """All textual loops of ``group``, serial; those that the loops above determine have one
     iteration."""
     inside = set(group.names)
     statements = [s for s in planner.scop.statements if s.name in inside]
-    return _sequence(planner, [(s, s.position) for s in statements])
-
-
-def _sequence(planner: Planner, items: Sequence[_Item]) -> Tree:
-    groups: dict[int, list[_Item]] = {}
-    for statement, position in items:
-        groups.setdefault(int(position[0]), []).append((statement, position[1:]))
-    return TreeSequence(tuple(_shared(planner, groups[key]) for key in sorted(groups)))
-
-
-def _shared(planner: Planner, items: Sequence[_Item]) -> Tree:
-    if not items[0][1]:  # parts of one statement, of which each instance has one
-        return TreeSequence(tuple(Leaf(s.name) for s, _ in items))
-    at: At = {s.name: Var(str(position[0])) for s, position in items}
-    loop = planner.loop(str(items[0][1][0]), at)
-    return Band((loop,), _sequence(planner, [(s, position[1:]) for s, position in items]))
+    return textual(statements, planner.loop)
 
 
 # ---- Partial results: a serial reduction is split among threads, each with its own partial result.
@@ -467,7 +440,7 @@ class Limits:
         if not self.storage:
             return frozenset(t.name for t in scop.tensors)
         plain = (s for s in scop.statements if s.name in self.plain)
-        return frozenset(access.tensor for s in plain for access in (*s.reads, *s.writes))
+        return frozenset(access.tensor for s in plain for access in s.accesses)
 
     def after(self, error: CompileError, scop: Scop, threads: int) -> Limits | None:
         """What to do without next, where a schedule of ``scop`` for ``threads`` was refused; None

@@ -1,5 +1,5 @@
-"""Processors by name: the records, Weft's own and registered ones, and every other one that LLVM
-knows of their families; and by records of users."""
+"""Processors by name: Weft's and registered records, any other that LLVM knows of these families;
+and users' records."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _made: dict[str, tuple[Cpu, Target]] = {}
 
 
 def target_named(name: str) -> Target:
-    """The processor ``name``: a record's, or else LLVM's name of one. Raises ``CompileError``
-    (WEFT-E0002), which suggests names like it."""
+    """The processor ``name``: a record's, or else LLVM's. Raises ``CompileError`` (WEFT-E0002),
+    with suggestions of similar names."""
     TARGETS.load()
     record = TARGETS.known(name)
     if record is None and not any(name in cpu_names(family) for family in ARCHITECTURES):
-        record = TARGETS.find(name)  # installed since
+        record = TARGETS.find(name)  # a newly installed plug-in
     if record is None:
         return _known_to_llvm(name)
     made, target = _made.get(name, (None, None))
@@ -81,8 +81,8 @@ def _known_to_llvm(name: str) -> Target:
 
 
 def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
-    """What LLVM calls ``name``, with the memory of the record that has most of its features, whose
-    clock and pipelines are another processor's."""
+    """The processor that LLVM calls ``name``, with the memory levels of the record that has most of
+    its features; its clock and pipelines are unknown."""
     features = cpu_features(architecture, name)
     if not features:
         raise CompileError(
@@ -97,8 +97,8 @@ def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
 
 
 def target_recorded(record: Cpu) -> Target:
-    """The processor of a user's ``record``. Raises ``CompileError`` (WEFT-E0023) where LLVM knows
-    none of its name, or one of 32 bits."""
+    """The processor of a user's ``record``. Raises ``CompileError`` (WEFT-E0023) if LLVM does not
+    know its name, or knows it as a 32-bit one."""
     family = record.architecture
     known = (*cpu_names(family), *(own.llvm for own in RECORDS if own.architecture == family))
     if record.llvm not in known:

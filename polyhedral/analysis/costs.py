@@ -521,7 +521,7 @@ def _parts(scop: Scop, tensor: Tensor) -> list[isl.BasicSet] | None:
     try:
         with bounded(200_000, what="the count of elements"):
             for statement in scop.statements:
-                for access in (*statement.reads, *statement.writes):
+                for access in statement.accesses:
                     if access.tensor == tensor.name:
                         if access.may:
                             return None

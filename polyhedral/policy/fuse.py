@@ -147,7 +147,7 @@ def _share_elements(
     places: tuple[set[object], set[object]] = (set(), set())
     for s in planner.statements(both):
         known = planner.solved(inside, s.name)
-        for access in (*s.reads, *s.writes):
+        for access in s.accesses:
             if access.tensor == tensor and not access.may:
                 forms = (affine_form(index, known, s.dims) for index in access.indices)
                 places[s.name in first.names].add(tuple(forms))
@@ -190,8 +190,7 @@ def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:
 def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str]:
     """The tensors of ``rank`` or more that both parts use, in the order of the Scop."""
     uses = [
-        {a.tensor for s in planner.statements(part) for a in (*s.reads, *s.writes)}
-        for part in (first, second)
+        {a.tensor for s in planner.statements(part) for a in s.accesses} for part in (first, second)
     ]
     return [
         t.name

@@ -19,7 +19,7 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import hull, mentions, moves
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import strided
 
@@ -60,7 +60,7 @@ def cheapest(
     sizes = extents(statement)
     if sizes is None:
         return None
-    accesses = tuple(_moving(a, statement.dims) for a in (*statement.reads, *statement.writes))
+    accesses = tuple(_moving(a, statement.dims) for a in statement.accesses)
     cost = _Cost(scop, statement, assignment, machine, sizes, accesses)
     found = (replace(c, cycles=cost.of(c)) for c in _tiles(cost, *dims))
     best = min(found, key=lambda c: c.cycles, default=None)
@@ -69,11 +69,9 @@ def cheapest(
 
 def extents(statement: Statement) -> dict[str, int] | None:
     """The extent of each dim; None unless all are constants."""
-    found = {}
-    for dim, (low, high) in hull(statement).items():
-        if isinstance(low, Literal) and isinstance(high, Literal):
-            found[dim] = max(1, int(high.value) - int(low.value))
-    return found if len(found) == len(statement.dims) else None
+    found = {dim: hull_extent(statement, dim) for dim in statement.dims}
+    known = {dim: size for dim, size in found.items() if size is not None}
+    return known if len(known) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ def _quick(planner: Planner, group: Group) -> bool:
 
 def _chooses(s: Statement) -> bool:
     """Whether a statement takes a minimum or maximum."""
-    own = (*(e for _, e in s.body.lets), *s.body.results)
+    own = s.body.expressions
     combined = s.update.monoid.combined if s.update is not None else ()
     nodes = (n for e in (*own, *combined) for n in walk(e))
     return any(isinstance(n, Apply) and n.op in ("min", "max") for n in nodes)

@@ -99,5 +99,5 @@ def _own(s: Statement, dim: str) -> bool:
 
 def _again(passes: list[Statement]) -> bool:
     """Whether two passes use one tensor of rank two or more."""
-    used = [{a.tensor for a in (*s.reads, *s.writes) if len(a.indices) > 1} for s in passes]
+    used = [{a.tensor for a in s.accesses if len(a.indices) > 1} for s in passes]
     return any(one & two for k, one in enumerate(used) for two in used[:k])

@@ -179,7 +179,7 @@ def _reads(users: Sequence[Statement], tensor: Tensor) -> list[Read]:
         read
         for s in {s.name: s for s in users}.values()
         for read in reads_of(s, folds=False)
-        if (*s.reads, *s.writes)[read.number].tensor == tensor.name
+        if s.accesses[read.number].tensor == tensor.name
     ]
 
 

@@ -17,7 +17,7 @@ and checked (``last_writes``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -65,6 +65,17 @@ class Flow:
     sources: Mapping[Read, isl.UnionMap]  # reading instance → instances that wrote the value
     initial: Mapping[Read, isl.UnionMap]  # reading instance → elements not written before
 
+    @staticmethod
+    def of(parts: Collection[Flow], reads: Iterable[Read]) -> Flow:
+        """All of ``parts``, in the order of ``reads``."""
+        order = list(reads)
+        sources = {read: seen for part in parts for read, seen in part.sources.items()}
+        initial = {read: seen for part in parts for read, seen in part.initial.items()}
+        return Flow(
+            {read: sources[read] for read in order if read in sources},
+            {read: initial[read] for read in order if read in initial},
+        )
+
 
 def flow(
     scop: Scop,
@@ -93,13 +104,7 @@ def flow(
             if tensor.role not in ("temp", "constant") and (wanted is None or final in wanted):
                 order.append(final)
                 tensors[tensor.name].read_finally(tensor.name)
-        solved = [problem.solve() for problem in tensors.values()]
-    sources = {read: found for part, _ in solved for read, found in part.items()}
-    initial = {read: found for _, part in solved for read, found in part.items()}
-    return Flow(
-        {read: sources[read] for read in order if read in sources},
-        {read: initial[read] for read in order if read in initial},
-    )
+        return Flow.of([part for tensor in tensors.values() for part in tensor.solve()], order)
 
 
 def flow_of(
@@ -119,9 +124,9 @@ def flow_of(
                 problem.write(s, access, folds(s))
     read = Read(statement.name, 0)
     problem.read_elements(read, touched)
-    sources, initial = problem.solve()
+    found = Flow.of(problem.solve(), [read])
     empty = isl.UnionMap.empty(parameter_space(scop))
-    return sources.get(read, empty), initial.get(read, empty)
+    return found.sources.get(read, empty), found.initial.get(read, empty)
 
 
 def _add_statement(
@@ -194,15 +199,9 @@ class _Problem:
         touched = isl.Map.identity(box.get_space().map_from_set())
         self._add(_Reading(Read(name, FINAL), encode("A", name), touched, time, box=box))
 
-    def solve(self) -> tuple[dict[Read, isl.UnionMap], dict[Read, isl.UnionMap]]:
-        """What reads see of instances, and of initial elements."""
-        sources: dict[Read, isl.UnionMap] = {}
-        initial: dict[Read, isl.UnionMap] = {}
-        for tags, writes in self._parts():
-            found = self._solved(tags, writes)
-            sources |= found[0]
-            initial |= found[1]
-        return sources, initial
+    def solve(self) -> list[Flow]:
+        """What the reads see, some of them in each part."""
+        return [self._solved(tags, writes) for tags, writes in self._parts()]
 
     def _parts(self) -> list[tuple[list[str], list[int]]]:
         """The reads, those together that may see the same writes, and the numbers of these.
@@ -223,9 +222,7 @@ class _Problem:
             parts.setdefault(tuple(seen), []).append(tag)
         return [(tags, list(seen)) for seen, tags in parts.items()]
 
-    def _solved(
-        self, tags: list[str], writes: list[int]
-    ) -> tuple[dict[Read, isl.UnionMap], dict[Read, isl.UnionMap]]:
+    def _solved(self, tags: list[str], writes: list[int]) -> Flow:
         empty = isl.UnionMap.empty(parameter_space(self.scop))
         sinks, kills, contributions, times = empty, empty, empty, empty
         for tag in tags:
@@ -243,10 +240,10 @@ class _Problem:
             else:
                 kills = kills.union(touched)
         if kills.is_empty() and contributions.is_empty():
-            return {}, self._by_read(sinks)
+            return Flow({}, self._by_read(sinks))
         found = last_writes(Uses(sinks, kills, contributions, times))
         sources = found.seen.range_factor_domain().reverse()
-        return self._by_read(sources), self._by_read(found.initial)
+        return Flow(self._by_read(sources), self._by_read(found.initial))
 
     def _use(self, statement: Statement, access: Access, *, writes: bool) -> Use:
         place = self._place.get(statement.name, 0)

@@ -63,22 +63,13 @@ def flow_under(
         found = [flow(placed.scop, None, folds, by_position)] if by_position else []
         if left:
             direct = _Direct(scop, tree, folds)
-            answers = [(read, direct.read(read)) for read in left]
-            found += [answer for _, answer in answers if answer is not None]
-            left = [read for read, answer in answers if answer is None]
-            if placed.kept:
-                copies = _Copies(direct, placed)
-                others = [(read, copies.read(read)) for read in left]
-                found += [answer for _, answer in others if answer is not None]
-                left = [read for read, answer in others if answer is None]
+            for ways in (direct, _Copies(direct, placed))[: 1 + placed.kept]:
+                answers = {read: ways.read(read) for read in left}
+                found += [answer for answer in answers.values() if answer is not None]
+                left = [read for read, answer in answers.items() if answer is None]
         if left:
             found.append(flow(scop, schedule_map(scop, tree), folds, set(left)))
-    sources = {read: seen for part in found for read, seen in part.sources.items()}
-    initial = {read: seen for part in found for read, seen in part.initial.items()}
-    return Flow(
-        {read: sources[read] for read in reads if read in sources},
-        {read: initial[read] for read in reads if read in initial},
-    )
+    return Flow.of(found, reads)
 
 
 def _all_reads(scop: Scop, folds: Folds) -> list[Read]:
@@ -104,7 +95,7 @@ class _Placed:
         if read.number == FINAL:
             return read.name not in self.elsewhere
         reader = self._named[read.name]
-        tensor = (*reader.reads, *reader.writes)[read.number].tensor
+        tensor = reader.accesses[read.number].tensor
         return bool(reader.position) and tensor not in self.elsewhere
 
 
@@ -127,7 +118,7 @@ class _Direct:
         if read.number == FINAL:
             return self._final(read)
         reader = self.scop.statement(read.name)
-        access = (*reader.reads, *reader.writes)[read.number]
+        access = reader.accesses[read.number]
         if access.may or not self._once(access.tensor):
             return None
         use = reader, access
@@ -241,7 +232,7 @@ class _Copies:
         """Who reads ``buffer``, all in the initial order; None where somebody else does."""
         found = []
         for s in self._scop.statements:
-            for number, access in enumerate((*s.reads, *s.writes)):
+            for number, access in enumerate(s.accesses):
                 implicit = number >= len(s.reads)
                 if access.tensor == buffer and not (implicit and s.update is None):
                     if not s.position or implicit:

@@ -54,7 +54,7 @@ def check_bounds(scop: Scop) -> None:
     """
     with bounded(what="the bounds check"):
         for statement in scop.statements:
-            for access in (*statement.reads, *statement.writes):
+            for access in statement.accesses:
                 if not access.may:
                     _check_access(scop, statement, access)
 

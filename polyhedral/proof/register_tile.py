@@ -110,7 +110,7 @@ def why_not_in_registers(scop: Scop, tile: MarkedTile) -> str:
     statement = scop.statement(tile.statement)
     if statement.update is None:
         return f"{statement.name} is no update"
-    if any(a.may for a in (*statement.reads, *statement.writes)):
+    if any(a.may for a in statement.accesses):
         return f"{statement.name} accesses data-dependent elements"
     if any(w.guard for w in statement.writes):
         return f"{statement.name} writes under a condition"

@@ -90,7 +90,7 @@ class Unchanged:
             return False
         now = self._new.statement[read.name]
         old = self._old.statement[self._source[read.name]]
-        mine, theirs = (*now.reads, *now.writes), (*old.reads, *old.writes)
+        mine, theirs = now.accesses, old.accesses
         if len(now.reads) != len(old.reads) or mine[read.number] != theirs[read.number]:
             return False
         tensor = mine[read.number].tensor

@@ -213,7 +213,7 @@ class _Comparison:
             expected = to_source.apply_range(self.before.by(theirs))
             self._equal(f"what {statement.name} reads", mine, expected)
             return
-        accesses = (*statement.reads, *statement.writes)
+        accesses = statement.accesses
         for read, old in zip(mine, theirs, strict=True):
             expected = to_source.apply_range(self.before.by([old]))
             what = f"what {statement.name} reads of {accesses[read.number].tensor}"
@@ -261,7 +261,7 @@ class _Comparison:
         if kind != "S" or len(reads) != 1:
             return ""
         statement = self.transformed.statement(name)
-        access = (*statement.reads, *statement.writes)[reads[0].number]
+        access = statement.accesses[reads[0].number]
         touched = access_map(self.transformed, statement, access)
         pair = sample_pair(touched.intersect_domain(isl.Set.from_union_set(reader)))
         if access.may or pair is None:

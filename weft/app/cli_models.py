@@ -22,7 +22,7 @@ from weft.host.model import Model
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, CompileError, WeftError
 from weft.ir.operator_graph import Value
-from weft.ir.scalar_expr import Var, walk
+from weft.ir.scalar_expr import Var, variable_names
 from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import as_size
 from weft.offload.accelerated import Accelerated
@@ -147,7 +147,7 @@ def _known_sizes(declared: Mapping[str, Value | None], inputs: Mapping[str, Any]
 def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape with symbols replaced: 1 where nothing settles one."""
     expressions = [as_size(size) for size in value.shape]
-    names = {n.name for e in expressions for n in walk(e) if isinstance(n, Var)}
+    names = {name for e in expressions for name in variable_names(e)}
     known = {name: sizes.get(name, 1) for name in sorted(names)}
     return tuple(evaluate(e, known) for e in expressions)
 

@@ -38,7 +38,6 @@ from weft.ir.tensor_verifier import verify as verify_tensors
 from weft.polyhedral.assume_sizes import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.contributing import contributing
-from weft.polyhedral.cut_domains import cut_domains
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.proof.legality import check_bounds
@@ -162,8 +161,7 @@ def cluster_scop(
     )
     assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
     needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
-    joined = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
-    scop = passes.run("cut", lambda: cut_domains(joined), show=scop_text, verify=verify_scop)
+    scop = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
     if passes.options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))

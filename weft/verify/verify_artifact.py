@@ -259,7 +259,7 @@ def _binding(
 
 def _tensors(scop: Scop, made: UnitKernel) -> set[str]:
     """What the statements of a kernel use."""
-    return {a.tensor for s in _statements(scop, made) for a in (*s.reads, *s.writes)}
+    return {a.tensor for s in _statements(scop, made) for a in s.accesses}
 
 
 def _written(scop: Scop, *made: UnitKernel) -> set[str]:
