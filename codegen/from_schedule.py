@@ -29,11 +29,20 @@ from weft.ir.loop_ir import (
 from weft.ir.scalar_affine import Range, bounds, to_expr
 from weft.ir.scalar_expr import Expr, Var, literal, substitute, variable_names
 from weft.ir.scalar_simplify import simplify
-from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.schedule_tree import (
+    Band,
+    Leaf,
+    Loop,
+    Mark,
+    MarkedTile,
+    RegisterTile,
+    Tree,
+    marked_tiles,
+)
 from weft.ir.schedule_tree import children as tree_children
 from weft.ir.schedule_tree import with_children as with_tree_children
 from weft.ir.scop import Body, Scop, Statement, Tensor
-from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
+from weft.polyhedral.analysis.tile_domain import TileDomain, tile_domain
 
 _Storageless = dict[str, dict[int, list[Expr]]]  # tensor → contracted dimension → its indices
 

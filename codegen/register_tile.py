@@ -18,8 +18,8 @@ stored.
 If the number of rows and lanes of the last tile is known (257 = 32 * 8 + 1), that is a smaller tile
 of its own; otherwise the smallest of a few sizes is chosen at run time (``tile_edges.py``).
 
-``schedule_tree.RegisterTile`` is the mark; ``polyhedral/register_tile.py`` has the conditions under
-which it is legal. ``tile_step.py`` writes a step of the stream, ``tile_prefetch.py`` its
+``schedule_tree.RegisterTile`` is the mark; ``polyhedral/proof/register_tile.py`` has the conditions
+under which it is legal. ``tile_step.py`` writes a step of the stream, ``tile_prefetch.py`` its
 prefetches.
 """
 
@@ -85,8 +85,9 @@ from weft.ir.scalar_expr import (
     select,
 )
 from weft.ir.scalar_match import filled, matches
+from weft.ir.schedule_tree import MarkedTile
 from weft.polyhedral.analysis.linear import mentions, moves
-from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
+from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, TileDomain
 
 _TAPS = 9  # steps of a window that are unrolled
 _HELD = 256  # elements along the lanes that LLVM keeps in registers for the next tile

@@ -28,14 +28,12 @@ from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, Weft
 from weft.ir.machine import Machine
 from weft.ir.plan import Decisions
 from weft.ir.scalar_expr import Literal
-from weft.ir.schedule_tree import Band, Loop, Mark, Tree, children, statements_below
+from weft.ir.schedule_tree import Band, Loop, Mark, Tree, children, marked_tiles, statements_below
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.delta_box import Distances
-from weft.polyhedral.analysis.dependences import dependences, folding
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions, moves
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.operand_transposition import operand_transposition
@@ -46,6 +44,7 @@ from weft.polyhedral.policy.single import in_source_order, single
 from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
 from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.prepare import forward_substitution, implicit_padding, prepare
+from weft.polyhedral.proof.dependences import dependences, folding
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.edit import accesses_of

@@ -26,14 +26,13 @@ from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, walk
 from weft.ir.schedule_times import paths
-from weft.ir.schedule_tree import Loop, Tree, statements_below
+from weft.ir.schedule_tree import Loop, Tree, marked_tiles, statements_below
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Origin, Scop, Statement, Tensor
 from weft.polyhedral.analysis.counting import LARGE, Counter, Unbounded, region
 from weft.polyhedral.analysis.nest_coordinates import NestCoordinates
 from weft.polyhedral.analysis.operation_counts import KINDS, flops, operation_counts
 from weft.polyhedral.analysis.polynomials import Polynomial, number, of_affine, symbol
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.traffic import Bytes, Traffic
 from weft.polyhedral.transform.scheduled import Scheduled
 

@@ -30,9 +30,9 @@ from weft.ir.schedule_tree import (
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances, Quota
-from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
 from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 

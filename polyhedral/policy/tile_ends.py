@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from weft.ir.scalar_expr import Expr, Var, variable_names
-from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree
+from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree, marked_tiles
 from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy

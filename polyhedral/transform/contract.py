@@ -20,12 +20,11 @@ from dataclasses import replace
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.isl_context import bounded
 from weft.ir.schedule_times import paths, schedule_map
-from weft.ir.schedule_tree import Loop
+from weft.ir.schedule_tree import Loop, marked_tiles
 from weft.ir.scop import Access, Scope, Statement, Tensor
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.order_check import keeps_order
+from weft.polyhedral.proof.order_check import keeps_order
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.local_tile import layout_of, local_tile
 from weft.polyhedral.transform.scheduled import Scheduled, transformation

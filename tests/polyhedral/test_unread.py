@@ -20,7 +20,7 @@ from weft.ir.scop_verifier import verify
 from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import Program, Tensor
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.unread import unread
 
 

@@ -1,8 +1,9 @@
 """``weft``: run, compile and explain models from a terminal.
 
-Exit codes: 0 fine; 1 results differ from onnxruntime's; 2 a Weft error (WEFT-E…); 64 wrong use of
-the command line; 130 interrupted. With ``--json`` everything on standard output is one JSON object,
-errors included. Progress, warnings and errors for people go to standard error.
+Exit codes: 0 fine; 1 results differ from onnxruntime's, or what `weft check` is to prove does not
+hold; 2 a Weft error (WEFT-E…); 64 wrong use of the command line; 130 interrupted. With ``--json``
+everything on standard output is one JSON object, errors included. Progress, warnings and errors for
+people go to standard error.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rich.console import Console
 import weft
 from weft.app.cli_accel import accel
 from weft.app.cli_accelerated import open_accelerated, run_accelerated, write_streams
+from weft.app.cli_check import check
 from weft.app.cli_explore import explore_
 from weft.app.cli_models import (
     Loaded,
@@ -319,6 +321,7 @@ def bench(arguments: tuple[str, ...]) -> None:
 @_shape
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
 @click.option("--plan", type=click.Path(path_type=Path), help="Decisions to take: docs/plans.md.")
+@click.option("--certificate/--no-certificate", default=True, help="Keep what `weft check` proves.")
 @as_json_option
 @reported
 def compile_(
@@ -333,6 +336,7 @@ def compile_(
     shapes: Shapes,
     texts: bool,
     plan: Path | None,
+    certificate: bool,
     as_json: bool,
 ) -> None:
     """Compile MODEL to an artifact that runs without compiling, or to a library for C programs.
@@ -361,7 +365,7 @@ def compile_(
     if library:
         loaded.program.export(path, header=header, name=name or identifier(loaded.name))
     else:
-        loaded.program.save(path, texts=texts)
+        loaded.program.save(path, texts=texts, certificate=certificate)
     size = path.stat().st_size
     if as_json:
         made = {"artifact": str(path), "header": str(header)} if header else {"artifact": str(path)}
@@ -453,6 +457,7 @@ def targets(calibrate: bool, as_json: bool) -> None:
 
 cli.add_command(accel)
 cli.add_command(cache)
+cli.add_command(check)
 cli.add_command(explore_)
 
 if __name__ == "__main__":

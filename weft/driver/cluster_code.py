@@ -21,20 +21,21 @@ from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Leaf, Sequence, Tree, statements_below
 from weft.ir.scop import Scop, Tensor
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.policy.operand_panels import worth_aligning
+from weft.polyhedral.proof import prove as proof
+from weft.polyhedral.register_tile import check_closed_form
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterKernel:
-    """A kernel and the Scop tensors that its buffers are, in order; ``again``: those of which it
-    reads each line many times."""
+    """A kernel, the ``statements`` that it runs, and the Scop tensors that its buffers are, in
+    order; ``again``: those of which it reads each line many times."""
 
     kernel: Kernel
+    statements: tuple[str, ...]
     reads: frozenset[str]
     writes: frozenset[str]
     again: frozenset[str] = frozenset()
@@ -151,10 +152,9 @@ def _given(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
 
 
 def prove(scop: Scop, scheduled: Scheduled) -> None:
-    """Raise unless the schedule is legal and computes what the Scop does."""
-    check_bounds(scheduled.scop)
-    check(scheduled.scop, scheduled.tree)
-    validate(scop, scheduled.scop, scheduled.tree)
+    """Raise unless the schedule is legal, computes what the Scop does, and there is code for it."""
+    proof.prove(scop, scheduled.scop, scheduled.tree)
+    check_closed_form(scheduled.scop, scheduled.tree)
 
 
 def kernels_of(
@@ -225,4 +225,10 @@ def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
     again = worth_aligning(nest.scop, nest.tree, machine)
-    return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared), again)
+    return ClusterKernel(
+        kernel,
+        statements_below(nest.tree),
+        frozenset(read & shared),
+        frozenset(written & shared),
+        again,
+    )

@@ -49,6 +49,7 @@ from weft.ir.program_verifier import verify_program
 from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.cache import open_cache
+from weft.runtime.certificate import Unit, UnitKernel, certificate_of
 from weft.runtime.compiled import ArraySpec, Compiled, InPlace
 from weft.runtime.executable import Executable
 
@@ -229,7 +230,7 @@ def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False
     compiled = program_code(lowered.program, constants, code, passes)
     numbers = [range_guards(c.scheduled) for c in lowered.distinct] if source.numbers else []
     sizes = guards_of([c.scheduled.scop for c in lowered.codes if c])
-    return replace(
+    compiled = replace(
         compiled,
         name=source.name,
         inputs=_renamed(compiled.inputs, source.inputs),
@@ -237,11 +238,26 @@ def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False
         in_place=(*compiled.in_place, *(InPlace(o, i) for o, i in source.copied)),
         guards=(*(guard for guards in numbers for guard in guards), *sizes),
         stats=statistics(lowered),
-        seconds=dict(passes.seconds),
         texts=passes.texts,
         explain=explain,
         plan=lowered.plan,
     )
+    certificate = passes.run("certificate", lambda: _certificate(lowered, compiled))
+    return replace(compiled, certificate=certificate, seconds=dict(passes.seconds))
+
+
+def _certificate(lowered: Lowered, compiled: Compiled) -> bytes:
+    """What was proved, to be proved once more by whoever has the artifact."""
+    units = (
+        Unit(
+            code.scheduled.original,
+            code.scheduled.scop,
+            code.scheduled.tree,
+            tuple(UnitKernel(k.kernel.name, k.statements) for k in code.kernels),
+        )
+        for code in lowered.distinct
+    )
+    return certificate_of(compiled, lowered.program, tuple(units))
 
 
 def _renamed(specs: Iterable[ArraySpec], names: Iterable[str]) -> tuple[ArraySpec, ...]:

@@ -21,15 +21,15 @@ from weft.ir.program import Aligned, Program
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.ir.scalar_printer import python_text
 from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Access, Scop, Statement
 from weft.ir.scop_printer import tensor_text
 from weft.ir.size_arithmetic import text
 from weft.ir.tensor_expr import Size, constant_size
 from weft.polyhedral.analysis.costs import costs
-from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.tile_costs import tile_costs
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy.instruction_choice import unused
+from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.scheduled import Scheduled
 
 ESTIMATED = 100  # statements of a model whose costs are estimated: some milliseconds each

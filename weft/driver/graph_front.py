@@ -41,7 +41,7 @@ from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.unread import unread
 

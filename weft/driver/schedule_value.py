@@ -33,7 +33,9 @@ from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Band, Leaf, Mark, Sequence, Tree
 from weft.ir.schedule_verifier import source_of
 from weft.ir.scop import Scop
-from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.proof.legality import check, check_bounds
+from weft.polyhedral.proof.validation import validate
+from weft.polyhedral.register_tile import check_closed_form
 from weft.polyhedral.transform.arrange import arrange
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
@@ -62,7 +64,6 @@ from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
 from weft.polyhedral.transform.unroll import unroll, unroll_and_jam
-from weft.polyhedral.validation import validate
 from weft.runtime.pickling import StaysHere
 
 P = ParamSpec("P")
@@ -404,6 +405,7 @@ def _prove(before: Scheduled, after: Scheduled) -> None:
     if changed:
         check_bounds(after.scop)
     check(after.scop, after.tree)
+    check_closed_form(after.scop, after.tree)
     if changed or not (placed or after.steps[-1].name in _SAME_ORDER):
         validate(after.original, after.scop, after.tree)
 

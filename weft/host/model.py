@@ -199,11 +199,13 @@ class Model(StaysHere):
             )
         return "\n".join(f"---- {executable!r}\n{of(executable)}" for executable in self._made)
 
-    def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, texts: bool = True, certificate: bool = True
+    ) -> None:
         """Write ``path``, one file that ``weft.load`` runs without compiling, with or without
-        ``texts``, as ``Executable.save`` does; the model's sizes are fixed. Raises
-        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program."""
-        self._one().save(path, texts=texts)
+        ``texts`` and ``certificate``, as ``Executable.save`` does; the model's sizes are fixed.
+        Raises ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program."""
+        self._one().save(path, texts=texts, certificate=certificate)
 
     def export(
         self,

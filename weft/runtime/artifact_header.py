@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -109,7 +110,7 @@ def pack_texts(compiled: Compiled) -> tuple[bytes, int]:
 
 def encode_header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: int) -> bytes:
     """The header of ``compiled`` whose blobs lie at ``places``, relative to the header's end:
-    constants, objects, the pool, texts."""
+    constants, objects, the pool, the certificate, texts."""
     return msgspec.msgpack.encode(_header(compiled, places, text_bytes), enc_hook=_plain)
 
 
@@ -120,6 +121,11 @@ def decode_header(data: memoryview, body: memoryview) -> Compiled:
     if any(len(blob) != size for blob, (_, size) in zip(blobs, header.blobs, strict=True)):
         raise ValueError("a blob lies outside the file")
     return _compiled(header, blobs)
+
+
+def interface(compiled: Compiled) -> bytes:
+    """What the header of ``compiled`` says of how it is called."""
+    return encode_header(replace(compiled, stats={}, explain=str), (), 0)
 
 
 def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: int) -> _Header:
@@ -184,7 +190,7 @@ def _nodes(expr: Expr) -> _Expr:
 
 def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
     count = len(header.constants)
-    if len(blobs) != count + header.objects + 2:
+    if len(blobs) != count + header.objects + 3:
         raise ValueError("the number of blobs is wrong")
     constants = tuple(
         (c.name, _constant(c, blob)) for c, blob in zip(header.constants, blobs, strict=False)
@@ -198,8 +204,9 @@ def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
         target=LlvmTarget(*(getattr(header.target, f) for f in _Target.__struct_fields__)),
         processor=header.processor,
         entry=header.entry,
-        objects=tuple(bytes(blob) for blob in blobs[count:-2]),
-        pool=bytes(blobs[-2]),
+        objects=tuple(bytes(blob) for blob in blobs[count:-3]),
+        pool=bytes(blobs[-3]),
+        certificate=bytes(blobs[-2]),
         constants=constants,
         derived=tuple((name, _expr(nodes)) for name, nodes in header.derived),
         in_place=tuple(

@@ -352,12 +352,15 @@ class Executable:
         (WEFT-E0609) for another language, or where the texts were not saved."""
         return self._compiled.source(language)
 
-    def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, texts: bool = True, certificate: bool = True
+    ) -> None:
         """Write ``path``, one file that ``weft.load`` runs without compiling, atomically; equal
         compilations give equal bytes. Without ``texts`` it is smaller, and ``as_text`` and
-        ``source`` have nothing to show. Who loads it has to trust it like a shared library: see
+        ``source`` have nothing to show; without ``certificate``, ``weft check`` has nothing to
+        prove. Who loads it has to trust it like a shared library: see
         ``weft.load``. Raises ``ArtifactError`` where it cannot be written."""
-        artifact.write(self._compiled, Path(path), texts=texts)
+        artifact.write(self._compiled, Path(path), texts=texts, certificate=certificate)
 
     def export(
         self,
