@@ -28,8 +28,8 @@ def json_of(*arguments):
     return json.loads(weft_command(*arguments, "--json").stdout)
 
 
-def process(*arguments, cwd=None):
-    command = [sys.executable, "-m", "weft.app.cli", *map(str, arguments)]
+def process(*arguments, cwd=None, module="weft"):
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
 
 
@@ -209,6 +209,12 @@ def test_errors_are_typed_and_without_traceback(models, tmp_path, arguments, cod
         assert error["code"] == f"WEFT-{code}" and words in " ".join(error.values())
     else:
         assert f"error: WEFT-{code}: " in result.stderr and words in result.stderr
+
+
+def test_the_module_of_the_commands_as_a_process():
+    """What stands below the commands is defined when one runs."""
+    run = process("targets", module="weft.app.cli")
+    assert run.returncode == 0 and run.stdout.startswith("target "), run.stderr
 
 
 @pytest.mark.long
