@@ -10,7 +10,7 @@ from typing import cast
 
 import weft.frontend.operators as families
 from weft.frontend.loops.source import LoopFunction
-from weft.ir.errors import CompileError, ExpressionError
+from weft.ir.errors import CompileError, ExpressionError, did_you_mean
 from weft.ir.interrupts import uninterrupted
 from weft.ir.registry import Place, Registry, calling
 from weft.ir.tensor_axes import fresh_axes
@@ -70,7 +70,8 @@ def definition_of(name: str) -> Definition:
         raise ExpressionError(
             "WEFT-E0007",
             f"there is no operator {name!r}",
-            hint="@weft.operator registers one: docs/extending.md",
+            hint=did_you_mean(name, OPERATORS.names())
+            + "@weft.operator registers one: docs/extending.md",
         )
     return found
 
