@@ -120,3 +120,9 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     """``did you mean a or b?``: those of ``known`` that are like ``name``; '' where none is."""
     near = get_close_matches(str(name), dict.fromkeys(map(str, known)))
     return f"did you mean {' or '.join(near)}? " if near else ""
+
+
+def short(value: object) -> str:
+    """The repr of ``value`` in at most 100 characters."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
