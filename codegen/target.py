@@ -17,7 +17,7 @@ from weft.codegen.llvm.cpus import cpu_features
 from weft.codegen.llvm.target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.matrix_units import matrix_units
-from weft.ir.errors import CompileError
+from weft.ir.errors import CompileError, short
 from weft.ir.machine import Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
@@ -77,12 +77,17 @@ class Cpu:
     def __post_init__(self) -> None:
         for name in ("name", "llvm"):
             value = getattr(self, name)
-            self._check(isinstance(value, str) and value, f"{name} is {value!r}, not a name")
+            self._check(isinstance(value, str) and value, f"{name} is {short(value)}, not a name")
         family = self.architecture
-        self._check(isinstance(family, Architecture), f"architecture is {family!r}, not one")
+        self._check(
+            isinstance(family, Architecture),
+            f"architecture is {short(family)}, not weft.X86_64 or weft.AARCH64",
+        )
         more = isinstance(self.more, str) and re.fullmatch(_MORE, self.more)
-        self._check(more, f"more is {self.more!r}, not features like '+dotprod'")
-        self._check(_is_rate(self.cores, int), f"cores is {self.cores!r}, not a number of cores")
+        self._check(more, f"more is {short(self.more)}, not features like '+dotprod'")
+        self._check(
+            _is_rate(self.cores, int), f"cores is {short(self.cores)}, not a number of cores"
+        )
         self._check_caches()
         good = isinstance(self.rates, Mapping)
         self._check(good, f"rates is a {type(self.rates).__name__}, not a mapping")
@@ -90,12 +95,12 @@ class Cpu:
             kind = RATES.get(name)
             self._check(kind, f"there is no rate {name!r}; rates: {', '.join(RATES)}")
             what = "a whole number from 1 on" if kind is int else "a positive number"
-            self._check(_is_rate(rate, kind or float), f"{name} is {rate!r}, not {what}")
+            self._check(_is_rate(rate, kind or float), f"{name} is {short(rate)}, not {what}")
 
     def _check_caches(self) -> None:
         caches = self.caches
         good = isinstance(caches, tuple) and caches and all(isinstance(c, Cache) for c in caches)
-        self._check(good, f"caches is {caches!r}, not a tuple of Cache")
+        self._check(good, f"caches is {short(caches)}, not a tuple of Cache")
         for level, cache in enumerate(caches, 1):
             whole = (cache.size, cache.line, cache.cores, cache.ways)
             good = all(_is_rate(n, int) for n in whole) and _is_rate(cache.bandwidth, float)
@@ -109,7 +114,7 @@ class Cpu:
             raise CompileError(
                 "WEFT-E0023",
                 "this is no record of a processor",
-                where=f"Cpu {self.name!r}",
+                where=f"Cpu {short(self.name)}",
                 why=what,
                 hint="docs/targets.md shows one",
             )

@@ -4,7 +4,8 @@ Operators come in topological order. Each joins the clusters of its producers th
 allow and the cost model favours (``fusion_rules``), the largest intermediate first, as long as the
 graph of clusters stays acyclic (``quotient``). Contractions take in what is pointwise after them
 and what only moves elements before them; everything else grows along common outer loops. Nothing
-is decided by the name of an operator, and every decision is recorded.
+is decided by the name of an operator, and every decision is recorded. Winograd and layouts have
+rewritten the graph before; real loops are chosen in ``polyhedral/policy/fuse``.
 """
 
 from __future__ import annotations
@@ -340,7 +341,7 @@ class _Partitioner:
             values = self.graph.nodes[a].outputs
             moved = sum(bytes_of(v) for v in values if v in self.graph.nodes[b].inputs)
             how = ", tiles of whose rows stay in a cache" if (a, b) in self.tiled else ""
-            return True, f"keeps {size_text(moved)} out of memory{how}"
+            return True, f"in one cluster: {size_text(moved)} need not go through memory{how}"
         if self._is_alias(a) or self._is_alias(b):
             return False, reason or "a view needs no work: it is another name for the same memory"
         return False, reason or f"more than {self.limits.values} values to read"

@@ -1,4 +1,4 @@
-"""The automatic scheduler of loop programs: in place, triangular, iterated in time.
+"""The automatic scheduler, of operator graphs' clusters and loop kernels alike.
 
 Strongly connected components of the dependence graph are scheduled together, in topological order;
 neighbours that stream through the same memory share a loop (``policy/fuse``), and statements around

@@ -4,14 +4,13 @@ and users' records."""
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
-from difflib import get_close_matches
 from functools import cache
 
 from weft.codegen.architectures import ARCHITECTURES, Architecture
 from weft.codegen.llvm.cpus import cpu_features, cpu_names
 from weft.codegen.machines import aarch64, x86_64
 from weft.codegen.target import Cpu, Target, target_of
-from weft.ir.errors import CompileError
+from weft.ir.errors import CompileError, did_you_mean
 from weft.ir.registry import Place, Registry
 
 RECORDS = (*x86_64.RECORDS, *aarch64.RECORDS)
@@ -70,12 +69,11 @@ def _known_to_llvm(name: str) -> Target:
         if name in cpu_names(architecture):
             return target_of(_like_the_nearest(architecture, name))
     known = target_names()
-    every = dict.fromkeys([*known, *(n for a in ARCHITECTURES for n in cpu_names(a))])
-    near = get_close_matches(name, every, n=4)
+    every = [*known, *(n for a in ARCHITECTURES for n in cpu_names(a))]
     raise CompileError(
         "WEFT-E0002",
         f"there is no target {name[:60]!r}",
-        hint=(f"did you mean {' or '.join(near)}? " if near else "")
+        hint=did_you_mean(name, every)
         + f"targets: host, {', '.join(known)}, and LLVM's names of processors",
     )
 
@@ -102,9 +100,8 @@ def target_recorded(record: Cpu) -> Target:
     family = record.architecture
     known = (*cpu_names(family), *(own.llvm for own in RECORDS if own.architecture == family))
     if record.llvm not in known:
-        near = get_close_matches(record.llvm, known, n=4)
         why = f"LLVM has no {family.name} processor {record.llvm!r}"
-        raise _no_record(record, why, f"did you mean {' or '.join(near)}?" if near else "")
+        raise _no_record(record, why, did_you_mean(record.llvm, known).rstrip())
     if not record.features:
         raise _no_record(record, f"{record.llvm} has 32 bits and is not {family.name}", "")
     return target_of(record)

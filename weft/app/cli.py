@@ -460,9 +460,6 @@ cli.add_command(cache)
 cli.add_command(check)
 cli.add_command(explore_)
 
-if __name__ == "__main__":
-    main()
-
 
 # ---- The table of ``weft targets``, for people and as JSON.
 
@@ -545,3 +542,7 @@ def _rates(row: Listed) -> str:
 
 def _size(size: int) -> str:
     return f"{size >> 20}M" if size >= 1 << 20 else f"{size >> 10}K"
+
+
+if __name__ == "__main__":
+    main()

@@ -24,9 +24,9 @@ from inspect import Parameter, getdoc, isfunction, signature
 from keyword import iskeyword
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from weft.driver.schedule_advice import calls, checker, same_program, way_out, with_steps
+from weft.driver.schedule_advice import calls, checker, plain, same_program, way_out, with_steps
 from weft.driver.schedule_text import schedule_text
-from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, did_you_mean, short
 from weft.ir.isl_context import exclusively
 from weft.ir.registry import Place, Registry
 from weft.ir.schedule_printer import print_schedule
@@ -81,8 +81,10 @@ def _step(
     @exclusively
     @wraps(transformation)
     def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
-        check_arguments(self, *args, **kwargs)
-        after = transformation(self.scheduled, *args, **kwargs)
+        given: Any = plain(args)
+        named: Any = plain(kwargs)
+        check_arguments(self, *given, **named)
+        after = transformation(self.scheduled, *given, **named)
         if after is self.scheduled:
             return self
         try:
@@ -175,7 +177,8 @@ class Schedule(StaysHere):
         """A registered move (``weft.move``) as the method of its name."""
         move = None if name.startswith("_") else MOVES.find(name)
         if move is None:
-            what = f"a schedule has no attribute or transformation {name!r}"
+            near = did_you_mean(name, (x for x in (*dir(Schedule), *MOVES.names()) if x[0] != "_"))
+            what = f"a schedule has no attribute or transformation {name!r}; {near}".rstrip("; ")
             raise AttributeError(what, name=name, obj=self)
         return partial(_move(name, move), self)
 
@@ -366,7 +369,14 @@ def _move(name: str, function: Callable[..., Any]) -> Callable[..., Schedule]:
     def method(self: Schedule, /, *args: Any, **kwargs: Any) -> Schedule:
         @wraps(function)
         def step(scheduled: Scheduled, *args: Any, **kwargs: Any) -> Scheduled:
-            return _moved(name, self, function(self, *args, **kwargs))
+            try:
+                return _moved(name, self, function(self, *args, **kwargs))
+            except CompileError as error:
+                call = ", ".join(
+                    [*map(short, args), *(f"{k}={short(v)}" for k, v in kwargs.items())]
+                )
+                error.where = f"{error.where}, in {name}({call})".removeprefix(", ")
+                raise
 
         step.__name__ = name
         return _step(transformation(step))(self, *args, **kwargs)

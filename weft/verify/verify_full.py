@@ -64,7 +64,8 @@ def compile_and_verify(
     Small instances are scheduled anew; of ``schedules`` and ``plan``, the program itself shows the
     results.
 
-    Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge.
+    Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge, and
+    ``CompileError`` (WEFT-E0340) where that is one of ``options.passes``.
     """
     if options.verify != "full":
         return compile_graph(graph, options, schedules, plan)
@@ -90,7 +91,7 @@ def compile_and_verify_kernel(
 
 
 def verify_full(graph: Graph, options: Options) -> None:
-    """Raise ``InternalError`` (WEFT-E0920) for the first pass after which results diverge.
+    """Raise as ``compile_and_verify`` does for the first pass after which results diverge.
 
     What has no small instance, or none that accepts random data, is named in a warning.
     """
@@ -126,8 +127,18 @@ def _stages(setting: Setting) -> Iterator[tuple[str, Callable[[Graph], Graph]]]:
     yield from graph_stages(setting.options, setting.machine)
 
 
+def _check_user_stages(graph: Graph, inputs: Arrays, ladder: Ladder) -> Graph:
+    """``graph`` after the passes of the options."""
+    for name, stage in user_stages(ladder.setting.options):
+        graph = stage(graph)
+        text, run = partial(print_graph, graph), partial(interpret_graph, graph, inputs)
+        ladder.step(name, text, run, users=True)
+    return graph
+
+
 def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder) -> None:
-    for name, stage in _stages(ladder.setting):
+    graph = _check_user_stages(graph, inputs, ladder)
+    for name, stage in graph_stages(ladder.setting.options, ladder.setting.machine):
         graph = ladder.make(name, partial(stage, graph))
         ladder.step(name, partial(print_graph, graph), partial(interpret_graph, graph, inputs))
     clusters = ladder.make("partition", lambda: partition(graph)).clusters
@@ -187,4 +198,5 @@ def _check_real(graph: Graph, executable: Executable, options: Options) -> None:
         return
     if all(with_data.constants[name] is data for name, data in graph.constants.items()):
         ladder = Ladder(graph.name, Setting(options), wanted, partial(print_graph, graph))
+        _check_user_stages(graph, inputs, ladder)  # which may tell small instances apart
         ladder.step("llvm", lambda: executable.source("llvm"), lambda: run(executable, inputs))
