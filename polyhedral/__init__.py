@@ -3,6 +3,6 @@
 ``from_tensor_expr`` makes statements, ``coalesce`` brings them into normal form.
 ``schedule_loops`` is the scheduler: it chooses with ``policy`` and changes trees by
 ``transform``. ``map_instruction`` maps loops onto instructions. ``legality`` and ``validation``
-are the checkers, which trust none of that. ``analysis`` has pure questions, for other rooms as
-well.
+are the checkers, which trust none of that. ``cost`` says what a schedule costs. ``analysis`` has
+pure questions, for other rooms as well.
 """
