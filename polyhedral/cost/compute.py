@@ -23,7 +23,7 @@ from weft.polyhedral.cost.parts import Part, Tile, Touch
 CONTROL = 2  # instructions of a loop's turn: count, and jump back
 ENTRY = 4.0  # cycles of a loop's bounds
 SURPRISE = 0.5  # of the ends of short loops, how many a processor does not foresee
-GATHER = 2.0  # instructions for each element of a vector that does not lie in a row
+GATHER = 2.0  # instructions for each element of a vector that lies in no row
 SUMS = 4  # chains that a sum along a vector loop is kept in
 
 
@@ -57,7 +57,10 @@ def core_of(part: Part, times: Array, machine: Machine) -> Core:
         if touch.held:
             return ZERO
         near = across is None or touch.along(across.coordinate) <= touch.item
-        own = np.where(near, 1.0, lanes * GATHER)
+        # Vectors across rows go through transposed blocks, where a loop runs along the rows.
+        rows = [touch.along(x.coordinate) == touch.item for x in loops if x is not across]
+        blocks = np.any(np.broadcast_arrays(*rows, np.zeros(1, bool)), axis=0)
+        own = np.where(near, 1.0, np.where(blocks, 1.0 + np.log2(lanes), lanes * GATHER))
         return np.where(touch.along(inner.coordinate) == 0, own / turns, own)
 
     folds = part.statement.update is not None
