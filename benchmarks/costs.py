@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from random import Random
@@ -55,6 +55,7 @@ QUICK = (
     "transpose",
     "sums",
 )
+OPTIONS = weft.Options(cache=False, winograd="off")  # a convolution is one cluster
 SIZES = (4, 8, 16, 32, 64, 128)
 Row = dict[str, Any]
 
@@ -124,7 +125,7 @@ def _loops(name: str) -> Subject:
 def _tensors(name: str, result: weft.Tensor, **shapes: tuple[int, ...]) -> Subject:
     random = np.random.default_rng(1)
     inputs = {n: random.random(shape).astype(np.float32) for n, shape in shapes.items()}
-    return Subject(name, weft.schedule(result), inputs, {})
+    return Subject(name, weft.schedule(result, options=OPTIONS), inputs, {})
 
 
 def _product(n: int) -> Subject:
@@ -248,7 +249,7 @@ def _row(
     subject: Subject, threads: int, count: int, seconds: float
 ) -> tuple[Row, list[tuple[float, float]]]:
     """And (estimate, time) of each candidate, in milliseconds."""
-    options = weft.Options(cache=False, threads=threads)
+    options = replace(OPTIONS, threads=threads)
     machine = (calibrated_host(options) if measured_host(options) else host()).machine
     arguments = fresh(subject.inputs)
     restore = restorer(arguments, fresh(subject.inputs))

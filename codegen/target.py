@@ -45,6 +45,7 @@ RATES: Mapping[str, type] = {
     "misses": int,
     "stores_per_cycle": int,
     "issue": int,
+    "window": int,
     "mispredict": float,
     "memory_latency": float,
     "shared_bandwidth": float,

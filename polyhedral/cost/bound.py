@@ -35,7 +35,8 @@ def bound_of(
     scop, peaks = scheduled.scop, machine.peaks
     rate = peaks.frequency * threads
     products = sums = 0.0
-    statements = [s for s in whole_statements(scheduled) if s.name not in before_running(scop)]
+    before = before_running(scop)
+    statements = [s for s, names in whole_statements(scheduled) if not before & {*names}]
     for s in statements:
         points = instances(s.dims, s.domain, sizes)
         for kind, dtype in _certain(s) if points else ():
@@ -60,9 +61,10 @@ def bound_of(
 # ---- statements ---------------------------------------------------------------------------------
 
 
-def whole_statements(scheduled: Scheduled) -> list[Statement]:
-    """The statements that run; the parts of one that was taken apart, instance for instance, as
-    the one that they were (``validation`` has it that these are all of its instances)."""
+def whole_statements(scheduled: Scheduled) -> list[tuple[Statement, list[str]]]:
+    """The statements that run, with their names; the parts of one that was taken apart, instance
+    for instance, as the one that they were (``validation`` has it that these are all of its
+    instances)."""
     original = {s.name: s for s in scheduled.original.statements}
     parts: dict[str, list[Statement]] = {}
     for s in scheduled.scop.statements:
@@ -71,12 +73,12 @@ def whole_statements(scheduled: Scheduled) -> list[Statement]:
         itself = None if whole is None else (whole.dims, tuple(Var(dim) for dim in whole.dims))
         apart = (s.dims, origin.instance) == itself
         parts.setdefault(origin.statement if apart else f"{s.name} itself", []).append(s)
-    found: list[Statement] = []
+    found = []
     for name, several in parts.items():
+        whole = several[-1]
         if name in original:
-            found.append(replace(several[-1], name=name, domain=original[name].domain))
-        else:
-            found += several
+            whole = replace(whole, name=name, domain=original[name].domain)
+        found.append((whole, [s.name for s in several]))
     return found
 
 

@@ -21,8 +21,9 @@ from weft.polyhedral.cost.operation_counts import CYCLES, operation_counts
 from weft.polyhedral.cost.parts import Part, Tile, Touch
 
 CONTROL = 2  # instructions of a loop's turn: count, and jump back
-ENTRY = 4.0  # cycles of a loop's bounds
-SURPRISE = 0.5  # of the ends of short loops, how many a processor does not foresee
+ENTRY = 2.0  # cycles of a loop's bounds
+SURPRISE = 0.5  # of the ends of loops, how many a processor does not foresee
+FORESEEN = 24  # turns of loops whose ends it does, if there are as many each time
 GATHER = 2.0  # instructions for each element of a vector that lies in no row
 SUMS = 4  # chains that a sum along a vector loop is kept in
 
@@ -56,12 +57,12 @@ def core_of(part: Part, times: Array, machine: Machine) -> Core:
         """Loads, or stores, in one step: what the innermost loop does not move, once for it."""
         if touch.held:
             return ZERO
-        near = across is None or touch.along(across.coordinate) <= touch.item
+        near = across is None or touch.along(across.at) <= touch.item
         # Vectors across rows go through transposed blocks, where a loop runs along the rows.
-        rows = [touch.along(x.coordinate) == touch.item for x in loops if x is not across]
+        rows = [touch.along(x.at) == touch.item for x in loops if x is not across]
         blocks = np.any(np.broadcast_arrays(*rows, np.zeros(1, bool)), axis=0)
         own = np.where(near, 1.0, np.where(blocks, 1.0 + np.log2(lanes), lanes * GATHER))
-        return np.where(touch.along(inner.coordinate) == 0, own / turns, own)
+        return np.where(touch.along(inner.at) == 0, own / turns, own)
 
     folds = part.statement.update is not None
     loads = total(map(issued, (*part.reads, *(part.writes if folds else ()))))
@@ -70,16 +71,24 @@ def core_of(part: Part, times: Array, machine: Machine) -> Core:
     arithmetic = sum(n * CYCLES.get(kind, 1 / machine.fma_per_cycle) for kind, n in counts.items())
     stays = np.full(1, folds and bool(loops))
     for touch in part.writes:
-        stays = stays & (touch.along(inner.coordinate) == 0)
-    # A sum that stays where it is is one chain, or as many as are jammed.
-    waits = np.where(stays, 1 / (jammed * (SUMS if inner is across else 1)), part.chain())
-    surprises = np.where(inner.trips > 1.5, inner.entries * machine.mispredict * SURPRISE, 0.0)
+        stays = stays & (touch.along(inner.at) == 0)
+    # A sum that stays where it is is one chain, or as many as are jammed; chains of short loops run
+    # side by side as far as the core looks ahead.
+    instructions = loads + stores + sum(counts.values()) + CONTROL / jammed
+    summed = inner is across and across is not None
+    chains = jammed * (SUMS if summed else 1)
+    ahead = np.maximum(machine.window / np.maximum(instructions * turns, 1.0), 1.0)
+    waits = np.where(stays, 1 / chains, part.chain()) / ahead
+    often = np.where(inner.trips <= FORESEEN, 0.0 if part.nest.is_box else SURPRISE, SURPRISE)
+    ends = np.where(turns > 1, machine.mispredict * often, 0.0)
+    if summed:  # lanes and chains are added up
+        ends = ends + np.where(stays, 2 * np.log2(lanes * SUMS) / machine.issue, 0.0)
     return Core(
         steps * arithmetic,
         steps * waits * machine.fma_latency,
-        steps * (loads + stores + sum(counts.values()) + CONTROL / jammed) / machine.issue,
+        steps * instructions / machine.issue,
         steps * np.maximum(loads / machine.loads_per_cycle, stores / machine.stores_per_cycle),
-        _begun(part, len(part.kinds)) + (surprises if loops else 0.0),
+        _begun(part, len(part.kinds)) + (inner.entries * ends if loops else 0.0),
     )
 
 
@@ -87,11 +96,11 @@ class _Loop:
     """The loop at ``depth`` of a nest, or none: how often it begins, and turns each time."""
 
     def __init__(self, part: Part, depth: int | None) -> None:
-        self.entries, self.trips, self.coordinate, self.kind = ONE, ONE, None, ""
+        self.entries, self.trips, self.at, self.kind = ONE, ONE, None, ""
         if depth is not None:
             self.entries = part.nest.iterations(depth)
             self.trips = part.nest.iterations(depth + 1) / np.maximum(self.entries, 1e-9)
-            self.coordinate, self.kind = part.coordinate(depth), part.kinds[depth]
+            self.at, self.kind = part.nest.fixed[depth], part.kinds[depth]
 
 
 def _begun(part: Part, depth: int) -> Array:
@@ -99,19 +108,19 @@ def _begun(part: Part, depth: int) -> Array:
     return total(part.nest.iterations(d) for d in range(depth)) * ENTRY
 
 
-def tiled_core(part: Part, tile: Tile, machine: Machine) -> Core:
-    """Of register tiles; those at edges are smaller ones, of whole vectors."""
+def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
+    """Of ``times`` instances in register tiles; those at edges are smaller, of whole vectors."""
     nest, outside = part.nest, tile.outside
     instruction = _instruction(part, tile, machine)
     first = len(part.kinds) - 1 - len(tile.rows)  # the loops: streams, rows, lane
-    at = [part.coordinate(d) for d in range(first, len(part.kinds))]
+    at = nest.fixed[first:]
     widths = nest.widths(outside)
-    own = [ONE if c is None else widths[c] for c in at]
+    own = [ONE if c is None else widths[c[0]] for c in at]
     tall = [np.minimum(w, size) for w, size in zip(own[:-1], tile.rows, strict=True)]
     vectors = np.ceil(np.minimum(own[-1], tile.lanes) / instruction.lanes)
     words = instruction.depth // instruction.word  # vectors of them, for each of a step's lanes
-    tiles = nest.iterations(outside)
-    streams = nest.iterations(first) / np.maximum(tiles, 1e-9)
+    tiles = nest.iterations(outside) * times / np.maximum(nest.points, 1e-9)
+    streams = nest.iterations(first) / np.maximum(nest.iterations(outside), 1e-9)
     steps = tiles * np.ceil(streams / instruction.depth)
     issues = vectors * np.ceil(prod(tall, start=ONE) / instruction.rows)
     loads = ZERO

@@ -16,7 +16,7 @@ import numpy as np
 from weft.ir.machine import Machine
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.schedule_tree import Tree, statements_below
-from weft.polyhedral.cost.bound import instances
+from weft.polyhedral.cost.bound import instances, whole_statements
 from weft.polyhedral.cost.compute import Core, core_of, tiled_core
 from weft.polyhedral.cost.forms import ONE, ZERO, Array, Flags, total
 from weft.polyhedral.cost.operation_counts import flops, operation_counts
@@ -66,7 +66,7 @@ class _Side:
 
 def estimate(of: Parts, machine: Machine, threads: int) -> Estimate:
     """Of all candidates of ``of``."""
-    times = {name: _instances(part, of.sizes) for name, part in of.parts.items()}
+    times = _instances(of)
     cores = {name: _core(part, times[name], machine) for name, part in of.parts.items()}
     caches, pages = _caches(of, machine), _translations(of, machine)
     names = (*COMPUTING, PORTS, *caches.names, *pages.names, "loops", "threads")
@@ -94,16 +94,22 @@ def estimate(of: Parts, machine: Machine, threads: int) -> Estimate:
     return Estimate(cycles, parts, done, moved, runs, looked)
 
 
-def _instances(part: Part, sizes: Mapping[str, int]) -> Array:
-    """Exactly where that is known, else about; as many more as the domain has more points."""
-    points = part.nest.points
-    exact = instances(part.statement.dims, part.statement.domain, sizes)
-    return points if exact is None else points * (exact / max(float(points[0]), 1e-9))
+def _instances(of: Parts) -> dict[str, Array]:
+    """Of each statement: those of all parts of one together exactly, where that is known; as many
+    more in another candidate as its domain has more points."""
+    found: dict[str, Array] = {}
+    for whole, names in whole_statements(of.scheduled):
+        points = {name: of.parts[name].nest.points for name in names if name in of.parts}
+        exact = instances(whole.dims, whole.domain, of.sizes) if points else None
+        about = max(float(total(points.values())[0]), 1e-9)
+        scale = 1.0 if exact is None else exact / about
+        found |= {name: own * scale for name, own in points.items()}
+    return found
 
 
 def _core(part: Part, times: Array, machine: Machine) -> Core:
     if part.tile is not None:
-        return tiled_core(part, part.tile, machine)
+        return tiled_core(part, part.tile, times, machine)
     return core_of(part, times, machine)
 
 
@@ -132,7 +138,7 @@ def _caches(of: Parts, machine: Machine) -> _Side:
 def _translations(of: Parts, machine: Machine) -> _Side:
     entries = [tlb.entries for tlb in machine.tlbs]
     names = [f"TLB{k}" for k in range(1, len(entries) + 1)]
-    memories = Memories(machine.page, _column([1] * len(entries)), _column(entries))
+    memories = Memories(machine.page, _column([1] * len(entries)), _column(entries), 1)
     return _side(of, names, memories, [tlb.cycles for tlb in machine.tlbs], [0] * len(entries))
 
 

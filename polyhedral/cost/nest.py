@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.polyhedral.cost.forms import Array, Form, unpriced
+from weft.polyhedral.cost.forms import ONE, ZERO, Array, Form, total, unpriced
 
 SAMPLES = 64
 ROWS = 40  # inequalities that a projection may come to
@@ -38,6 +38,11 @@ class Nest:
     domains: Sequence[Domain]
     _memo: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     _shares: dict[tuple[int, tuple[int, ...]], Array] = field(default_factory=dict)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether no coordinates bound each other."""
+        return not any(domain.tied for domain in self.domains)
 
     def known(self, depth: int) -> int:
         """How many coordinates the first ``depth`` loops know, up to a few values."""
@@ -107,21 +112,74 @@ def nest_of(
 
     Raises Mixed, and CompileError (WEFT-E0480) for a domain without bounds.
     """
+    along = [_direction(dims, loop) for loop in loops]
+    found = [x for x in along if x is not None]
+    # Loops over points first: along them, what they go along is all that changes.
+    rows = [*(x.row for x in found if x.exact), *(x.row for x in found if not x.exact)]
     basis: list[Array] = []
-    left: list[float] = []  # values of each coordinate that are open, at most
-    fixed: list[tuple[int, Array] | None] = []
-    for loop in loops:
-        stepped = _stepped(loop)
-        fixed.append(None if stepped is None else _enter(basis, left, dims, *stepped))
-    for n in range(len(dims)):
-        if _new(basis, unit := np.eye(len(dims))[n]):
-            basis.append(unit)
-    matrix = np.linalg.inv(np.array(basis)) if basis else np.zeros((0, 0))
+    for row in (*rows, *np.eye(len(dims))):
+        if np.linalg.matrix_rank(np.array([*basis, row])) > len(basis):
+            basis.append(row)
+    fixed, order = _fixed(along, np.array(basis))
+    matrix = np.linalg.inv(np.array([basis[c] for c in order])) if basis else np.zeros((0, 0))
     matrix[np.abs(matrix) < 1e-9] = 0.0
-    rows = _rows(dims, domain, matrix)
-    domains = _domains(rows, len(dims))
+    domains = _domains(_rows(dims, domain, matrix), len(dims))
     spans = np.stack([domain.spans for domain in domains], axis=-1)
-    return Nest(dims, matrix, tuple(fixed), spans, domains)
+    return Nest(dims, matrix, fixed, spans, domains)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Direction:
+    """What a loop makes known, over the dims, up to ``step`` values; ``exact``: of points."""
+
+    row: Array
+    step: Array
+    exact: bool
+
+
+def _direction(dims: tuple[str, ...], loop: Form) -> _Direction | None:
+    if (stepped := _stepped(loop)) is None:
+        return None
+    slopes, step = stepped
+    if any(np.ptp(c) > 1e-9 for c in slopes.values()):
+        raise Mixed
+    row = np.array([slopes[d][0] if d in slopes else 0.0 for d in dims])
+    content = np.gcd.reduce(np.abs(np.rint(row)).astype(int)) if len(row) else 0
+    if not content or np.any(np.abs(row - np.rint(row)) > 1e-6):
+        return None
+    return _Direction(row / content, step / content, bool(loop.linear))
+
+
+def _fixed(
+    along: Sequence[_Direction | None], basis: Array
+) -> tuple[tuple[tuple[int, Array] | None, ...], list[int]]:
+    """The coordinate that each loop makes known, and up to how many values; and the order in which
+    they come. Of several that a loop goes along, it is the one that is open most, and of these the
+    one that no other loop makes known soon."""
+    shares = [None if x is None else np.abs(np.linalg.solve(basis.T, x.row)) for x in along]
+    left, order = dict.fromkeys(range(len(basis)), np.inf), []
+    found: list[tuple[int, Array] | None] = []
+    for d, (x, share) in enumerate(zip(along, shares, strict=True)):
+        if x is None or share is None:
+            found.append(None)
+            continue
+
+        def later(c: int, d: int = d) -> int:
+            alone = (n for n in range(d + 1, len(shares)) if _is_alone(shares[n], c))
+            return next(alone, len(shares))
+
+        moved = [c for c in left if share[c] > 1e-6]
+        chosen = max(moved, key=lambda c: (left[c], later(c), c))
+        step = x.step / float(share[chosen])
+        left[chosen] = min(left[chosen], float(step[0]))
+        order += [] if chosen in order else [chosen]
+        found.append((chosen, step))
+    order += [c for c in left if c not in order]
+    return tuple(None if at is None else (order.index(at[0]), at[1]) for at in found), order
+
+
+def _is_alone(share: Array | None, c: int) -> bool:
+    return share is not None and bool(share[c] > 1e-6) and np.count_nonzero(share > 1e-6) == 1
 
 
 def _stepped(form: Form) -> tuple[Mapping[str, Array], Array] | None:
@@ -129,52 +187,18 @@ def _stepped(form: Form) -> tuple[Mapping[str, Array], Array] | None:
     ``t // 8 + i // 8``, a wavefront of tiles, t + i up to 8."""
     if form.linear:
         return form.linear, np.ones(1)
-    total: dict[str, Array] = {}
+    summed: dict[str, Array] = {}
     first, least = None, np.full(1, np.inf)
     for factor, inner, divisor in form.floors:
         if (stepped := _stepped(inner)) is None:
             return None
         direction, step = stepped[0], stepped[1] * divisor
         for name, c in direction.items():
-            total[name] = total.get(name, np.zeros(1)) + c * factor / step
+            summed[name] = summed.get(name, np.zeros(1)) + c * factor / step
         first, least = first or direction, np.minimum(least, step / np.maximum(np.abs(factor), 1))
-    if first is None or not any(np.any(np.abs(c) > 1e-9) for c in total.values()):
+    if first is None or not any(np.any(np.abs(c) > 1e-9) for c in summed.values()):
         return None if first is None else (first, least)  # i // 8 - 8 * (i // 64)
-    return {name: c * least for name, c in total.items()}, least
-
-
-def _enter(
-    basis: list[Array],
-    left: list[float],
-    dims: tuple[str, ...],
-    direction: Mapping[str, Array],
-    step: Array,
-) -> tuple[int, Array] | None:
-    """The coordinate that a loop along ``direction`` makes known: a new one, or of those that it
-    is made of the one that is open most."""
-    if any(np.ptp(c) > 1e-9 for c in direction.values()):
-        raise Mixed
-    row = np.array([direction[d][0] if d in direction else 0.0 for d in dims])
-    content = np.gcd.reduce(np.abs(np.rint(row)).astype(int))
-    if not content or np.any(np.abs(row - np.rint(row)) > 1e-6):
-        return None
-    row, step = row / content, step / content
-    if _new(basis, row):
-        basis.append(row)
-        left.append(float(step[0]))
-        return len(basis) - 1, step
-    parts = np.abs(np.linalg.lstsq(np.array(basis).T, row, rcond=None)[0])
-    chosen = max(range(len(basis)), key=lambda c: (left[c] if parts[c] > 1e-6 else 0.0, c))
-    step = step / float(parts[chosen])
-    left[chosen] = min(left[chosen], float(step[0]))
-    return chosen, step
-
-
-def _new(basis: list[Array], row: Array) -> bool:
-    if not basis:
-        return bool(np.any(row))
-    stacked = np.array([*basis, row])
-    return int(np.linalg.matrix_rank(stacked)) == len(stacked)
+    return {name: c * least for name, c in summed.items()}, least
 
 
 # ---- bounds -------------------------------------------------------------------------------------
@@ -183,29 +207,30 @@ def _new(basis: list[Array], row: Array) -> bool:
 def _rows(
     dims: tuple[str, ...], domain: Sequence[tuple[Form, bool]], matrix: Array
 ) -> list[tuple[list[Array], Array]]:
-    """The domain over the coordinates; floors at the ends of what they may be."""
+    """The domain over the coordinates; floors in inequalities between their means and what they may
+    be, so that neither of two complements seems empty, in equalities at what they may be."""
     found = []
-    minus = -np.ones(1)
     for form, equality in domain:
-        for side in (form, form.scaled(minus)) if equality else (form,):
-            slopes, most = _relaxed(side)
+        for side in (form, form.scaled(-ONE)) if equality else (form,):
+            slopes, constant = _linear(side, equality)
             columns: list[Array] = [
-                sum((c * matrix[dims.index(d)][k] for d, c in slopes.items()), np.zeros(1))
+                total(c * matrix[dims.index(d)][k] for d, c in slopes.items())
                 for k in range(len(dims))
             ]
-            found.append((columns, most))
+            found.append((columns, constant))
     return found
 
 
-def _relaxed(form: Form) -> tuple[Mapping[str, Array], Array]:
-    """A linear form that is nowhere less: slopes and constant."""
-    slopes, most = dict(form.linear), form.constant
+def _linear(form: Form, most: bool) -> tuple[Mapping[str, Array], Array]:
+    """Slopes and constant of ``form`` without floors; ``most``: nowhere less."""
+    slopes, constant = dict(form.linear), form.constant
     for c, inner, d in form.floors:
-        below, constant = _relaxed(inner.scaled(np.sign(c)))
+        below, rest = _linear(inner.scaled(np.sign(c)), most)
         for name, slope in below.items():
-            slopes[name] = slopes.get(name, np.zeros(1)) + slope * np.abs(c) / d
-        most = most + np.abs(c) / d * (constant + np.where(c < 0, d - 1, 0.0))
-    return slopes, most
+            slopes[name] = slopes.get(name, ZERO) + slope * np.abs(c) / d
+        ends, mean = np.where(c < 0, 1 - d, 0.0), np.sign(c) * (d - 1) / 2
+        constant = constant + np.abs(c) / d * (rest - (ends if most else (ends + mean) / 2))
+    return slopes, constant
 
 
 def _domains(rows: list[tuple[list[Array], Array]], count: int) -> list[Domain]:

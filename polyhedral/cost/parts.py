@@ -33,9 +33,9 @@ class Touch:
     strides: tuple[Array, ...]
     held: bool
 
-    def along(self, coordinate: int | None) -> Array:
-        """Bytes from one value of ``coordinate`` to the next."""
-        return ZERO if coordinate is None else np.abs(self.strides[coordinate])
+    def along(self, at: tuple[int, Array] | None) -> Array:
+        """Bytes from one turn of a loop to the next, which makes known what ``at`` says."""
+        return ZERO if at is None else np.abs(self.strides[at[0]]) * np.maximum(at[1], 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,27 +59,23 @@ class Part:
     reads: tuple[Touch, ...]
     tile: Tile | None
 
-    def coordinate(self, depth: int) -> int | None:
-        """What the loop at ``depth`` makes known."""
-        at = self.nest.fixed[depth]
-        return None if at is None else at[0]
-
     def groups(self) -> list[Group]:
         """The accesses that go through caches, those that move together as one."""
         found: dict[object, Group] = {}
         outside = None if self.tile is None else self.tile.outside
-        for passes, touches in ((2, self.writes), (1, self.reads)):
+        for written, touches in ((True, self.writes), (False, self.reads)):
             for touch in touches:
                 slopes = [tuple((c, float(x[0])) for c, x in a.slopes.items()) for a in touch.axes]
                 key = touch.tensor, *slopes
-                own = Group(touch.tensor, touch.axes, passes, outside if passes == 2 else None)
+                own = Group(touch.tensor, touch.axes, written, outside if written else None)
                 if not touch.held:
                     found[key] = found[key].joined(own) if key in found else own
         return list(found.values())
 
     def chain(self) -> int:
         """Operations from what the last turn of the innermost loop stored to what this one does."""
-        inner = self.coordinate(-1) if self.kinds else None
+        at = self.nest.fixed[-1] if self.kinds else None
+        inner = None if at is None else at[0]
         return max(
             (
                 operations_after(self.statement, n)
@@ -114,7 +110,8 @@ class Parts:
         scops: Sequence[Sequence[int]],
         sizes: Mapping[str, int],
     ) -> None:
-        self.scop, self.tree, self.sizes = candidates[0].scop, candidates[0].tree, sizes
+        self.scheduled, self.sizes = candidates[0], sizes
+        self.scop, self.tree = self.scheduled.scop, self.scheduled.tree
         self.stored: dict[str, Stored] = {}
         self._domains: dict[str, list[tuple[Form, bool]]] = {}
         self._indices: dict[str, list[list[Form | None]]] = {}

@@ -30,11 +30,13 @@ from weft.polyhedral.cost.nest import Nest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memories:
-    """Levels with blocks of ``block`` bytes: ``ways`` in each of ``sets`` sets, a row per level."""
+    """Levels with blocks of ``block`` bytes: ``ways`` in each of ``sets`` sets, a row per level.
+    ``written``: how often a block passes that is changed: lines come and go, pages do not."""
 
     block: int
     sets: Array
     ways: Array
+    written: int = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,12 +78,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Accesses of one statement to one tensor that differ by constants. ``passes``: 2 for what is
-    written; ``held``: loops outside of the register tile that keeps it, or None."""
+    """Accesses of one statement to one tensor that differ by constants. ``written``: whether it
+    changes; ``held``: loops outside of the register tile that keeps it, or None."""
 
     tensor: str
     axes: tuple[Axis, ...]
-    passes: int
+    written: bool
     held: int | None = None
 
     @property
@@ -98,7 +100,7 @@ class Group:
 
     def joined(self, other: Group) -> Group:
         axes = tuple(a.joined(b) for a, b in zip(self.axes, other.axes, strict=True))
-        return replace(self, axes=axes, passes=max(self.passes, other.passes))
+        return replace(self, axes=axes, written=self.written or other.written)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +220,8 @@ class Traffic:
             times = np.maximum(times, turns)
             for group, blocks in self._blocks(name, depth):
                 if group.held == depth if kept else group.held is None or depth <= group.held:
-                    amounts = blocks.count, blocks.count * group.passes, blocks.runs * group.passes
+                    passes = self.memories.written if group.written else 1
+                    amounts = blocks.count, blocks.count * passes, blocks.runs * passes
                     rows = np.stack(np.broadcast_arrays(*amounts)) * turns
                     if group.apart:
                         rows = rows * self._works[name].nest.share(depth, group.moved)

@@ -70,13 +70,11 @@ class Machine:
     keys, so nothing is measured unasked. ``misses``: cache lines that a core can have in flight.
 
     What only ``polyhedral/cost`` reads: ``stores_per_cycle``, of vectors; ``issue``, instructions a
-    cycle; ``mispredict``, cycles of a branch foreseen wrongly; ``memory_latency`` in seconds;
-    ``shared_bandwidth``, ``memory_bandwidth`` of all cores together; ``wake``, until threads that
-    slept run, in seconds (docs/decisions/043); ``page`` in bytes and ``tlbs``, smallest first;
-    ``peaks``, for lower bounds. Defaults of a Skylake server, from Intel's optimization manual.
-
-    ``features``: what instructions ask for, by LLVM's names ("avx512vnni", "dotprod").
-    ``extensions``: instructions beside vector multiply-adds, the best first.
+    cycle, of ``window`` that are in flight; ``mispredict``, cycles of a branch foreseen wrongly;
+    ``memory_latency`` in seconds; ``shared_bandwidth``, ``memory_bandwidth`` of all cores together;
+    ``wake``, until threads that slept run, in seconds (docs/decisions/043); ``page`` in bytes and
+    ``tlbs``, smallest first; ``peaks``, for lower bounds. Defaults of a Skylake server, from
+    Intel's optimization manual.
     """
 
     name: str
@@ -92,12 +90,13 @@ class Machine:
     misses: int = 24
     stores_per_cycle: int = 1
     issue: int = 4
+    window: int = 224
     mispredict: float = 16.0
     memory_latency: float = 90e-9
     shared_bandwidth: float = 24.0e9
     wake: float = 40.0e-6
     page: int = 4096
-    tlbs: tuple[Tlb, ...] = (Tlb(64, 2.0), Tlb(1536, 16.0))
+    tlbs: tuple[Tlb, ...] = (Tlb(64, 1.0), Tlb(1536, 16.0))
     peaks: Peaks = Peaks()
     features: tuple[str, ...] = ()
     extensions: tuple[Instruction, ...] = ()

@@ -7,15 +7,17 @@ import pytest
 
 from tests.polyhedral.loop_programs import program
 from tests.polyhedral.loop_schedules import BANDS, tiled
-from tests.polyhedral.scops import evaluate, instances
+from tests.polyhedral.scops import Constraint, Var, evaluate, instances
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_expr import Expr
 from weft.ir.schedule_times import paths
 from weft.ir.schedule_tree import Loop, Tree
 from weft.ir.scop import Scop
+from weft.ir.scop_interpreter import domain_points
 from weft.polyhedral.cost.forms import Form, constant_form
 from weft.polyhedral.cost.nest import Nest, nest_of
 from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.isolate import isolate
 
 
 def _loops(tree: Tree, name: str) -> list[Loop]:
@@ -81,12 +83,28 @@ def test_what_loops_leave_open() -> None:
     assert widths[2:, 1] == pytest.approx([32, 32, 1], rel=0.03)
 
 
-def test_a_wavefront_of_tiles_is_a_tile_of_the_sum() -> None:
+def test_a_wavefront_of_tiles() -> None:
+    """i // 8 + j // 8, then i // 8: both are known up to eight values. Then i and j alone."""
     of = program("gemm")
     tree = tiled(of, {s: (v[0] // 8 + v[1] // 8, v[0] // 8, *v) for s, v in BANDS["gemm"].items()})
     nest = _nest(of, tree, "S1", {"I": 64, "J": 64, "K": 2})
-    assert float(nest.iterations(1)[0]) == pytest.approx(15, abs=2)
-    assert float(nest.iterations(5)[0]) == pytest.approx(64 * 64 * 2, rel=0.05)
+    counts = [float(nest.iterations(depth)[0]) for depth in range(6)]
+    assert counts == [1, 8, 64, 64 * 8, 64 * 64, 64 * 64 * 2]
+    over = {d: [float(x[0]) for x in nest.over({d: np.ones(1)})] for d in "ijk"}
+    assert sorted(over.values()) == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+
+
+def test_complements_with_floors() -> None:
+    """k // 8 < i // 8 and not: neither is empty, nor all; about as many as there are."""
+    of = program("lu")
+    i, k = Var("i"), Var("k")
+    apart, _ = isolate(of, "S0", (Constraint(i // 8 - k // 8 - 1),))
+    sizes = {"N": 64}
+    for s in apart.statements:
+        domain = [(constant_form(affine(c.expr), sizes), c.equality) for c in s.domain]
+        loops = [constant_form(affine(Var(d)), sizes) for d in s.dims]
+        real = len(domain_points(s, sizes)[""])
+        assert real / 2.5 < float(nest_of(s.dims, domain, loops).points[0]) < 2 * real
 
 
 def test_half_of_a_square_is_a_triangle() -> None:
