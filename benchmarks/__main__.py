@@ -19,6 +19,7 @@ from weft.benchmarks import (
     blind,
     chain,
     conv,
+    costs,
     environment,
     explore,
     gemm,
@@ -318,6 +319,19 @@ def _explore(threads: int, quick: bool, path: Path | None) -> None:
     Exits with 1 where fronts differ, or closed forms rank badly. --threads: processes.
     """
     _report("explore", explore.run(threads, quick), path)
+
+
+@main.command("costs")
+@_common
+@click.option("--only", default="", help="Names with commas between; all by default.")
+def _costs(threads: int, quick: bool, path: Path | None, only: str) -> None:
+    """How estimates rank random schedules beside their times, and whether lower bounds hold.
+
+    Exits with 1 where something ran faster than its bound. On one thread, processor time.
+    """
+    if unknown := sorted(set(_names(only)) - set(costs.subjects())):
+        raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--only")
+    _report("costs", costs.run(threads, quick, _names(only)), path)
 
 
 def _names(kernels: str) -> tuple[str, ...]:

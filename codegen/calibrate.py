@@ -3,7 +3,10 @@
     clock      a chain of additions, one cycle each                cycles per second
     fma        multiply-adds in one chain; in many chains          latency, and how many per cycle
     read       vectors out of memory, by how much is read          bytes per cycle out of each cache
-    meet       threads of a team at a barrier, repeatedly          seconds
+    copy       the same, and what is read in 8 streams             greatest bandwidths
+    together   all threads read memory                             bytes per second
+    meet       threads of a team meet again and again; or after    seconds
+               they have gone to sleep
 
 Each is the best of several short, interleaved runs: disturbances only make a run slower.
 """
@@ -14,6 +17,7 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -26,8 +30,10 @@ from weft.codegen.target import Target
 Clock = Callable[[], float]
 
 ROUNDS = 15
-SECONDS = 2.0e-3  # least duration of one run
-MOST = 256 << 20  # bytes read to measure memory: beyond any cache that one core can fill
+SECONDS = 2.0e-3  # of one run, at least
+MARGIN = 1.1  # of peaks over what was measured: clocks are faster where neighbours are idle
+ASLEEP = 5.0e-3  # seconds after which workers sleep
+MOST = 256 << 20  # bytes read to learn what memory gives: beyond any cache that one core can fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,9 @@ class Measured:
     """``frequency`` in Hz; ``fma_latency`` in cycles; ``fma_per_cycle``, ``loads_per_cycle``:
     vector instructions; ``bandwidths``: bytes per cycle out of each cache, the smallest first;
     ``memory_bandwidth`` in bytes per second; ``barrier`` in seconds, None on one processor;
-    ``peak``: float32 operations per second of one core."""
+    ``peak``: float32 operations per second of one core; ``streams``: bytes per second out of L2,
+    L3, …, memory, one way, of the fastest that was seen; ``shared_bandwidth`` of all threads, out
+    of memory; ``wake`` in seconds, None on one processor."""
 
     frequency: float
     fma_latency: int
@@ -45,6 +53,9 @@ class Measured:
     memory_bandwidth: float
     barrier: float | None
     peak: float
+    streams: tuple[float, ...]
+    shared_bandwidth: float
+    wake: float | None
 
 
 def calibrate() -> Measured:
@@ -57,10 +68,18 @@ def calibrate() -> Measured:
     at = data.ctypes.data + -data.ctypes.data % 64
     runs: list[Callable[[int], float]] = [code.clock, code.latency, code.fma]
     runs += [_reader(code, at, size) for size in sizes]
-    if cpu_count() > 1:
+    runs += [partial(code.streams, at, size) for size in sizes[1:]]
+    runs += [partial(code.copy, at, size // 2) for size in sizes[1:]]
+    runs.append(partial(code.together, at, sizes[-1]))
+    several = cpu_count() > 1
+    if several:
         runs.append(code.meet)
     clock, latency, fma, *rest = _best(runs)
-    reads = [size / rest[k] for k, size in enumerate(sizes)]
+    count = len(sizes)
+    reads, rest = [size / rest[k] for k, size in enumerate(sizes)], rest[count:]
+    streams = [size / rest[k] for k, size in enumerate(sizes[1:])]
+    copies = [size / 2 / rest[count - 1 + k] for k, size in enumerate(sizes[1:])]
+    together = sizes[-1] / rest[2 * count - 2]
     vector = host_target().vector_bytes
     return Measured(
         frequency=_rounded(1 / clock),
@@ -69,8 +88,11 @@ def calibrate() -> Measured:
         loads_per_cycle=max(1, round(reads[0] * clock / vector)),
         bandwidths=tuple(_rounded(read * clock) for read in reads[:-1]),
         memory_bandwidth=_rounded(reads[-1]),
-        barrier=_rounded(rest[-1]) if cpu_count() > 1 else None,
+        barrier=_rounded(rest[-1]) if several else None,
         peak=_rounded(2 * vector / 4 / fma),
+        streams=tuple(_rounded(max(each)) for each in zip(reads[1:], streams, copies, strict=True)),
+        shared_bandwidth=_rounded(max(together, reads[-1])),
+        wake=_rounded(code.wake()) if several else None,
     )
 
 
@@ -90,6 +112,14 @@ def calibrated(measured: Measured) -> Target:
         loads_per_cycle=measured.loads_per_cycle,
         memory_bandwidth=measured.memory_bandwidth,
         barrier=target.machine.barrier if measured.barrier is None else measured.barrier,
+        shared_bandwidth=measured.shared_bandwidth,
+        wake=target.machine.wake if measured.wake is None else measured.wake,
+        peaks=replace(
+            target.machine.peaks,
+            frequency=measured.frequency * MARGIN,
+            fma=measured.peak / (2 * host_target().vector_bytes / 4) / measured.frequency,
+            bandwidths=tuple(rate * MARGIN for rate in measured.streams),
+        ),
     )
     return replace(target, name="host-calibrated", machine=machine)
 
@@ -133,11 +163,11 @@ class _Code:
     def __init__(self) -> None:
         target = host_target()
         chains = 24 if host().machine.vector_registers >= 32 else 12
-        names = ("clock", "latency", "fma", "read", "meet")
+        names = ("clock", "latency", "fma", "read", "copy", "together", "meet")
         text = calibration_ir(target.vector_bytes, chains)
         functions = ("weft_acquire", "weft_launch", "weft_barrier", "weft_release")
         imports = {name: runtime()[name] for name in functions}
-        self._chains = chains
+        self._chains, self._vector = chains, target.vector_bytes
         self._code = link([to_object(text, target)], names, imports)
 
     def _timed(self, name: str, *numbers: int, clock: Clock = time.thread_time) -> float:
@@ -157,7 +187,29 @@ class _Code:
         return self._timed("fma", count) / self._chains
 
     def read(self, at: int, size: int, count: int) -> float:
-        return self._timed("read", at, size, count)
+        return self._timed("read", at, size, 8 * self._vector, self._vector, count)
+
+    def streams(self, at: int, size: int, count: int) -> float:
+        """The same bytes in 8 streams."""
+        return self._timed("read", at, size // 8, self._vector, size // 8, count)
+
+    def copy(self, at: int, size: int, count: int) -> float:
+        return self._timed("copy", at, size, count)
+
+    def together(self, at: int, size: int, count: int) -> float:
+        """All threads read their part of ``size`` bytes, in 8 streams each."""
+        vector, threads = self._vector, cpu_count()
+        part = size // threads // 8 // vector * vector
+        clock = time.perf_counter
+        return self._timed("together", threads, at, part, vector, part, count, clock=clock)
 
     def meet(self, count: int) -> float:
         return self._timed("meet", cpu_count(), count, clock=time.perf_counter)
+
+    def wake(self) -> float:
+        """Seconds of one meeting of threads that slept."""
+        best = float("inf")
+        for _ in range(ROUNDS):
+            time.sleep(ASLEEP)
+            best = min(best, self._timed("meet", cpu_count(), 1, clock=time.perf_counter))
+        return best

@@ -43,6 +43,13 @@ RATES: Mapping[str, type] = {
     "memory_bandwidth": float,
     "barrier": float,
     "misses": int,
+    "stores_per_cycle": int,
+    "issue": int,
+    "window": int,
+    "mispredict": float,
+    "memory_latency": float,
+    "shared_bandwidth": float,
+    "wake": float,
 }
 _MORE = r"([+-][\w.-]+(,[+-][\w.-]+)*)?"
 
@@ -62,8 +69,9 @@ class Cpu:
     ``caches``: smallest first. ``cores``: threads of a program whose number nobody gives.
     ``rates``, where they are known, those of ``RATES``: ``frequency`` in Hz, ``fma_latency`` in
     cycles, ``fma_per_cycle`` and ``loads_per_cycle`` in vector instructions, ``memory_bandwidth``
-    in bytes per second, ``barrier`` in seconds, ``misses`` in cache lines. Raises ``CompileError``
-    (WEFT-E0023) for what is no such thing.
+    in bytes per second, ``barrier`` in seconds, ``misses`` in cache lines, and those that costs
+    alone go by (``weft/ir/machine.py``). Raises ``CompileError`` (WEFT-E0023) for what is no such
+    thing.
     """
 
     name: str

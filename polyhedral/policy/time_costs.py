@@ -9,7 +9,7 @@ step.
                parallelograms start one after the other
 
 The forms differ in the traffic between memories, bytes over bandwidth for each level as in
-``analysis/costs``; in the overhead of short rows; and in how many threads have work. References:
+``polyhedral/cost``; in the overhead of short rows; and in how many threads have work. References:
 Wonnacott, IJPP 2002 (skewing); Bandishti, Pananilath, Bondhugula, SC 2012 (diamonds).
 """
 

@@ -12,10 +12,9 @@ from math import prod
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Literal, Var, literal
 from weft.ir.scop import Constraint, Scop, Statement, Tensor
-from weft.polyhedral.analysis.costs import CYCLES
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
-from weft.polyhedral.analysis.operation_counts import operation_counts
+from weft.polyhedral.cost.operation_counts import CYCLES, operation_counts
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.time_costs import Iterated
 

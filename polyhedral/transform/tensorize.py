@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree
-from weft.polyhedral.analysis.nest_coordinates import trip_count
+from weft.polyhedral.analysis.trip_count import trip_count
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     merge_bands,

@@ -10,7 +10,7 @@ Also known as: Halide ``unroll``, TVM ``unroll``, Exo ``unroll_loop``.
 from __future__ import annotations
 
 from weft.ir.errors import IllegalScheduleError
-from weft.polyhedral.analysis.nest_coordinates import trip_count
+from weft.polyhedral.analysis.trip_count import trip_count
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.sink import sink

@@ -18,7 +18,10 @@ from weft.driver.options import Options
 from weft.driver.targets import calibrate_host, calibrated_host, listed, measured_host, target_for
 from weft.ir.errors import CompileError, WeftError
 
-MEASURED = Measured(3.5e9, 4, 2, 2, (1.0,) * len(host().machine.caches), 9.9e9, 1e-6, 1e11)
+LEVELS = len(host().machine.caches)
+MEASURED = Measured(
+    3.5e9, 4, 2, 2, (1.0,) * LEVELS, 9.9e9, 1e-6, 1e11, (2e9,) * LEVELS, 19e9, 3e-5
+)  # fmt: skip
 
 
 @pytest.fixture

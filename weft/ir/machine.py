@@ -20,7 +20,8 @@ class Cache:
     """One level: ``size`` and ``line`` in bytes, as one core sees it. ``bandwidth``: bytes per
     cycle to the level above (default: typical of L2 and L3); ``cores``: how many share it;
     ``ways``: its associativity. ``sequential_prefetcher``: hardware prefetchers serve a single
-    sequential stream best without software prefetches."""
+    sequential stream best without software prefetches. ``latency``: cycles until a line of it is
+    there (default: between the 14 of an L2 and the 50 of an L3, Intel's optimization manual)."""
 
     size: int
     line: int = 64
@@ -28,6 +29,34 @@ class Cache:
     cores: int = 1
     ways: int = 8
     sequential_prefetcher: bool = False
+    latency: float = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tlb:
+    """A cache of ``entries`` translations of pages; any other one takes ``cycles``."""
+
+    entries: int
+    cycles: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """What no program on one core exceeds: for lower bounds alone, never for an estimate.
+
+    ``frequency``: Hz. Per cycle, in vector instructions: ``fma``, multiplications, with or without
+    an addition; ``arithmetic``, of any kind; ``accesses``, loads or stores. ``bandwidths``: bytes
+    per second out of L2, L3, …, memory, one way; (): not known, and then they bound nothing. The
+    defaults are the greatest that were published: 6.2 GHz (Core i9-14900KS, Intel ARK), 4
+    multiply-adds (Apple M1, Neoverse V2), 6 vector pipes (Cortex-X925), 3 loads and 2 stores
+    (Golden Cove; Intel's optimization manual). Calibration replaces what it can measure.
+    """
+
+    frequency: float = 6.2e9
+    fma: float = 4.0
+    arithmetic: float = 6.0
+    accesses: float = 5.0
+    bandwidths: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +68,13 @@ class Machine:
     cycles per second, ``memory_bandwidth`` in bytes per second for one core, ``barrier``, of all
     threads of a program, in seconds. The defaults are typical of servers: records are part of cache
     keys, so nothing is measured unasked. ``misses``: cache lines that a core can have in flight.
-    ``features``: what instructions ask for, by LLVM's names ("avx512vnni", "dotprod").
-    ``extensions``: instructions beside vector multiply-adds, the best first.
+
+    What only ``polyhedral/cost`` reads: ``stores_per_cycle``, of vectors; ``issue``, instructions a
+    cycle, of ``window`` that are in flight; ``mispredict``, cycles of a branch foreseen wrongly;
+    ``memory_latency`` in seconds; ``shared_bandwidth``, ``memory_bandwidth`` of all cores together;
+    ``wake``, until threads that slept run, in seconds (docs/decisions/043); ``page`` in bytes and
+    ``tlbs``, smallest first; ``peaks``, for lower bounds. Defaults of a Skylake server, from
+    Intel's optimization manual.
     """
 
     name: str
@@ -54,6 +88,16 @@ class Machine:
     memory_bandwidth: float = 12.0e9
     barrier: float = 2.0e-6
     misses: int = 24
+    stores_per_cycle: int = 1
+    issue: int = 4
+    window: int = 224
+    mispredict: float = 16.0
+    memory_latency: float = 90e-9
+    shared_bandwidth: float = 24.0e9
+    wake: float = 40.0e-6
+    page: int = 4096
+    tlbs: tuple[Tlb, ...] = (Tlb(64, 1.0), Tlb(1536, 16.0))
+    peaks: Peaks = Peaks()
     features: tuple[str, ...] = ()
     extensions: tuple[Instruction, ...] = ()
 

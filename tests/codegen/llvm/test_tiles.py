@@ -222,7 +222,7 @@ def test_sums_of_a_length_that_a_call_brings_are_explained() -> None:
 
     c = weft.compute((40, 33), sums, name="c")
     found = weft.compile([c], options=OPTIONS)
-    assert "tdpbuud" in found.explain() and "bound by" in found.explain()
+    assert "tdpbuud" in found.explain() and "\n    estimate " in found.explain()
 
 
 def test_strict_programs_keep_their_order() -> None:

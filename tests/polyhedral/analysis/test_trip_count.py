@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import matmul, read
-from weft.polyhedral.analysis.nest_coordinates import trip_count
+from weft.polyhedral.analysis.trip_count import trip_count
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.tile import tile
 

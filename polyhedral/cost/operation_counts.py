@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, walk
 from weft.ir.scop import Statement
 
+CYCLES = {"div": 8.0, "sqrt": 12.0, "function": 12.0}  # of one vector; others are pipelined
 KINDS = ("fma", "add", "mul", "div", "sqrt", "compare", "function", "other")
 
 _KIND = {
@@ -45,6 +46,28 @@ def operation_counts(statement: Statement) -> dict[str, int]:
 def flops(counts: dict[str, int]) -> int:
     """Floating-point operations, two for a fused one and one for anything else."""
     return sum(n * (2 if kind == "fma" else 1) for kind, n in counts.items())
+
+
+def operations_after(statement: Statement, operand: int) -> int:
+    """Operations on the longest way from read ``operand`` to a result; 0 where none leads there."""
+    after: dict[str, int] = {}
+    longest = 0
+    for name, root in (*statement.body.lets, *(("", r) for r in statement.body.results)):
+        ways: dict[int, int] = {}
+        for node in walk(root):
+            way = max((ways[id(child)] for child in node.children), default=0)
+            if isinstance(node, Load) and node.source == operand:
+                way = 1
+            elif isinstance(node, Var):
+                way = after.get(node.name, 0)
+            elif way and isinstance(node, Apply):
+                way += _KIND.get(node.op, "function") != ""
+            ways[id(node)] = way
+        if name:
+            after[name] = ways[id(root)]
+        else:
+            longest = max(longest, ways[id(root)] - 1)
+    return longest
 
 
 def _add(found: Counter[str], root: Expr, data: set[str]) -> None:

@@ -11,7 +11,7 @@ from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.scalar_expr import Expr, Load, apply, cast, literal, select
 from weft.ir.scop import Body, Statement, Update
-from weft.polyhedral.analysis.operation_counts import flops, operation_counts
+from weft.polyhedral.cost.operation_counts import flops, operation_counts
 
 a, b, c = (Load(k, (), dtypes.float64) for k in range(3))
 i = Var("i")

@@ -1,0 +1,150 @@
+"""What the core does: cycles of arithmetic, of loads and stores, of chains and of loops.
+
+The innermost loop issues vectors where its kind is "vector", else numbers one by one: nothing
+vectorises behind the schedule's back. A step takes as long as its arithmetic, the instructions
+that it issues, or the chain through a sum; its loads and stores are apart, since transfers between
+caches do not overlap with them on some cores (Stengel, Treibig, Hager, Wellein, "Quantifying
+performance bottlenecks of stencil computations using the execution-cache-memory model", 2015).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from weft.ir.instruction import Instruction
+from weft.ir.machine import Machine, outer_product
+from weft.polyhedral.cost.forms import ONE, ZERO, Array, total
+from weft.polyhedral.cost.operation_counts import CYCLES, operation_counts
+from weft.polyhedral.cost.parts import Part, Tile, Touch
+
+CONTROL = 2  # instructions of a loop's turn: count, and jump back
+ENTRY = 2.0  # cycles of a loop's bounds
+SURPRISE = 0.5  # of the ends of loops, how many a processor does not foresee
+FORESEEN = 24  # turns of loops whose ends it does, if there are as many each time
+GATHER = 2.0  # instructions for each element of a vector that lies in no row
+SUMS = 4  # chains that a sum along a vector loop is kept in
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Core:
+    """Cycles of all instances of a statement on one core."""
+
+    arithmetic: Array
+    chain: Array
+    issue: Array
+    ports: Array
+    loops: Array
+
+
+def core_of(part: Part, times: Array, machine: Machine) -> Core:
+    """Of ``times`` instances."""
+    loops = [_Loop(part, d) for d, kind in enumerate(part.kinds) if kind != "unrolled"]
+    inner = loops[-1] if loops else _Loop(part, None)
+    across = next((x for x in loops if x.kind == "vector"), None)
+    items = [touch.item for touch in (*part.reads, *part.writes)]
+    lanes = 1 if across is None else max(1, machine.vector_bytes // max(items))
+    full = ONE if across is None else np.maximum(across.trips, 1e-9) / lanes
+    steps = times / lanes * np.ceil(full) / full  # tails cost as much as whole vectors
+    jammed = ONE
+    for d, kind in enumerate(part.kinds):
+        jammed = jammed * (np.maximum(_Loop(part, d).trips, 1) if kind == "unrolled" else ONE)
+    turns = np.maximum(inner.trips / (lanes if inner is across else 1), 1.0)
+
+    def issued(touch: Touch) -> Array:
+        """Loads, or stores, in one step: what the innermost loop does not move, once for it."""
+        if touch.held:
+            return ZERO
+        near = across is None or touch.along(across.at) <= touch.item
+        # Vectors across rows go through transposed blocks, where a loop runs along the rows.
+        rows = [touch.along(x.at) == touch.item for x in loops if x is not across]
+        blocks = np.any(np.broadcast_arrays(*rows, np.zeros(1, bool)), axis=0)
+        own = np.where(near, 1.0, np.where(blocks, 1.0 + np.log2(lanes), lanes * GATHER))
+        return np.where(touch.along(inner.at) == 0, own / turns, own)
+
+    folds = part.statement.update is not None
+    loads = total(map(issued, (*part.reads, *(part.writes if folds else ()))))
+    stores = total(map(issued, part.writes))
+    counts = operation_counts(part.statement)
+    arithmetic = sum(n * CYCLES.get(kind, 1 / machine.fma_per_cycle) for kind, n in counts.items())
+    stays = np.full(1, folds and bool(loops))
+    for touch in part.writes:
+        stays = stays & (touch.along(inner.at) == 0)
+    # A sum that stays where it is is one chain, or as many as are jammed; chains of short loops run
+    # side by side as far as the core looks ahead.
+    instructions = loads + stores + sum(counts.values()) + CONTROL / jammed
+    summed = inner is across and across is not None
+    chains = jammed * (SUMS if summed else 1)
+    ahead = np.maximum(machine.window / np.maximum(instructions * turns, 1.0), 1.0)
+    waits = np.where(stays, 1 / chains, part.chain()) / ahead
+    often = np.where(inner.trips <= FORESEEN, 0.0 if part.nest.is_box else SURPRISE, SURPRISE)
+    ends = np.where(turns > 1, machine.mispredict * often, 0.0)
+    if summed:  # lanes and chains are added up
+        ends = ends + np.where(stays, 2 * np.log2(lanes * SUMS) / machine.issue, 0.0)
+    return Core(
+        steps * arithmetic,
+        steps * waits * machine.fma_latency,
+        steps * instructions / machine.issue,
+        steps * np.maximum(loads / machine.loads_per_cycle, stores / machine.stores_per_cycle),
+        _begun(part, len(part.kinds)) + (inner.entries * ends if loops else 0.0),
+    )
+
+
+class _Loop:
+    """The loop at ``depth`` of a nest, or none: how often it begins, and turns each time."""
+
+    def __init__(self, part: Part, depth: int | None) -> None:
+        self.entries, self.trips, self.at, self.kind = ONE, ONE, None, ""
+        if depth is not None:
+            self.entries = part.nest.iterations(depth)
+            self.trips = part.nest.iterations(depth + 1) / np.maximum(self.entries, 1e-9)
+            self.at, self.kind = part.nest.fixed[depth], part.kinds[depth]
+
+
+def _begun(part: Part, depth: int) -> Array:
+    """Cycles of beginning the first ``depth`` loops, each time."""
+    return total(part.nest.iterations(d) for d in range(depth)) * ENTRY
+
+
+def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
+    """Of ``times`` instances in register tiles; those at edges are smaller, of whole vectors."""
+    nest, outside = part.nest, tile.outside
+    instruction = _instruction(part, tile, machine)
+    first = len(part.kinds) - 1 - len(tile.rows)  # the loops: streams, rows, lane
+    at = nest.fixed[first:]
+    widths = nest.widths(outside)
+    own = [ONE if c is None else widths[c[0]] for c in at]
+    tall = [np.minimum(w, size) for w, size in zip(own[:-1], tile.rows, strict=True)]
+    vectors = np.ceil(np.minimum(own[-1], tile.lanes) / instruction.lanes)
+    words = instruction.depth // instruction.word  # vectors of them, for each of a step's lanes
+    tiles = nest.iterations(outside) * times / np.maximum(nest.points, 1e-9)
+    streams = nest.iterations(first) / np.maximum(nest.iterations(outside), 1e-9)
+    steps = tiles * np.ceil(streams / instruction.depth)
+    issues = vectors * np.ceil(prod(tall, start=ONE) / instruction.rows)
+    loads = ZERO
+    for touch in part.reads:
+        moved = [touch.along(c) != 0 for c in at]
+        each = np.where(moved[-1], vectors * words, 1.0)
+        for moves, size in zip(moved[:-1], tall, strict=True):
+            each = each * np.where(moves, size, 1.0)
+        loads = loads + each
+    stored = tiles * issues  # sums, loaded and stored once for each tile
+    ports = steps * loads / machine.loads_per_cycle + stored / machine.stores_per_cycle
+    return Core(
+        steps * issues * instruction.cycles,
+        steps * machine.fma_latency,
+        steps * (issues + loads + CONTROL) / machine.issue,
+        ports,
+        _begun(part, outside + 1) + tiles * machine.mispredict * SURPRISE,
+    )
+
+
+def _instruction(part: Part, tile: Tile, machine: Machine) -> Instruction:
+    update = part.statement.update
+    assert update is not None, "register tiles are of updates"
+    if tile.payload.instruction is not None:
+        return tile.payload.instruction
+    dtype = update.monoid.dtypes[0]
+    return outer_product(machine, dtype, any_update=update.monoid.name != "add")
