@@ -14,11 +14,13 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto
 
 import weft
 from tests.weft.small_models import MODELS
 from weft.app.cli import cli
 from weft.driver.options import Options
+from weft.frontend.zoo.model_builder import ModelBuilder
 from weft.ir.errors import ArtifactError, CompileError, WeftError
 from weft.ir.program import Constant
 from weft.ir.scalar_expr import literal
@@ -113,6 +115,25 @@ def test_what_was_compiled_passes(name: str, request: pytest.FixtureRequest) -> 
     assert found and not any(unit.refusal for unit in found)
     assert sum(unit.dependences for unit in found) > 0
     assert compiled.seconds["certificate"] >= 0
+
+
+def test_kernels_without_instances_never_run() -> None:
+    """A convolution over no channels adds nothing to its sums."""
+    build = ModelBuilder("empty", np.random.default_rng(0))
+    weight = build.constant("w", np.zeros((13, 0, 4, 3), np.float32))
+    bias = build.weight("b", (13,), 1.0)
+    turned = build.node("ReverseSequence", "x", "lengths", batch_axis=1, time_axis=0)
+    summed = build.node("Conv", turned, weight, bias, strides=[2, 2], pads=[0, 0, 0, 0])
+    other = build.node("HardSigmoid", turned)
+    inputs = {"x": (TensorProto.FLOAT, (2, 0, 5, 3)), "lengths": (TensorProto.INT64, (0,))}
+    outputs = {"y": (summed, (2, 13, 1, 1)), "z": (other, (2, 0, 5, 3))}
+    executable = weft.compile(build.model(inputs, outputs), options=OPTIONS)
+    assert isinstance(executable, weft.Executable)
+    certificate = decode(executable.compiled.certificate, "memory")
+    launched = {step.kernel for step in certificate.program.steps}
+    made = {k.name: k.statements for unit in certificate.units for k in unit.kernels}
+    assert any("sums_add" in " ".join(made[name]) for name in made.keys() - launched)
+    assert not any(unit.refusal for unit in checked(executable.compiled))
 
 
 def test_reading_gives_what_was_written(model: Compiled) -> None:

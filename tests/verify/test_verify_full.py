@@ -206,7 +206,7 @@ def test_the_error_shows_where_and_both_programs(
 
 
 def test_a_pass_that_crashes_is_named(broken: Callable[[str, Break], None]) -> None:
-    broken("weft.codegen.split_tails._tell_apart", lambda original: lambda body, outer: body.lost)
+    broken("weft.codegen.split_tails._separated", lambda original: lambda body, outer: body.lost)
     error = diverging(examples.dense())
     assert "pass split_tails" in error.what and "AttributeError" in error.why
 

@@ -22,8 +22,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.driver.guards import guards_of, range_guards
-from weft.ir.errors import ArtifactError, CompileError, InternalError
+from weft.ir.errors import ArtifactError, BudgetError, CompileError, InternalError
+from weft.ir.isl_context import bounded
 from weft.ir.loop_ir import Kernel
+from weft.ir.named_isl import domain_set
 from weft.ir.program import Buffer, Constant, Launch, Place, Program
 from weft.ir.program_verifier import verify_program
 from weft.ir.schedule_tree import Sequence as TreeSequence
@@ -68,7 +70,7 @@ def certificate_for(compiled: Compiled, where: str) -> Certificate:
             verify_scop(unit.scheduled)
         verify_program(certificate.program, _samples(compiled))
         wrong = next(_faults(certificate), "")
-    except (InternalError, RecursionError) as error:
+    except (InternalError, BudgetError, RecursionError) as error:
         wrong = str(error)
     if wrong:
         raise ArtifactError("WEFT-E0708", "the certificate is malformed", where=where, why=wrong)
@@ -249,8 +251,8 @@ def _binding(
     launched = {step.kernel for step in steps}
     run = [made for made in unit.kernels if made.name in launched]
     roles = {tensor.name: tensor.role for tensor in unit.scheduled.tensors}
-    for made in unit.kernels:
-        for name in sorted(_tensors(unit.scheduled, made)) if made not in run else ():
+    for made in (made for made in unit.kernels if made not in run):
+        for name in sorted(_touched(unit.scheduled, made)):
             constant = name not in bound or isinstance(places[bound[name]], Constant)
             varies = roles[name] in ("input", "inout") or name in _written(unit.scheduled, *run)
             if varies or not constant:
@@ -260,6 +262,13 @@ def _binding(
 def _tensors(scop: Scop, made: UnitKernel) -> set[str]:
     """What the statements of a kernel use."""
     return {a.tensor for s in _statements(scop, made) for a in s.accesses}
+
+
+def _touched(scop: Scop, made: UnitKernel) -> set[str]:
+    """What its statements use that have instances: one on an array without elements has none."""
+    with bounded(what="the check of the host program"):
+        running = [s for s in _statements(scop, made) if not domain_set(scop, s).is_empty()]
+    return {a.tensor for s in running for a in s.accesses}
 
 
 def _written(scop: Scop, *made: UnitKernel) -> set[str]:
