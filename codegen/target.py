@@ -50,6 +50,7 @@ RATES: Mapping[str, type] = {
     "memory_latency": float,
     "shared_bandwidth": float,
     "wake": float,
+    "page": int,
 }
 _MORE = r"([+-][\w.-]+(,[+-][\w.-]+)*)?"
 

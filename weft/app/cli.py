@@ -492,7 +492,10 @@ def target_data(row: Listed) -> dict[str, object]:
         "fma_latency": machine.fma_latency,
         "loads_per_cycle": machine.loads_per_cycle,
         "memory_bandwidth": machine.memory_bandwidth,
+        "shared_bandwidth": machine.shared_bandwidth,
         "barrier": machine.barrier,
+        "wake": machine.wake,
+        "peak_bandwidths": list(machine.peaks.bandwidths),
         "features": list(machine.features),
         "instructions": _instructions(row),
     }
@@ -535,8 +538,9 @@ def _rates(row: Listed) -> str:
     return (
         f"{machine.frequency / 1e9:g} GHz, {machine.fma_per_cycle} multiply-adds a cycle after"
         f" {machine.fma_latency} ({peak / 1e9:.0f} GFLOP/s in float32), {caches} bytes a cycle out"
-        f" of the caches, {machine.memory_bandwidth / 1e9:g} GB/s out of memory,"
-        f" {machine.barrier * 1e6:g} µs a barrier"
+        f" of the caches, {machine.memory_bandwidth / 1e9:g} GB/s out of memory"
+        f" ({machine.shared_bandwidth / 1e9:g} for all threads), {machine.barrier * 1e6:g} µs a"
+        f" barrier, {machine.wake * 1e6:g} µs to wake up"
     )
 
 
