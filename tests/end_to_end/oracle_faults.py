@@ -73,8 +73,8 @@ def _narrow_grid(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return rounding(reads[1].dtype) > 1e-4
 
 
-def _double_tanh_or_bfloat16(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return _double_tanh(node, reads) or _bfloat16(node, reads)
+def _double_or_bfloat16(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _double(node, reads) or _bfloat16(node, reads)
 
 
 def _grouped(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -311,7 +311,7 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "Adagrad": (_double_state, "takes 1 - alpha, and so on, in float32"),
     "Adam": (_double_state, "takes 1 - alpha, and so on, in float32"),
     "HardSwish": (_double, "takes a sixth for its float32"),
-    "Gelu": (_double_tanh_or_bfloat16, "has constants of float32; adds 1 in bfloat16"),
+    "Gelu": (_double_or_bfloat16, "has constants of float32; adds 1 in bfloat16"),
     "ConvTranspose": (_grouped, "adds another group's bias"),
     "LinearClassifier": (_logistic, "chooses labels by scores that came to 1"),
     "TreeEnsemble": (_transformed, "ignores post_transform"),
