@@ -172,6 +172,8 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
         lines = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine)
         ahead = (0 if machine.caches[-1].sequential_prefetcher else lines) if lines else ahead
+    if ahead:
+        ahead = int(planner.decisions.choose(f"{s.name}.prefetch", (ahead, 0), ahead))
     payload = RegisterTile(*tiling.tile, p.instruction, ahead, tiling.shared)
     return Mark(payload, Band(points, Leaf(p.statement)))
 
@@ -180,7 +182,12 @@ def _worth_packing(planner: Planner, p: Product, tile: Tile, width: int) -> tupl
     """The reads, by number, for which packing pays if ``width`` lanes share it."""
     s, scop = planner.scop.statement(p.statement), planner.scop
     found = worth_packing(scop, p, tile, width, planner.machine)
-    return tuple(n for n in found if not planner.prepared(s, n))
+    return tuple(
+        n
+        for n in found
+        if not planner.prepared(s, n)
+        and planner.accepts(f"{s.name}.pack_per_tile_{s.reads[n].tensor}", "yes", "no")
+    )
 
 
 def _cut(s: Statement, dim: str, size: int) -> bool:

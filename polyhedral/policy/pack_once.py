@@ -55,9 +55,13 @@ def pack_once(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:
         maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, s, read)
         asked = many and number in p.needs_packing
         wanted = asked or number in parts or _badly_placed(planner, p, number, tile, many=many)
-        if across and not elsewhere and (long or wanted):
+        if not (across and not elsewhere and (long or wanted)) and not (down and wanted):
+            continue
+        if not planner.accepts(f"{p.statement}.pack_once_{read.tensor}", "yes", "no"):
+            continue
+        if across:
             yield Packing(p.statement, number, "", across[0], tile[1], maker, inner)
-        elif down and wanted:
+        else:
             size = 1 if p.instruction else tile[0][-1]
             yield Packing(p.statement, number, "", down[0], size, maker, inner)
 
